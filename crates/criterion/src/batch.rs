@@ -1,0 +1,129 @@
+//! What goes into a call and what comes out: plain slices, row after row.
+
+use crate::error::BatchError;
+
+/// A batch of logits with labels.
+///
+/// # Shapes
+/// B = `labels.len()` rows, C classes (of the criterion): `logits` is B x C, row after row.
+#[derive(Clone, Copy, Debug)]
+pub struct Batch<'a> {
+    /// The network's output, B x C.
+    pub logits: &'a [f32],
+    /// The class of each row.
+    pub labels: &'a [u32],
+    /// Second labels, where rows are mixtures of two images.
+    pub mixed: Option<Mixed<'a>>,
+    /// The epoch, from 0: for random draws and deferred re-weighting.
+    pub epoch: u64,
+    /// Which example of the data set each row is, for random draws; empty means the row's number.
+    pub examples: &'a [u64],
+}
+
+/// The second label of each row of a mixed batch (mixup, CutMix): the loss is share L(label) + (1 - share) L(second).
+///
+/// A row with a share of exactly 1 or 0 is an ordinary row.
+#[derive(Clone, Copy, Debug)]
+pub struct Mixed<'a> {
+    /// The second label of each row.
+    pub labels: &'a [u32],
+    /// The share of the first label, in 0..=1.
+    pub share: &'a [f32],
+}
+
+impl<'a> Batch<'a> {
+    /// A batch without mixing, of epoch 0.
+    #[must_use]
+    pub fn new(logits: &'a [f32], labels: &'a [u32]) -> Self {
+        Self { logits, labels, mixed: None, epoch: 0, examples: &[] }
+    }
+
+    /// Number of rows.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.labels.len()
+    }
+
+    /// Whether there are no rows.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.labels.is_empty()
+    }
+
+    /// The labels of a row with their shares: one, or two that add up to 1.
+    pub(crate) fn parts(&self, row: usize) -> ([(usize, f64); 2], usize) {
+        let first = self.labels[row] as usize;
+        let Some(mixed) = self.mixed else { return ([(first, 1.0), (0, 0.0)], 1) };
+        let (second, share) = (mixed.labels[row] as usize, f64::from(mixed.share[row]));
+        match share {
+            1.0 => ([(first, 1.0), (0, 0.0)], 1),
+            0.0 => ([(second, 1.0), (0, 0.0)], 1),
+            _ => ([(first, share), (second, 1.0 - share)], 2),
+        }
+    }
+
+    /// Which example a row is.
+    pub(crate) fn example(&self, row: usize) -> u64 {
+        self.examples.get(row).copied().unwrap_or(row as u64)
+    }
+
+    pub(crate) fn check(&self, classes: usize) -> Result<(), BatchError> {
+        let rows = self.len();
+        if rows == 0 {
+            return Err(BatchError::Empty);
+        }
+        if rows.checked_mul(classes) != Some(self.logits.len()) {
+            let want = rows.saturating_mul(classes);
+            return Err(BatchError::Logits { got: self.logits.len(), want, rows, classes });
+        }
+        if !self.examples.is_empty() {
+            length("examples", self.examples.len(), rows)?;
+        }
+        labels("labels", self.labels, classes)?;
+        if let Some(mixed) = self.mixed {
+            length("mixed.labels", mixed.labels.len(), rows)?;
+            length("mixed.share", mixed.share.len(), rows)?;
+            labels("mixed.labels", mixed.labels, classes)?;
+            if let Some((row, &share)) = mixed.share.iter().enumerate().find(|(_, s)| !(0.0..=1.0).contains(*s)) {
+                return Err(BatchError::Share { row, share });
+            }
+        }
+        Ok(())
+    }
+}
+
+pub(crate) fn length(field: &'static str, got: usize, want: usize) -> Result<(), BatchError> {
+    if got == want { Ok(()) } else { Err(BatchError::Length { field, got, want }) }
+}
+
+fn labels(field: &'static str, labels: &[u32], classes: usize) -> Result<(), BatchError> {
+    match labels.iter().enumerate().find(|(_, l)| **l as usize >= classes) {
+        Some((row, &label)) => Err(BatchError::Label { field, row, label, classes }),
+        None => Ok(()),
+    }
+}
+
+/// Where a call writes: buffers of the caller.
+///
+/// # Shapes
+/// `grad` is B x C like the logits, `weights` has B numbers. After an error their contents mean nothing.
+#[derive(Debug)]
+pub struct Output<'a> {
+    /// dL/dz.
+    pub grad: &'a mut [f32],
+    /// The weight each example had in the loss.
+    pub weights: &'a mut [f32],
+}
+
+/// What a call says about a batch beside gradient and weights.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Summary {
+    /// The batch's loss.
+    pub loss: f64,
+    /// Mean of the examples' weights.
+    pub mean_weight: f64,
+    /// The largest of them.
+    pub max_weight: f64,
+    /// Non-empty regions of the histogram that gave the weights (all classes together), for criteria that have one.
+    pub regions: Option<u64>,
+}

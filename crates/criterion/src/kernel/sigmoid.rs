@@ -1,0 +1,120 @@
+//! The sigmoid row kernel: binary cross-entropy of every logit, each with a weight by its gradient norm.
+//!
+//! L_j = w(g_j) (softplus(z_j) - t_j z_j), dL_j/dz_j = w(g_j) (sigmoid(z_j) - t_j), g_j = abs(sigmoid(z_j) - t_j).
+//! The target t is 1 at the label and 0 elsewhere, or the two shares where labels are mixed (the loss is linear in t).
+
+use super::lanes::{Isa, LANES, Lanes, Simd, add, dispatch, exp, fma, ln_1p, map, splat, total, zip};
+use super::rows::Row;
+
+/// sigmoid(z) and e^-abs(z).
+#[inline(always)]
+fn scores<I: Isa>(z: Lanes) -> (Lanes, Lanes) {
+    let e = exp::<I>(map(z, |z| -z.abs()));
+    (zip(z, e, |z, e| if z >= 0.0 { 1.0 } else { e } / (1.0 + e)), e)
+}
+
+/// One logit with a target that is not 0, in f64: sigmoid(z) - t without cancellation, and its loss.
+fn targeted(z: f32, t: f64) -> (f64, f64) {
+    let z = f64::from(z);
+    let e = (-z.abs()).exp();
+    let (up, down) = if z >= 0.0 { (1.0, e) } else { (e, 1.0) };
+    (((1.0 - t) * up - t * down) / (1.0 + e), z.max(0.0) + e.ln_1p() - t * z)
+}
+
+/// The classes of a row with a target that is not 0, and their targets.
+fn targets(row: &Row) -> ([(usize, f64); 2], usize) {
+    let [a, b] = &row.parts;
+    match row.count {
+        2 if a.label == b.label => ([(a.label, a.share + b.share), (0, 0.0)], 1),
+        n => ([(a.label, a.share), (b.label, b.share)], n),
+    }
+}
+
+#[inline(always)]
+fn region(g: f32, bins: usize) -> usize {
+    ((g * bins as f32) as usize).min(bins - 1)
+}
+
+/// The lanes of a row, the last ones padded with `pad`.
+#[inline(always)]
+fn lanes(z: &[f32], pad: f32) -> impl Iterator<Item = (Lanes, usize)> {
+    let (whole, rest) = z.as_chunks::<LANES>();
+    let mut last = splat(pad);
+    last[..rest.len()].copy_from_slice(rest);
+    let tail = (!rest.is_empty()).then_some((last, rest.len()));
+    whole.iter().map(|z| (*z, LANES)).chain(tail)
+}
+
+#[inline(always)]
+fn count_kernel<I: Isa>(z: &[f32], row: &Row, counts: &mut [u64]) -> bool {
+    let bins = counts.len();
+    let mut odd = splat(0.0);
+    for (z, width) in lanes(z, 0.0) {
+        odd = zip(z, odd, |z, o| fma::<I>(z, 0.0, o));
+        let (s, _) = scores::<I>(z);
+        for &g in &s[..width] {
+            counts[region(g, bins)] += 1;
+        }
+    }
+    let finite = odd.iter().all(|x| *x == 0.0);
+    if finite {
+        let (targets, n) = targets(row);
+        for &(label, t) in &targets[..n] {
+            counts[region(scores::<I>(splat(z[label])).0[0], bins)] -= 1;
+            counts[region(targeted(z[label], t).0.abs() as f32, bins)] += 1;
+        }
+    }
+    finite
+}
+dispatch!(fn count_pass(z: &[f32], row: &Row, counts: &mut [u64]) -> bool = count_kernel);
+
+/// Adds the gradient norms of a row to `counts`; false if a logit is not finite.
+pub(crate) fn count(simd: Simd, z: &[f32], row: &Row, counts: &mut [u64]) -> bool {
+    count_pass(simd, z, row, counts)
+}
+
+#[inline(always)]
+fn row_kernel<I: Isa>(z: &[f32], row: &mut Row, gains: &[f32], over: f64, into: &mut [f32]) {
+    let bins = gains.len();
+    let coefficient = row.parts().iter().map(|p| p.coefficient).sum::<f64>() / over;
+    let gain = row.parts().iter().map(|p| p.gain).sum::<f64>();
+    let scale = coefficient as f32;
+    let (mut loss, mut weight) = (0f64, 0f64);
+    let mut odd = splat(0.0);
+    let weights = |s: Lanes| if bins == 1 { splat(gains[0]) } else { map(s, |g| gains[region(g, bins)]) };
+    let mut done = 0;
+    for (z, width) in lanes(z, f32::MIN) {
+        odd = zip(z, odd, |z, o| fma::<I>(z, 0.0, o));
+        let (s, e) = scores::<I>(z);
+        let w = weights(s);
+        let softplus = add(map(z, |z| z.max(0.0)), ln_1p::<I>(e));
+        loss += total(zip(w, softplus, |w, l| w * l));
+        weight += w[..width].iter().map(|w| f64::from(*w)).sum::<f64>();
+        let g = zip(w, s, |w, s| w * s * scale);
+        into[done..done + width].copy_from_slice(&g[..width]);
+        done += width;
+    }
+    row.finite = odd.iter().all(|x| *x == 0.0);
+    if !row.finite {
+        return;
+    }
+    let (targets, n) = targets(row);
+    for &(label, t) in &targets[..n] {
+        let (d, l) = targeted(z[label], t);
+        let (s, e) = scores::<I>(splat(z[label]));
+        let before = weights(s)[0];
+        let after = f64::from(weights(splat(d.abs() as f32))[0]);
+        // takes out exactly the f32 that the loop put in
+        loss += after * l - f64::from(before * (z[label].max(0.0) + ln_1p::<I>(e)[0]));
+        weight += after - f64::from(before);
+        into[label] = (after * d * coefficient) as f32;
+    }
+    row.loss = gain * loss / over;
+    row.weight = gain * weight / z.len() as f64;
+}
+dispatch!(fn row_pass(z: &[f32], row: &mut Row, gains: &[f32], over: f64, into: &mut [f32]) = row_kernel);
+
+/// Loss, weight and gradient of a row, the loss divided by `over`; `gains` holds a weight per region.
+pub(crate) fn row(simd: Simd, z: &[f32], row: &mut Row, gains: &[f32], over: f64, into: &mut [f32]) {
+    row_pass(simd, z, row, gains, over, into);
+}

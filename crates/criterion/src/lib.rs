@@ -1,0 +1,36 @@
+//! Training criteria for long-tailed classification, on plain f32 slices.
+//!
+//! Logits, labels and images per class go in; loss, gradient with respect to the logits and per-example weights come
+//! out, in buffers of the caller. No tensor library is involved, so that a CPU engine, a GPU run and a Python package
+//! can all use this one implementation.
+//!
+//! - A configuration ([`CwapConfig`], [`SeesawConfig`], ..., or [`Config`] for any of them) is checked by `init` and
+//!   becomes a [`Criterion`].
+//! - [`Criterion::train`] takes a [`Batch`]; [`Criterion::end_epoch`] follows the last batch of an epoch.
+//! - [`State`] is what a criterion has counted: taken, put back, merged over workers.
+//!
+//! Batches are split over the threads of the current rayon pool; results do not depend on their number.
+
+mod batch;
+mod config;
+mod counts;
+mod criterion;
+mod drw;
+mod error;
+mod kernel;
+mod method;
+mod page;
+pub mod random;
+mod relative;
+mod state;
+
+pub use batch::{Batch, Mixed, Output, Summary};
+pub use config::{Config, Field, Id, MethodConfig, Preset};
+pub use criterion::Criterion;
+pub use drw::DrwConfig;
+pub use error::{BatchError, ConfigError, StateError};
+pub use kernel::lanes::Simd;
+pub use kernel::rows::Work;
+pub use method::*;
+pub use page::{Page, Section};
+pub use state::State;

@@ -1,0 +1,53 @@
+//! Cross-entropy of a_j z_j + b_j: what `balanced-softmax`, `logit-adjusted`, `vs` and `cdt` have in common.
+
+use crate::criterion::Method;
+use crate::kernel::rows::{Job, Part, Softmax, Weighed};
+use crate::kernel::softmax::{Affine, Bias};
+
+/// Cross-entropy of z + b.
+#[derive(Clone, Debug)]
+pub(crate) struct Biased {
+    /// b of every class, padded.
+    pub(crate) bias: Vec<f32>,
+}
+
+impl Softmax for Biased {
+    type Shape<'a> = Bias<'a>;
+    fn shape<'a>(&'a self, part: &Part, _row: &'a mut Vec<f32>) -> Bias<'a> {
+        Bias { bias: &self.bias, own: self.bias[part.label] }
+    }
+    fn weigh(&self, part: &Part) -> Weighed {
+        Weighed::cross_entropy(part)
+    }
+}
+
+impl Method for Biased {
+    fn rows(&self, job: &mut Job<'_>) {
+        job.fused(self);
+    }
+}
+
+/// Cross-entropy of a z + b.
+#[derive(Clone, Debug)]
+pub(crate) struct ScaledAndBiased {
+    /// a of every class, padded.
+    pub(crate) slope: Vec<f32>,
+    /// b of every class, padded.
+    pub(crate) bias: Vec<f32>,
+}
+
+impl Softmax for ScaledAndBiased {
+    type Shape<'a> = Affine<'a>;
+    fn shape<'a>(&'a self, part: &Part, _row: &'a mut Vec<f32>) -> Affine<'a> {
+        Affine { slope: &self.slope, bias: &self.bias, label: part.label }
+    }
+    fn weigh(&self, part: &Part) -> Weighed {
+        Weighed::cross_entropy(part)
+    }
+}
+
+impl Method for ScaledAndBiased {
+    fn rows(&self, job: &mut Job<'_>) {
+        job.fused(self);
+    }
+}

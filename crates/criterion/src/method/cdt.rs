@@ -1,0 +1,47 @@
+//! `cdt`: class-dependent temperatures, which make the network push harder for small classes.
+//!
+//! # Equation
+//! ```text
+//! L = CE(z / Delta, y),   Delta_c = (n_max / n_c)^gamma
+//! ```
+//!
+//! # Symbols
+//! n_c training images of class c, n_max the largest, CE cross-entropy. At evaluation the raw logits are used.
+//!
+//! # Paper
+//! Ye, Chen, Zhan, Chao, "Identifying and Compensating for Feature Deviation in Imbalanced Deep Learning", 2020,
+//! <https://arxiv.org/abs/2001.01385>.
+//!
+//! # Differs
+//! Nothing; a class without images counts as one.
+//!
+//! # Reduces to
+//! `softmax` for gamma 0 or equal counts; `vs` with tau 0 is the same.
+//!
+//! # Choosing
+//! gamma 0.1 to 0.4 in the paper's tables, the steeper the tail the smaller.
+
+use super::biased::ScaledAndBiased;
+use crate::config::{Parameters, parameters};
+use crate::counts::{Counts, table};
+
+parameters! {
+    /// Parameters of `cdt`.
+    pub struct CdtConfig for Cdt {
+        /// Exponent of the temperature, 0 to 10.
+        pub gamma: f64 = 0.3, where |x| (0.0..=10.0).contains(&x) => "in 0..=10";
+    }
+}
+
+impl Parameters for CdtConfig {
+    type Method = Cdt;
+    fn build(&self, counts: &Counts) -> Cdt {
+        ScaledAndBiased {
+            slope: table(counts.relative_power(self.gamma), 1.0),
+            bias: table(counts.iter().map(|_| 0.0), 0.0),
+        }
+    }
+}
+
+/// Cross-entropy of z / Delta.
+pub(crate) type Cdt = ScaledAndBiased;

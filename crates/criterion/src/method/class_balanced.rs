@@ -1,0 +1,55 @@
+//! `class-balanced`: weights every class by the inverse of its size.
+//!
+//! # Equation
+//! ```text
+//! L = sum_i w_{y_i} CE(z_i, y_i) / sum_i w_{y_i},   w_c = n_c^-power, scaled to the sum C
+//! ```
+//!
+//! # Symbols
+//! n_c training images of class c, C classes, CE cross-entropy.
+//!
+//! # Paper
+//! Folklore; in the GHM-CWAP paper the row "Class balanced". The square root (power 0.5) is from Mahajan et al., "Exploring
+//! the Limits of Weakly Supervised Pretraining", ECCV 2018, <https://arxiv.org/abs/1805.00932>.
+//!
+//! # Differs
+//! `reduction: weights` divides by the weights that were drawn, so that the size of the gradient does not depend on
+//! which classes a batch happened to hold; `reduction: batch` divides by the batch, as published code does, which on
+//! CIFAR-10-LT (imbalance 100) lowers the effective learning rate six-fold. A class without images has weight 0.
+//!
+//! # Reduces to
+//! `softmax` for power 0 or equal counts.
+//!
+//! # Choosing
+//! power 1 often overshoots on steep tails (one rare image then counts as a hundred); 0.5 is the gentler choice.
+
+use super::weighted::{Reduction, Weighted};
+use crate::config::{Parameters, Preset, parameters};
+use crate::counts::Counts;
+
+parameters! {
+    /// Parameters of `class-balanced`.
+    pub struct ClassBalancedConfig for ClassBalanced {
+        /// Exponent k of n^-k, 0 to 10; 1 is inverse frequency, 0.5 its square root.
+        pub power: f64 = 1.0, where |x| (0.0..=10.0).contains(&x) => "in 0..=10";
+        /// What the weighted sum is divided by: weights (drawn in this batch) or batch (examples).
+        pub reduction: Reduction = Reduction::Weights;
+    }
+}
+
+impl Parameters for ClassBalancedConfig {
+    type Method = ClassBalanced;
+    fn preset(preset: Preset) -> Self {
+        match preset {
+            Preset::Paper => Self { reduction: Reduction::Batch, ..Self::default() },
+            Preset::Reference => Self::default(),
+            Preset::Recommended => Self { power: 0.5, ..Self::default() },
+        }
+    }
+    fn build(&self, counts: &Counts) -> ClassBalanced {
+        Weighted { weights: counts.inverse_power(self.power), reduction: self.reduction }
+    }
+}
+
+/// Cross-entropy weighted by n^-power.
+pub(crate) type ClassBalanced = Weighted;

@@ -1,0 +1,346 @@
+//! The histogram of gradient norms of every class, with uniform or adaptive regions (URA, AURA).
+//!
+//! An epoch counts integers into the regions as they are cut now; when it ends, densities v = k / (N d) become the frozen
+//! snapshot that the next epoch looks up, and with adaptive regions the cut for the next epoch follows from them.
+
+use serde::{Deserialize, Serialize};
+
+use super::intra::Scale;
+use crate::counts::Counts;
+use crate::error::StateError;
+use crate::kernel::rows::{Part, Row, Work};
+use crate::state::{check_length, check_values};
+
+/// The region that holds g: [lo, hi), the last one closed.
+pub(super) fn region(widths: &[f64], g: f64) -> usize {
+    let mut edge = 0.0;
+    for (i, width) in widths.iter().enumerate() {
+        edge += width;
+        if g < edge {
+            return i;
+        }
+    }
+    widths.len() - 1
+}
+
+/// AURA: the fuller a region was, the narrower it becomes. d_i = 1 / ln(e + v_i), scaled to the sum 1.
+fn cut(values: &[f64], widths: &mut [f64]) {
+    for (width, v) in widths.iter_mut().zip(values) {
+        *width = 1.0 / (std::f64::consts::E + v).ln();
+    }
+    let sum: f64 = widths.iter().sum();
+    widths.iter_mut().for_each(|width| *width /= sum);
+}
+
+/// Counts by class and region, and the snapshot of the epoch before.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Histogram {
+    pub(super) bins: usize,
+    /// Examples per class and region in this epoch.
+    counts: Vec<u64>,
+    /// Widths of the regions that are being filled.
+    filling: Vec<f64>,
+    /// Densities v of the snapshot.
+    pub(super) values: Vec<f64>,
+    /// Widths d of the snapshot's regions.
+    pub(super) widths: Vec<f64>,
+}
+
+impl Histogram {
+    /// Before the first epoch every class is spread evenly over its regions: v = n / N.
+    pub(super) fn new(counts: &Counts, bins: usize) -> Self {
+        let cells = counts.classes() * bins;
+        let uniform = vec![1.0 / bins as f64; cells];
+        let values = counts.iter().flat_map(|n| std::iter::repeat_n(n / bins as f64, bins)).collect();
+        Self { bins, counts: vec![0; cells], filling: uniform.clone(), values, widths: uniform }
+    }
+
+    /// Densities and widths of every class in the snapshot.
+    pub(super) fn classes(&self) -> impl Iterator<Item = (&[f64], &[f64])> {
+        self.values.chunks_exact(self.bins).zip(self.widths.chunks_exact(self.bins))
+    }
+
+    /// The region now being filled that an example with this gradient norm belongs to.
+    pub(super) fn filling(&self, class: usize, g: f64) -> usize {
+        region(&self.filling[class * self.bins..][..self.bins], g)
+    }
+
+    pub(super) fn count(&mut self, class: usize, region: usize) {
+        self.counts[class * self.bins + region] += 1;
+    }
+
+    /// Freezes what was counted; a class that was not seen keeps its snapshot and its regions.
+    pub(super) fn end_epoch(&mut self, adaptive: bool) {
+        let bins = self.bins;
+        for at in (0..self.counts.len()).step_by(bins) {
+            let cells = at..at + bins;
+            if self.counts[cells.clone()].iter().all(|k| *k == 0) {
+                continue;
+            }
+            for i in cells.clone() {
+                self.widths[i] = self.filling[i];
+                self.values[i] = self.counts[i] as f64 / (bins as f64 * self.filling[i]);
+                self.counts[i] = 0;
+            }
+            if adaptive {
+                cut(&self.values[cells.clone()], &mut self.filling[cells]);
+            }
+        }
+    }
+
+    pub(super) fn state(&self, averages: Option<&Averages>, sizes: Vec<f64>) -> CwapState {
+        CwapState {
+            bins: self.bins,
+            counts: self.counts.clone(),
+            filling: self.filling.clone(),
+            values: self.values.clone(),
+            widths: self.widths.clone(),
+            sizes,
+            average: averages.map(|a| AverageState { values: a.values.clone(), widths: a.widths.clone() }),
+        }
+    }
+
+    /// The histogram and averages of a state, if they fit.
+    pub(super) fn restored(&self, state: &CwapState, averaged: bool) -> Result<(Self, Option<Averages>), StateError> {
+        let cells = self.counts.len();
+        check_length("bins", state.bins, self.bins)?;
+        check_length("counts", state.counts.len(), cells)?;
+        let floats = [("filling", &state.filling), ("values", &state.values), ("widths", &state.widths)];
+        for (field, values) in floats {
+            check_length(field, values.len(), cells)?;
+        }
+        for (field, values) in [("filling", &state.filling), ("widths", &state.widths)] {
+            check_values(field, values, |d| d > 0.0 && d <= 1.0, "more than 0 and at most 1")?;
+        }
+        check_values("values", &state.values, |v| v >= 0.0 && v.is_finite(), "at least 0")?;
+        let averages = match (&state.average, averaged) {
+            (Some(average), true) => {
+                check_length("average.values", average.values.len(), cells)?;
+                check_length("average.widths", average.widths.len(), cells)?;
+                check_values("average.values", &average.values, |v| v >= 0.0 && v.is_finite(), "at least 0")?;
+                check_values("average.widths", &average.widths, |d| d > 0.0 && d <= 1.0, "more than 0 and at most 1")?;
+                Some(Averages { bins: self.bins, values: average.values.clone(), widths: average.widths.clone() })
+            }
+            (None, false) => None,
+            (average, _) => {
+                let (got, want) = (average.is_some().into(), averaged.into());
+                return Err(StateError::Length { field: "average", got, want });
+            }
+        };
+        let (counts, filling) = (state.counts.clone(), state.filling.clone());
+        let (values, widths) = (state.values.clone(), state.widths.clone());
+        Ok((Self { bins: self.bins, counts, filling, values, widths }, averages))
+    }
+}
+
+/// What `cwap` has counted. Tables are class after class, `bins` numbers each.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct CwapState {
+    /// Regions per class.
+    pub bins: usize,
+    /// Examples per class and region in this epoch.
+    pub counts: Vec<u64>,
+    /// Widths of the regions that are being filled.
+    pub filling: Vec<f64>,
+    /// Densities v of the epoch before.
+    pub values: Vec<f64>,
+    /// Widths d of its regions.
+    pub widths: Vec<f64>,
+    /// S of every class, which follows from the densities.
+    pub sizes: Vec<f64>,
+    /// With `memory: ema`, the moving averages.
+    pub average: Option<AverageState>,
+}
+
+/// The moving averages of `memory: ema`.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct AverageState {
+    /// Densities per class and region.
+    pub values: Vec<f64>,
+    /// Widths of the regions.
+    pub widths: Vec<f64>,
+}
+
+impl CwapState {
+    pub(crate) fn merge(&mut self, other: &Self) -> Result<(), StateError> {
+        if self.average.is_some() || other.average.is_some() {
+            return Err(StateError::MovingAverage("cwap"));
+        }
+        check_length("bins", other.bins, self.bins)?;
+        check_length("counts", other.counts.len(), self.counts.len())?;
+        let same = |a: &[f64], b: &[f64]| a.len() == b.len() && a.iter().zip(b).all(|(a, b)| a.to_bits() == b.to_bits());
+        if !same(&self.filling, &other.filling) {
+            return Err(StateError::Apart { field: "filling" });
+        }
+        if !same(&self.values, &other.values) || !same(&self.widths, &other.widths) {
+            return Err(StateError::Apart { field: "values" });
+        }
+        for (a, b) in self.counts.iter_mut().zip(&other.counts) {
+            *a = a.saturating_add(*b);
+        }
+        Ok(())
+    }
+}
+
+/// `memory: ema`: densities as a moving average over batches, as in GHM and in the authors' early code.
+///
+/// A batch is counted, then weighted; classes absent from it keep their densities. Margins stay with the epoch's counts: a
+/// batch says nothing about the size of a class.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Averages {
+    bins: usize,
+    pub(super) values: Vec<f64>,
+    widths: Vec<f64>,
+}
+
+impl Averages {
+    pub(super) fn new(classes: usize, bins: usize) -> Self {
+        Self { bins, values: vec![0.0; classes * bins], widths: vec![1.0 / bins as f64; classes * bins] }
+    }
+
+    /// The densities of the batch's classes once it is counted: `work.classes` in order, `work.mass` their values.
+    pub(super) fn absorb(&self, work: &mut Work, momentum: f64, norm: impl Fn(&Part) -> f64) {
+        let bins = self.bins;
+        work.classes.clear();
+        work.classes.extend(work.rows.iter().flat_map(Row::parts).map(|part| part.label as u32));
+        work.classes.sort_unstable();
+        work.classes.dedup();
+        // examples per class and region in this batch; mixed ones are not counted
+        work.gains.clear();
+        work.gains.resize(work.classes.len() * bins, 0.0);
+        for row in work.rows.iter().filter(|row| row.count == 1) {
+            let (k, widths) = self.find(&work.classes, row.parts[0].label);
+            work.gains[k * bins + region(widths, norm(&row.parts[0]))] += 1.0;
+        }
+        work.mass.clear();
+        for (&class, counts) in work.classes.iter().zip(work.gains.chunks_exact(bins)) {
+            let at = class as usize * bins;
+            let (values, widths) = (&self.values[at..at + bins], &self.widths[at..at + bins]);
+            if counts.iter().all(|k| *k == 0.0) {
+                work.mass.extend_from_slice(values);
+                continue;
+            }
+            let density = counts.iter().zip(widths).map(|(k, d)| k / (bins as f64 * d));
+            work.mass.extend(values.iter().zip(density).map(|(v, now)| momentum * v + (1.0 - momentum) * now));
+        }
+    }
+
+    /// Weights of every part from the densities in `work`.
+    pub(super) fn weigh(&self, work: &mut Work, scale: &Scale, norm: impl Fn(&Part) -> f64) {
+        let bins = self.bins;
+        for (k, &class) in work.classes.iter().enumerate() {
+            let cells = k * bins..(k + 1) * bins;
+            let widths = &self.widths[class as usize * bins..][..bins];
+            scale.weights(&work.mass[cells.clone()], widths, &mut work.gains[cells]);
+        }
+        for part in work.rows.iter_mut().flat_map(Row::parts_mut) {
+            let (k, widths) = self.find(&work.classes, part.label);
+            part.weighed.weight = work.gains[k * bins + region(widths, norm(part))];
+        }
+    }
+
+    /// Where a class stands in the batch's list, and its regions.
+    fn find(&self, classes: &[u32], class: usize) -> (usize, &[f64]) {
+        let k = classes.partition_point(|c| (*c as usize) < class);
+        (k, &self.widths[class * self.bins..][..self.bins])
+    }
+
+    /// Keeps the densities of `work`; returns how many more regions are filled now.
+    pub(super) fn put(&mut self, work: &Work) -> u64 {
+        let mut more = 0;
+        for (&class, values) in work.classes.iter().zip(work.mass.chunks_exact(self.bins)) {
+            for (old, new) in self.values[class as usize * self.bins..].iter_mut().zip(values) {
+                // an average never falls back to 0
+                more += u64::from(*old == 0.0 && *new > 0.0);
+                *old = *new;
+            }
+        }
+        more
+    }
+
+    /// AURA between epochs: the re-cut regions take their examples over by overlap.
+    pub(super) fn recut(&mut self) {
+        let bins = self.bins;
+        let mut cut_widths = vec![0.0; bins];
+        for (values, widths) in self.values.chunks_exact_mut(bins).zip(self.widths.chunks_exact_mut(bins)) {
+            if values.iter().all(|v| *v == 0.0) {
+                continue;
+            }
+            cut(values, &mut cut_widths);
+            let new = overlap(values, widths, &cut_widths);
+            values.copy_from_slice(&new);
+            widths.copy_from_slice(&cut_widths);
+        }
+    }
+}
+
+/// Densities over regions of widths `to` of a distribution that is even within each region of widths `from`.
+fn overlap(values: &[f64], from: &[f64], to: &[f64]) -> Vec<f64> {
+    let mut out = vec![0.0; to.len()];
+    let (mut i, mut j, mut position) = (0, 0, 0.0);
+    let (mut end_i, mut end_j) = (from[0], to[0]);
+    loop {
+        let end = f64::min(end_i, end_j);
+        // v d is the region's share of the examples over N, so a piece of it carries v times its length
+        out[j] += values[i] * f64::max(end - position, 0.0);
+        position = end;
+        if end_i <= end_j {
+            i += 1;
+            if i == from.len() {
+                break;
+            }
+            end_i += from[i];
+        } else {
+            j += 1;
+            if j == to.len() {
+                // rounding left a sliver of the last regions: it belongs to the last one
+                j -= 1;
+                end_j = f64::INFINITY;
+            } else {
+                end_j += to[j];
+            }
+        }
+    }
+    out.iter_mut().zip(to).for_each(|(v, d)| *v /= d);
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn regions_are_half_open_and_the_last_one_closed() {
+        let widths = [0.25, 0.25, 0.5];
+        let cases = [(0.0, 0), (0.2499, 0), (0.25, 1), (0.4999, 1), (0.5, 2), (1.0, 2), (1.5, 2)];
+        for (g, want) in cases {
+            assert_eq!(region(&widths, g), want, "g = {g}");
+        }
+    }
+
+    #[test]
+    fn a_full_region_becomes_narrow_and_widths_add_up_to_one() {
+        let mut widths = [0.0; 3];
+        cut(&[0.0, 10.0, 1000.0], &mut widths);
+        assert!(widths[0] > widths[1] && widths[1] > widths[2]);
+        assert!((widths.iter().sum::<f64>() - 1.0).abs() < 1e-15);
+        // 1 / ln(e + v): 1, 0.393..., 0.1447...
+        let ratio = (std::f64::consts::E + 10.0).ln();
+        assert!((widths[0] / widths[1] - ratio).abs() < 1e-12);
+    }
+
+    #[test]
+    fn overlap_keeps_the_examples() {
+        let (from, to) = ([0.5, 0.25, 0.25], [0.1, 0.6, 0.3]);
+        let values = [2.0, 8.0, 4.0];
+        let new = overlap(&values, &from, &to);
+        // 0.1 x 2; 0.4 x 2 + 0.2 x 8; 0.05 x 8 + 0.25 x 4, each over its width
+        let want = [2.0, (0.8 + 1.6) / 0.6, (0.4 + 1.0) / 0.3];
+        for (got, want) in new.iter().zip(want) {
+            assert!((got - want).abs() < 1e-12, "{new:?}");
+        }
+        assert_eq!(overlap(&values, &from, &from), values);
+    }
+}

@@ -1,0 +1,27 @@
+//! The inter-category margin M_{m,n} = gamma ln min(1, S_n / S_m) and the effective size S it comes from.
+
+use crate::counts::table;
+use crate::relative::Form;
+
+/// S = sum_i v_i^alpha over the non-empty regions, at least 1.
+pub(super) fn size(values: &[f64], alpha: f64) -> f64 {
+    values.iter().filter(|v| **v > 0.0).map(|v| v.powf(alpha)).sum::<f64>().max(1.0)
+}
+
+/// The margins between all classes, as one number per class.
+#[derive(Clone, Debug)]
+pub(super) struct Margins {
+    pub(super) form: Form,
+    /// (S / S_max)^gamma of every class, or gamma ln(S / S_max).
+    pub(super) table: Vec<f32>,
+}
+
+impl Margins {
+    pub(super) fn new(sizes: &[f64], gamma: f64) -> Self {
+        let largest = sizes.iter().copied().fold(1.0, f64::max);
+        let level = |size: f64| gamma * (size / largest).ln();
+        let smallest = sizes.iter().copied().fold(f64::INFINITY, f64::min);
+        let form = Form::for_span(-level(smallest));
+        Self { form, table: table(sizes.iter().map(|s| form.entry(level(*s))), 0.0) }
+    }
+}

@@ -1,0 +1,42 @@
+//! The intra-category weight W_{c,i}, a decreasing function of how full region i of class c was.
+
+use super::Normalize;
+
+/// How densities become weights.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Scale {
+    pub(super) alpha: f64,
+    pub(super) prior: f64,
+    pub(super) normalize: Normalize,
+}
+
+impl Scale {
+    /// W of every region of a class with these densities v and widths d; a class without examples weighs 1.
+    pub(super) fn weights(&self, values: &[f64], widths: &[f64], into: &mut [f64]) {
+        let bins = values.len() as f64;
+        // v is examples / (N d)
+        let examples = |i: usize| values[i] * bins * widths[i];
+        let total: f64 = (0..values.len()).map(examples).sum();
+        let smooth = |i: usize| values[i] + self.prior * total / bins;
+        // an empty region counts as if it held this one example
+        let held = |i: usize| if smooth(i) > 0.0 { smooth(i) } else { 1.0 / (bins * widths[i]) };
+        for (i, w) in into.iter_mut().enumerate() {
+            *w = held(i).powf(-self.alpha);
+        }
+        let scale = match self.normalize {
+            Normalize::ClassMean if total > 0.0 => {
+                total / (0..values.len()).map(|i| examples(i) * into[i]).sum::<f64>()
+            }
+            Normalize::ClassMean => {
+                into.fill(1.0);
+                1.0
+            }
+            Normalize::ValidBins | Normalize::BatchMean | Normalize::None => {
+                let filled = (0..values.len()).filter(|i| smooth(*i) > 0.0);
+                let (size, valid) = filled.fold((0.0, 0.0), |(s, n), i| (s + smooth(i).powf(self.alpha), n + 1.0));
+                if self.normalize == Normalize::ValidBins { size / f64::max(valid, 1.0) } else { size }
+            }
+        };
+        into.iter_mut().for_each(|w| *w *= scale);
+    }
+}

@@ -1,0 +1,65 @@
+//! `focal`: turns down examples that are already classified well.
+//!
+//! # Equation
+//! ```text
+//! L = (1 - p_y)^gamma CE(z, y)
+//! dL/dz_j = k (p_j - [j = y]),   k = (1 - p_y)^gamma + gamma (1 - p_y)^(gamma - 1) p_y CE
+//! ```
+//!
+//! # Symbols
+//! p = softmax(z), CE cross-entropy = -ln p_y.
+//!
+//! # Paper
+//! Lin, Goyal, Girshick, He, Dollar, "Focal Loss for Dense Object Detection", ICCV 2017,
+//! <https://arxiv.org/abs/1708.02002>.
+//!
+//! # Differs
+//! The softmax form, as in long-tail work; the paper's detector uses a sigmoid per class. The modulator carries
+//! gradient. p_y comes from the logits alone: a class weight never enters it.
+//!
+//! # Reduces to
+//! `softmax` for gamma 0.
+//!
+//! # Choosing
+//! gamma 1 in long-tail tables, 2 in detection. It balances difficulty, not class sizes: expect little for rare classes.
+
+use crate::config::{Parameters, parameters};
+use crate::counts::Counts;
+use crate::criterion::Method;
+use crate::kernel::rows::{Job, Part, Weighed};
+use crate::relative::NoMargin;
+
+parameters! {
+    /// Parameters of `focal`.
+    pub struct FocalConfig for Focal {
+        /// Focusing exponent, 0 to 100; 0 is cross-entropy.
+        pub gamma: f64 = 1.0, where |x| (0.0..=100.0).contains(&x) => "in 0..=100";
+    }
+}
+
+impl Parameters for FocalConfig {
+    type Method = Focal;
+    fn build(&self, _counts: &Counts) -> Focal {
+        Focal { gamma: self.gamma }
+    }
+}
+
+/// Cross-entropy times (1 - p_y)^gamma.
+#[derive(Clone, Debug)]
+pub(crate) struct Focal {
+    gamma: f64,
+}
+
+impl Method for Focal {
+    fn rows(&self, job: &mut Job<'_>) {
+        let gamma = self.gamma;
+        job.fused(&NoMargin(|part: &Part| {
+            let (ce, miss) = (part.sums.adjusted.cross_entropy(), part.sums.adjusted.miss());
+            let weight = miss.powf(gamma);
+            // (1-p)^(g-1) CE is (1-p)^g times CE / (1-p), and CE / (1-p) -> 1 for p -> 1: nothing is singular
+            let ratio = if miss > 0.0 { ce / miss } else { 1.0 };
+            let scale = weight + gamma * weight * ratio * (-ce).exp();
+            Weighed { loss: weight * ce, weight, scale, ..Weighed::default() }
+        }));
+    }
+}

@@ -1,0 +1,206 @@
+//! `ghm`: weights every example by how few others have a gradient of the same size.
+//!
+//! # Equation
+//! ```text
+//! g        = 1 - p_y                                 form softmax, one per example
+//!          = abs(sigmoid(z_j) - t_j)                 form sigmoid, one per example and class
+//! R_k      = number of g of this batch in region k of [0, 1], equal regions
+//! A_k     <- momentum A_k + (1 - momentum) R_k       where R_k > 0; A_k = R_k without momentum
+//! w        = tot / (A_k * number of k with R_k > 0)  tot = all g of this batch
+//! L        = mean_i w_i CE(z_i, y_i)                 form softmax
+//!          = sum_ij w_ij BCE(z_ij, t_ij) / D         form sigmoid; D = B C (average elements) or B (samples)
+//! ```
+//!
+//! # Symbols
+//! p = softmax(z), t_j = 1 at the label and 0 elsewhere, B examples, C classes, A moving average, CE and BCE (binary)
+//! cross-entropy.
+//!
+//! # Paper
+//! Li, Liu, Wang, "Gradient Harmonized Single-stage Detector", AAAI 2019, <https://arxiv.org/abs/1811.05181>.
+//!
+//! # Differs
+//! The sigmoid form is the published one, including that empty regions do not decay and that A starts at 0 without
+//! correction, so that the first step is 1 / (1 - momentum) times too large. The softmax form is ours: the paper leaves
+//! it undefined. Mixed labels: in the softmax form each label counts with its share; in the sigmoid form t is mixed.
+//!
+//! # Reduces to
+//! `softmax` (softmax form) for one region without momentum.
+//!
+//! # Choosing
+//! 30 regions and momentum 0.75 as published. Head classes fill the one histogram, so rare classes drown in it: that is
+//! what `cwap` mends. The GHM-CWAP paper ran the sigmoid form divided by B C, which hardly learns with many classes.
+
+use serde::{Deserialize, Serialize};
+
+use crate::batch::Batch;
+use crate::config::{Parameters, Preset, parameters};
+use crate::counts::Counts;
+use crate::criterion::Method;
+use crate::error::StateError;
+use crate::kernel::rows::{Job, Part, Row, Weighed, Work};
+use crate::relative::NoMargin;
+use crate::state::{State, check_length, check_values};
+
+/// What has a gradient norm.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum GhmForm {
+    /// Every example.
+    Softmax,
+    /// Every example and class.
+    Sigmoid,
+}
+
+/// What the sigmoid form is divided by.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum GhmAverage {
+    /// Examples times classes.
+    Elements,
+    /// Examples.
+    Samples,
+}
+
+parameters! {
+    /// Parameters of `ghm`.
+    pub struct GhmConfig for Ghm {
+        /// Regions of [0, 1], 1 to 10000.
+        pub bins: u32 = 30, where |x| (1..=10_000).contains(&x) => "in 1..=10000";
+        /// Of the moving average over batches, at least 0 (none) and less than 1.
+        pub momentum: f64 = 0.75, where |x| (0.0..1.0).contains(&x) => "at least 0 and less than 1";
+        /// One gradient norm per example (softmax) or per example and class (sigmoid).
+        pub form: GhmForm = GhmForm::Softmax;
+        /// What the sigmoid form is divided by: elements (examples x classes) or samples.
+        pub average: GhmAverage = GhmAverage::Elements;
+    }
+}
+
+impl Parameters for GhmConfig {
+    type Method = Ghm;
+    fn preset(preset: Preset) -> Self {
+        match preset {
+            Preset::Paper => Self { form: GhmForm::Sigmoid, ..Self::default() },
+            Preset::Reference | Preset::Recommended => Self::default(),
+        }
+    }
+    fn build(&self, _counts: &Counts) -> Ghm {
+        Ghm { config: self.clone(), mass: vec![0.0; self.bins as usize] }
+    }
+}
+
+/// What `ghm` has counted.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct GhmState {
+    /// A_k, all 0 without momentum.
+    pub mass: Vec<f64>,
+}
+
+impl GhmState {
+    pub(crate) fn merge(&mut self, other: &Self) -> Result<(), StateError> {
+        check_length("mass", other.mass.len(), self.mass.len())?;
+        // without momentum nothing is kept, so there is nothing to add
+        let kept = self.mass.iter().chain(&other.mass).any(|a| *a != 0.0);
+        if kept { Err(StateError::MovingAverage("ghm")) } else { Ok(()) }
+    }
+}
+
+/// Gradient harmonizing with one histogram for all classes.
+#[derive(Clone, Debug)]
+pub(crate) struct Ghm {
+    config: GhmConfig,
+    mass: Vec<f64>,
+}
+
+impl Ghm {
+    fn region(&self, g: f64) -> usize {
+        ((g * f64::from(self.config.bins)) as usize).min(self.mass.len() - 1)
+    }
+
+    /// From R in `work.mass` to A there, and tot / (A_k valid) of every region in `work.gains`.
+    fn harmonize(&self, work: &mut Work) {
+        let total: f64 = work.mass.iter().sum();
+        let valid = work.mass.iter().filter(|r| **r > 0.0).count() as f64;
+        work.gains.clear();
+        for (now, before) in work.mass.iter_mut().zip(&self.mass) {
+            let held = *now > 0.0;
+            if self.config.momentum > 0.0 {
+                *now = if held { self.config.momentum * before + (1.0 - self.config.momentum) * *now } else { *before };
+            }
+            work.gains.push(if held { total / (*now * valid) } else { 0.0 });
+        }
+    }
+
+    fn examples(&self, job: &mut Job<'_>) {
+        let rows = NoMargin(|part: &Part| part.weighed);
+        job.sums(&rows);
+        if !job.finite() {
+            return;
+        }
+        let work = &mut *job.work;
+        work.mass.clear();
+        work.mass.resize(self.mass.len(), 0.0);
+        for part in work.rows.iter_mut().flat_map(Row::parts_mut) {
+            let region = self.region(part.sums.raw.miss());
+            part.weighed.region = region as u32;
+            work.mass[region] += part.share;
+        }
+        self.harmonize(work);
+        for part in work.rows.iter_mut().flat_map(Row::parts_mut) {
+            let weight = work.gains[part.weighed.region as usize];
+            part.weighed = Weighed::constant(weight, part.sums.adjusted.cross_entropy());
+        }
+        job.gradients(&rows);
+    }
+
+    fn elements(&self, job: &mut Job<'_>) {
+        job.count_elements(self.mass.len());
+        if !job.finite() {
+            return;
+        }
+        self.harmonize(job.work);
+        // the job's loop needs `work` whole
+        let mut table = std::mem::take(&mut job.work.table);
+        table.clear();
+        table.extend(job.work.gains.iter().map(|w| *w as f32));
+        let over = match self.config.average {
+            GhmAverage::Elements => job.classes as f64,
+            GhmAverage::Samples => 1.0,
+        };
+        job.elements(&table, over);
+        job.work.table = table;
+    }
+}
+
+impl Method for Ghm {
+    fn rows(&self, job: &mut Job<'_>) {
+        match self.config.form {
+            GhmForm::Softmax => self.examples(job),
+            GhmForm::Sigmoid => self.elements(job),
+        }
+    }
+
+    fn observe(&mut self, _batch: &Batch<'_>, work: &Work) {
+        if self.config.momentum > 0.0 {
+            self.mass.copy_from_slice(&work.mass);
+        }
+    }
+
+    fn regions(&self, work: &Work) -> Option<u64> {
+        Some(work.gains.iter().filter(|w| **w > 0.0).count() as u64)
+    }
+
+    fn state(&self) -> State {
+        State::Ghm(GhmState { mass: self.mass.clone() })
+    }
+
+    fn restore(&mut self, state: &State) -> Result<(), StateError> {
+        let State::Ghm(state) = state else {
+            return Err(StateError::Method { got: state.name(), want: "ghm" });
+        };
+        check_length("mass", state.mass.len(), self.mass.len())?;
+        check_values("mass", &state.mass, |a| a >= 0.0 && a.is_finite(), "at least 0")?;
+        self.mass.clone_from(&state.mass);
+        Ok(())
+    }
+}

@@ -1,0 +1,77 @@
+//! `label-aware-smoothing`: softer targets for larger classes, against over-confidence in the head.
+//!
+//! # Equation
+//! ```text
+//! L = (1 - e_y) CE(z, y) + e_y mean_j(-ln p_j)
+//! e_c = tail + (head - tail) sin(pi/2 (n_c - n_min) / (n_max - n_min))
+//! ```
+//!
+//! # Symbols
+//! n_c training images of class c, p = softmax(z), CE cross-entropy.
+//!
+//! # Paper
+//! Zhong, Cui, Liu, Jia, "Improving Calibration for Long-Tailed Recognition" (MiSLAS), CVPR 2021,
+//! <https://arxiv.org/abs/2104.00466>.
+//!
+//! # Differs
+//! The smoothed mass is spread over all C classes, the label included (the published code gives e / (C - 1) to the
+//! others; the two are the same up to e_y). The concave form only; with equal counts every class gets `tail`.
+//!
+//! # Reduces to
+//! `softmax` for head = tail = 0; ordinary label smoothing for head = tail.
+//!
+//! # Choosing
+//! head 0.3 to 0.4 and tail 0 to 0.1 in the paper, in a second stage that re-trains the classifier.
+
+use crate::config::{Parameters, parameters};
+use crate::counts::Counts;
+use crate::criterion::Method;
+use crate::kernel::rows::{Job, Part, Softmax, Weighed};
+use crate::kernel::softmax::WithMean;
+
+parameters! {
+    /// Parameters of `label-aware-smoothing`.
+    pub struct LabelAwareSmoothingConfig for LabelAwareSmoothing {
+        /// Smoothing of the largest class, 0 to 1.
+        pub head: f64 = 0.4, where |x| (0.0..=1.0).contains(&x) => "in 0..=1";
+        /// Smoothing of the smallest class, 0 to 1.
+        pub tail: f64 = 0.1, where |x| (0.0..=1.0).contains(&x) => "in 0..=1";
+    }
+}
+
+impl Parameters for LabelAwareSmoothingConfig {
+    type Method = LabelAwareSmoothing;
+    fn build(&self, counts: &Counts) -> LabelAwareSmoothing {
+        let (least, most) = (counts.smallest(), counts.largest());
+        let rank = |n: f64| if most > least { (n - least) / (most - least) } else { 0.0 };
+        let smooth = |n: f64| self.tail + (self.head - self.tail) * (rank(n) * std::f64::consts::FRAC_PI_2).sin();
+        LabelAwareSmoothing { smooth: counts.iter().map(smooth).collect(), classes: counts.classes() as f64 }
+    }
+}
+
+/// Cross-entropy with targets softened by class.
+#[derive(Clone, Debug)]
+pub(crate) struct LabelAwareSmoothing {
+    smooth: Vec<f64>,
+    classes: f64,
+}
+
+impl Softmax for LabelAwareSmoothing {
+    type Shape<'a> = WithMean;
+    fn shape<'a>(&'a self, _part: &Part, _row: &'a mut Vec<f32>) -> WithMean {
+        WithMean
+    }
+    fn weigh(&self, part: &Part) -> Weighed {
+        let (smooth, tally) = (self.smooth[part.label], &part.sums.adjusted);
+        let ce = tally.cross_entropy();
+        // mean_j(-ln p_j) = lse - mean z = CE + z_y - mean z
+        let uniform = ce + f64::from(tally.own) - part.sums.logits / self.classes;
+        Weighed { loss: (1.0 - smooth) * ce + smooth * uniform, weight: 1.0, scale: 1.0, smooth, region: 0 }
+    }
+}
+
+impl Method for LabelAwareSmoothing {
+    fn rows(&self, job: &mut Job<'_>) {
+        job.fused(self);
+    }
+}

@@ -1,0 +1,71 @@
+//! `ldam`: a margin on the label's logit that is larger for smaller classes.
+//!
+//! # Equation
+//! ```text
+//! L = CE(s (z - m_y [j = y]), y),   m_c = max_margin n_c^(-1/4) / max_k n_k^(-1/4)
+//! ```
+//!
+//! # Symbols
+//! z cosines from a normalised head, s scale, n_c training images of class c, CE cross-entropy.
+//!
+//! # Paper
+//! Cao, Wei, Gaidon, Arechiga, Ma, "Learning Imbalanced Datasets with Label-Distribution-Aware Margin Loss", NeurIPS
+//! 2019, <https://arxiv.org/abs/1906.07413>.
+//!
+//! # Differs
+//! Nothing; a class without images counts as one. The head, not the loss, normalises: use the cosine head.
+//!
+//! # Reduces to
+//! `softmax` of s z for max_margin 0; every class has the same margin for equal counts.
+//!
+//! # Choosing
+//! scale 30 and max_margin 0.5 everywhere in the paper; it is meant to be used with `drw`.
+
+use crate::config::{Parameters, parameters};
+use crate::counts::Counts;
+use crate::criterion::Method;
+use crate::kernel::rows::{Job, Part, Softmax, Weighed};
+use crate::kernel::softmax::Scaled;
+
+parameters! {
+    /// Parameters of `ldam`.
+    pub struct LdamConfig for Ldam {
+        /// Factor on the cosines, more than 0 and at most 1000.
+        pub scale: f64 = 30.0, where |x| x > 0.0 && x <= 1000.0 => "more than 0 and at most 1000";
+        /// Margin of the smallest class, 0 to 100.
+        pub max_margin: f64 = 0.5, where |x| (0.0..=100.0).contains(&x) => "in 0..=100";
+    }
+}
+
+impl Parameters for LdamConfig {
+    type Method = Ldam;
+    fn build(&self, counts: &Counts) -> Ldam {
+        // n^(-1/4) / max_k n_k^(-1/4) = (n_min / n)^(1/4)
+        let least = counts.smallest().max(1.0);
+        let margins = counts.iter().map(|n| (self.max_margin * (least / n.max(1.0)).powf(0.25)) as f32).collect();
+        Ldam { scale: self.scale as f32, margins }
+    }
+}
+
+/// Cross-entropy of s (z - m_y).
+#[derive(Clone, Debug)]
+pub(crate) struct Ldam {
+    scale: f32,
+    margins: Vec<f32>,
+}
+
+impl Softmax for Ldam {
+    type Shape<'a> = Scaled;
+    fn shape<'a>(&'a self, part: &Part, _row: &'a mut Vec<f32>) -> Scaled {
+        Scaled { scale: self.scale, margin: self.margins[part.label] }
+    }
+    fn weigh(&self, part: &Part) -> Weighed {
+        Weighed::cross_entropy(part)
+    }
+}
+
+impl Method for Ldam {
+    fn rows(&self, job: &mut Job<'_>) {
+        job.fused(self);
+    }
+}

@@ -1,0 +1,45 @@
+//! `logit-adjusted`: adds tau times the log-prior to the logits while training.
+//!
+//! # Equation
+//! ```text
+//! L = CE(z + tau ln pi, y)
+//! ```
+//!
+//! # Symbols
+//! pi_c = n_c / n share of class c in the training images, CE cross-entropy.
+//!
+//! # Paper
+//! Menon, Jayasumana, Rawat, Jain, Veit, Kumar, "Long-tail learning via logit adjustment", ICLR 2021,
+//! <https://arxiv.org/abs/2007.07314>.
+//!
+//! # Differs
+//! Nothing; a class without images counts as one. The paper's post-hoc form (argmax of z - tau ln pi for a network that
+//! was trained with `softmax`) belongs to evaluation.
+//!
+//! # Reduces to
+//! `softmax` for tau 0 or equal counts; `balanced-softmax` for tau 1.
+//!
+//! # Choosing
+//! tau 1 aims at balanced accuracy; more favours the tail at the head's cost.
+
+use super::biased::Biased;
+use crate::config::{Parameters, parameters};
+use crate::counts::{Counts, table};
+
+parameters! {
+    /// Parameters of `logit-adjusted`.
+    pub struct LogitAdjustedConfig for LogitAdjusted {
+        /// Strength of the adjustment, 0 to 100.
+        pub tau: f64 = 1.0, where |x| (0.0..=100.0).contains(&x) => "in 0..=100";
+    }
+}
+
+impl Parameters for LogitAdjustedConfig {
+    type Method = LogitAdjusted;
+    fn build(&self, counts: &Counts) -> LogitAdjusted {
+        Biased { bias: table(counts.log_prior().map(|l| self.tau * l), 0.0) }
+    }
+}
+
+/// Cross-entropy of z + tau ln pi.
+pub(crate) type LogitAdjusted = Biased;

@@ -1,0 +1,194 @@
+//! `seesaw`: eases the pressure on rare classes, and puts it back where they are scored too high.
+//!
+//! # Equation
+//! ```text
+//! L     = CE(z + ln(M C), y)
+//! M_j   = min(1, max(seen_j, 1) / max(seen_y, 1))^p        mitigation
+//! C_j   = max(1, s_j / max(s_y, eps))^q                    compensation
+//! ```
+//!
+//! # Symbols
+//! seen_j examples of class j up to and including this batch, s = softmax(z) as a constant, CE cross-entropy. M and C are
+//! constants: no gradient flows through them.
+//!
+//! # Paper
+//! Wang, Zhang, Zang, Cao, Pang, Gong, Chen, Liu, Loy, Lin, "Seesaw Loss for Long-Tailed Instance Segmentation", CVPR
+//! 2021, <https://arxiv.org/abs/2008.10032>.
+//!
+//! # Differs
+//! Counters are 64-bit integers (f32 counters of public code stop at 2^24) and add up over workers. Neither C x C
+//! ratios nor B x C factors are stored. A mixed example counts for the label with the larger share.
+//!
+//! # Reduces to
+//! `softmax` for p = q = 0. For q = 0 it is the margin of `cwap` with seen in place of S and p of gamma.
+//!
+//! # Choosing
+//! p 0.8, q 2, eps 0.01 as published. The GHM-CWAP paper's "Seesaw" row is q = 0.
+
+use serde::{Deserialize, Serialize};
+
+use crate::batch::Batch;
+use crate::config::{Parameters, Preset, parameters};
+use crate::counts::Counts;
+use crate::criterion::Method;
+use crate::error::StateError;
+use crate::kernel::lanes::LANES;
+use crate::kernel::rows::{Job, Row, Weighed, Work};
+use crate::kernel::softmax::Boost;
+use crate::relative::{Form, LevelRows, RatioRows};
+use crate::state::{State, check_length};
+
+parameters! {
+    /// Parameters of `seesaw`.
+    pub struct SeesawConfig for Seesaw {
+        /// Exponent of the mitigation, 0 (off) to 100.
+        pub p: f64 = 0.8, where |x| (0.0..=100.0).contains(&x) => "in 0..=100";
+        /// Exponent of the compensation, 0 (off) to 100.
+        pub q: f64 = 2.0, where |x| (0.0..=100.0).contains(&x) => "in 0..=100";
+        /// Smallest score of the label that the compensation divides by, more than 0 and at most 1.
+        pub eps: f64 = 1e-2, where |x| x > 0.0 && x <= 1.0 => "more than 0 and at most 1";
+    }
+}
+
+impl Parameters for SeesawConfig {
+    type Method = Seesaw;
+    fn preset(preset: Preset) -> Self {
+        match preset {
+            Preset::Paper => Self { q: 0.0, ..Self::default() },
+            Preset::Reference | Preset::Recommended => Self::default(),
+        }
+    }
+    fn build(&self, counts: &Counts) -> Seesaw {
+        let classes = counts.classes();
+        let state = SeesawState { before: vec![0; classes], seen: vec![0; classes] };
+        let mut seesaw = Seesaw { config: self.clone(), state, total: 0, form: Form::Ratios, table: Vec::new() };
+        seesaw.rebuild();
+        seesaw
+    }
+}
+
+/// What `seesaw` has counted.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct SeesawState {
+    /// Examples of each class in the epochs before this one.
+    pub before: Vec<u64>,
+    /// Examples of each class in this epoch.
+    pub seen: Vec<u64>,
+}
+
+impl SeesawState {
+    pub(crate) fn merge(&mut self, other: &Self) -> Result<(), StateError> {
+        check_length("seen", other.seen.len(), self.seen.len())?;
+        if self.before != other.before {
+            return Err(StateError::Apart { field: "before" });
+        }
+        for (a, b) in self.seen.iter_mut().zip(&other.seen) {
+            *a = a.saturating_add(*b);
+        }
+        Ok(())
+    }
+
+    fn of(&self, class: usize) -> u64 {
+        self.before[class].saturating_add(self.seen[class])
+    }
+}
+
+/// Cross-entropy with the seesaw's mitigation and compensation.
+#[derive(Clone, Debug)]
+pub(crate) struct Seesaw {
+    config: SeesawConfig,
+    state: SeesawState,
+    /// All examples seen.
+    total: u64,
+    form: Form,
+    /// max(seen, 1)^p of every class, or its logarithm.
+    table: Vec<f32>,
+}
+
+impl Seesaw {
+    /// The form of the table once `total` examples are seen: no level is larger than that of a class that had them all.
+    fn form_for(&self, total: u64) -> Form {
+        Form::for_span(self.config.p * (total.max(1) as f64).ln())
+    }
+
+    fn entry(&self, form: Form, seen: u64) -> f32 {
+        form.entry(self.config.p * (seen.max(1) as f64).ln()) as f32
+    }
+
+    /// Everything that follows from the counts.
+    fn rebuild(&mut self) {
+        let classes = self.state.seen.len();
+        self.total = (0..classes).fold(0, |sum, c| sum.saturating_add(self.state.of(c)));
+        self.form = self.form_for(self.total);
+        self.table = (0..classes).map(|c| self.entry(self.form, self.state.of(c))).collect();
+        self.table.resize(classes.next_multiple_of(LANES), 0.0);
+    }
+
+    /// The class that a row counts for.
+    fn counted(row: &Row) -> usize {
+        let [a, b] = &row.parts;
+        if row.count == 2 && b.share > a.share { b.label } else { a.label }
+    }
+}
+
+impl Method for Seesaw {
+    fn rows(&self, job: &mut Job<'_>) {
+        // the table as it is once this batch is counted
+        let mut table = std::mem::take(&mut job.work.table);
+        let mut classes = std::mem::take(&mut job.work.classes);
+        classes.clear();
+        classes.extend(job.work.rows.iter().map(|row| Self::counted(row) as u32));
+        classes.sort_unstable();
+        let form = self.form_for(self.total.saturating_add(classes.len() as u64));
+        table.clear();
+        if form == self.form {
+            table.extend_from_slice(&self.table);
+        } else {
+            table.extend((0..self.state.seen.len()).map(|c| self.entry(form, self.state.of(c))));
+            table.resize(self.table.len(), 0.0);
+        }
+        for same in classes.chunk_by(|a, b| a == b) {
+            let class = same[0] as usize;
+            table[class] = self.entry(form, self.state.of(class).saturating_add(same.len() as u64));
+        }
+        let (q, ln_eps) = (self.config.q as f32, self.config.eps.ln());
+        let boost = (self.config.q > 0.0).then_some(Boost { q, ln_eps, threshold: f32::INFINITY });
+        let weigh = |part: &_| Weighed::cross_entropy(part);
+        match form {
+            Form::Ratios => job.fused(&RatioRows { table: &table, boost, weigh }),
+            Form::Levels => job.fused(&LevelRows { table: &table, boost, weigh }),
+        }
+        (job.work.table, job.work.classes) = (table, classes);
+    }
+
+    fn observe(&mut self, batch: &Batch<'_>, work: &Work) {
+        for row in &work.rows {
+            self.state.seen[Self::counted(row)] += 1;
+        }
+        self.total = self.total.saturating_add(batch.len() as u64);
+        self.form = self.form_for(self.total);
+        self.table.copy_from_slice(&work.table);
+    }
+
+    fn end_epoch(&mut self) {
+        for (before, seen) in self.state.before.iter_mut().zip(&mut self.state.seen) {
+            *before = before.saturating_add(std::mem::take(seen));
+        }
+    }
+
+    fn state(&self) -> State {
+        State::Seesaw(self.state.clone())
+    }
+
+    fn restore(&mut self, state: &State) -> Result<(), StateError> {
+        let State::Seesaw(state) = state else {
+            return Err(StateError::Method { got: state.name(), want: "seesaw" });
+        };
+        check_length("before", state.before.len(), self.state.before.len())?;
+        check_length("seen", state.seen.len(), self.state.seen.len())?;
+        self.state.clone_from(state);
+        self.rebuild();
+        Ok(())
+    }
+}

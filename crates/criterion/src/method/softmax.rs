@@ -1,0 +1,50 @@
+//! `softmax`: plain cross-entropy, the baseline every other criterion is measured against.
+//!
+//! # Equation
+//! ```text
+//! L = CE(z, y) = lse(z) - z_y
+//! dL/dz_j = p_j - [j = y]
+//! ```
+//!
+//! # Symbols
+//! z logits, y label, lse log-sum-exp, p = softmax(z). The batch's loss is the mean over its examples.
+//!
+//! # Paper
+//! None of its own; in the GHM-CWAP paper the row "Softmax".
+//!
+//! # Differs
+//! Nothing.
+//!
+//! # Reduces to
+//! ln C when all logits are equal.
+//!
+//! # Choosing
+//! It has no parameters. Use it to see what the imbalance costs; on balanced data it is all you need.
+
+use crate::config::{Parameters, parameters};
+use crate::counts::Counts;
+use crate::criterion::Method;
+use crate::kernel::rows::{Job, Weighed};
+use crate::relative::NoMargin;
+
+parameters! {
+    /// `softmax` has no parameters.
+    pub struct SoftmaxConfig for Softmax {}
+}
+
+impl Parameters for SoftmaxConfig {
+    type Method = Softmax;
+    fn build(&self, _counts: &Counts) -> Softmax {
+        Softmax
+    }
+}
+
+/// Plain cross-entropy.
+#[derive(Clone, Debug)]
+pub(crate) struct Softmax;
+
+impl Method for Softmax {
+    fn rows(&self, job: &mut Job<'_>) {
+        job.fused(&NoMargin(|part: &_| Weighed::cross_entropy(part)));
+    }
+}

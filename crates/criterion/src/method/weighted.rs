@@ -1,0 +1,37 @@
+//! Cross-entropy with a weight per class: what `class-balanced` and `effective-number` have in common.
+
+use serde::{Deserialize, Serialize};
+
+use crate::criterion::Method;
+use crate::kernel::rows::{Job, Part, Weighed};
+use crate::relative::NoMargin;
+
+/// What a weighted sum of losses is divided by.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Reduction {
+    /// The sum of the weights that were drawn: a weighted mean.
+    #[default]
+    Weights,
+    /// The number of examples.
+    Batch,
+}
+
+/// Cross-entropy times the class's weight.
+#[derive(Clone, Debug)]
+pub(crate) struct Weighted {
+    pub(crate) weights: Vec<f64>,
+    pub(crate) reduction: Reduction,
+}
+
+impl Method for Weighted {
+    fn divisor(&self) -> Option<&[f64]> {
+        (self.reduction == Reduction::Weights).then_some(&self.weights)
+    }
+
+    fn rows(&self, job: &mut Job<'_>) {
+        job.fused(&NoMargin(|part: &Part| {
+            Weighed::constant(self.weights[part.label], part.sums.adjusted.cross_entropy())
+        }));
+    }
+}

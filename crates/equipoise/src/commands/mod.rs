@@ -1,0 +1,5 @@
+//! One file per command: flags as typed, and `run`.
+
+pub(crate) mod bench;
+pub(crate) mod criteria;
+pub(crate) mod loss;

@@ -1,0 +1,84 @@
+//! `equipoise`: train image classifiers that do not forget the tail.
+//!
+//! This file parses the command line, calls the command and maps what it says to an exit code: 0 fine, 1 failed, 2 wrong
+//! usage or input. Each command has a file of its own under `commands`.
+
+mod commands;
+
+use std::io::{self, Write};
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+
+/// What a newcomer sees without arguments.
+const START: &str = "\
+equipoise: train image classifiers that do not forget the tail
+
+Three commands to start with:
+  equipoise criteria          the training criteria: idea, paper, parameters
+  equipoise criteria cwap     one of them: its equation and how to choose its parameters
+  equipoise bench loss        how fast they are on this machine
+
+`equipoise help` lists all commands, `equipoise help COMMAND` explains one.
+";
+
+#[derive(Parser)]
+#[command(name = "equipoise", version, about = "Train image classifiers that do not forget the tail", max_term_width = 110)]
+struct Cli {
+    #[command(subcommand)]
+    command: Option<Command>,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// List the training criteria, or explain one
+    Criteria(commands::criteria::Args),
+    /// Evaluate a criterion on given logits: loss, gradient, weights and state as JSON
+    Loss(commands::loss::Args),
+    /// Measure speed on this machine
+    Bench(commands::bench::Args),
+}
+
+/// Why a command did not end well.
+pub(crate) enum Failure {
+    /// The command line or an input file is wrong: exit code 2.
+    Usage(String),
+    /// Something else went wrong: exit code 1.
+    Failed(anyhow::Error),
+}
+
+impl<E: Into<anyhow::Error>> From<E> for Failure {
+    fn from(error: E) -> Self {
+        Self::Failed(error.into())
+    }
+}
+
+fn run(cli: Cli) -> Result<(), Failure> {
+    let out = &mut io::stdout();
+    match cli.command {
+        None => out.write_all(START.as_bytes())?,
+        Some(Command::Criteria(args)) => commands::criteria::run(&args, out)?,
+        Some(Command::Loss(args)) => commands::loss::run(&args, out)?,
+        Some(Command::Bench(args)) => commands::bench::run(&args, out)?,
+    }
+    out.flush()?;
+    Ok(())
+}
+
+fn main() -> ExitCode {
+    let failure = match run(Cli::parse()) {
+        Ok(()) => return ExitCode::SUCCESS,
+        Err(failure) => failure,
+    };
+    let (code, message) = match failure {
+        Failure::Usage(message) => (2, message),
+        // whoever reads our output has seen enough
+        Failure::Failed(e) if e.downcast_ref::<io::Error>().is_some_and(|e| e.kind() == io::ErrorKind::BrokenPipe) => {
+            return ExitCode::SUCCESS;
+        }
+        Failure::Failed(error) => (1, format!("{error:#}")),
+    };
+    // one line, whatever a library's message looks like; nowhere left to complain if this fails
+    let _ = writeln!(io::stderr(), "equipoise: {}", message.lines().map(str::trim).collect::<Vec<_>>().join(" "));
+    ExitCode::from(code)
+}
