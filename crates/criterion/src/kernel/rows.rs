@@ -6,20 +6,23 @@
 use rayon::prelude::*;
 
 use super::lanes::Simd;
-use super::softmax::{self, BLOCK, Edge, Shape, Slope, Sums};
+use super::softmax::{self, BLOCK, Edge, Place, Shape, Slope, Sums};
 use crate::batch::Batch;
 
 /// Batches of fewer logits than this are not worth a second thread.
 const WORTH_SPLITTING: usize = 16_384;
+const TASKS_PER_THREAD: usize = 4;
 
 /// Room that a training loop owns and hands to every call, so that a step allocates nothing once it is warm.
 ///
 /// Any criterion can use any `Work`; it holds no state that outlives a call.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct Work {
     simd: Simd,
     pub(crate) rows: Vec<Row>,
     tasks: Vec<Task>,
+    /// What the exponentials of every block of every row are relative to.
+    shifts: Vec<f32>,
     /// What counting this batch would make of the criterion's per-class table.
     pub(crate) table: Vec<f32>,
     /// What counting this batch would make of the criterion's histogram.
@@ -31,18 +34,16 @@ pub struct Work {
 }
 
 /// Room for one of the tasks that a batch is split into.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 struct Task {
     edge: Edge,
     maxima: Vec<f32>,
+    shifts: Vec<f32>,
+    /// For a criterion's own use: a number per class.
     row: Vec<f32>,
+    /// The gradient for a row's second label.
+    second: Vec<f32>,
     counts: Vec<u64>,
-}
-
-impl Default for Work {
-    fn default() -> Self {
-        Self::new()
-    }
 }
 
 impl Work {
@@ -56,9 +57,7 @@ impl Work {
     #[must_use]
     pub fn with_simd(simd: Simd) -> Self {
         let simd = if Simd::available().contains(&simd) { simd } else { Simd::best() };
-        let (rows, tasks, table, mass, gains, classes) =
-            (Vec::new(), Vec::new(), Vec::new(), Vec::new(), Vec::new(), Vec::new());
-        Self { simd, rows, tasks, table, mass, gains, classes }
+        Self { simd, ..Self::default() }
     }
 }
 
@@ -120,8 +119,9 @@ impl Row {
         &self.parts[..self.count]
     }
 
-    /// Loss and weight of the row from those of its parts.
+    /// The row from its parts.
     fn total(&mut self) {
+        self.finite = self.parts().iter().all(|p| p.sums.finite);
         self.loss = self.parts().iter().map(|p| p.gain * p.weighed.loss).sum();
         self.weight = self.parts().iter().map(|p| p.gain * p.weighed.weight).sum();
     }
@@ -151,78 +151,113 @@ pub(crate) struct Job<'a> {
     pub(crate) work: &'a mut Work,
 }
 
+/// Which passes over a row are wanted.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Stage {
+    /// The first one.
+    Sums,
+    /// The second one, once every part is weighed.
+    Gradient,
+    /// Both, each part weighed in between.
+    Both,
+}
+
+/// A row's slices and the room of the task that handles it.
+struct Line<'a> {
+    logits: &'a [f32],
+    grad: &'a mut [f32],
+    shifts: &'a mut [f32],
+    simd: Simd,
+    task: &'a mut Task,
+}
+
+impl Line<'_> {
+    /// One label of a row. The first label's gradient is made in place, a second one's beside it and added.
+    fn part<M: Softmax>(&mut self, method: &M, k: usize, part: &mut Part, stage: Stage) {
+        let Task { edge, maxima, shifts, row, second, .. } = &mut *self.task;
+        let mut shape = method.shape(part, row);
+        let mut place = if k == 0 {
+            Place { edge, maxima, shifts: self.shifts, exps: self.grad }
+        } else {
+            second.resize(self.logits.len(), 0.0);
+            Place { edge, maxima, shifts, exps: second }
+        };
+        // nothing was kept of a second label's exponentials
+        if stage != Stage::Gradient || k > 0 {
+            part.sums = softmax::sums(self.simd, &mut shape, self.logits, part.label, &mut place);
+        }
+        if !part.sums.finite || stage == Stage::Sums {
+            return;
+        }
+        if stage == Stage::Both {
+            part.weighed = method.weigh(part);
+        }
+        let slope = Slope { scale: part.weighed.scale * part.coefficient, smooth: part.weighed.smooth };
+        softmax::gradient(self.simd, &shape, self.logits, part.label, &part.sums, slope, &mut place);
+        if k > 0 {
+            self.grad.iter_mut().zip(second).for_each(|(g, s)| *g += *s);
+        }
+    }
+}
+
 impl Job<'_> {
-    /// Calls `f` for every row with its logits, its gradient, what is kept of it and some room, on all threads.
-    fn each(&mut self, f: impl Fn(&[f32], &mut [f32], &mut Row, Simd, &mut Task) + Sync) {
+    /// Calls `f` for every row with its slices and what is kept of it, on all threads.
+    fn each(&mut self, f: impl Fn(&mut Line<'_>, &mut Row) + Sync) {
         let (classes, simd, work) = (self.classes, self.work.simd, &mut *self.work);
-        let count = work.rows.len();
+        let (count, blocks) = (work.rows.len(), classes.div_ceil(BLOCK));
         let threads = if count * classes < WORTH_SPLITTING { 1 } else { rayon::current_num_threads() };
         // more tasks than threads: a thread that was held up is helped out
-        let tasks = if threads == 1 { 1 } else { (4 * threads).min(count) };
+        let tasks = if threads == 1 { 1 } else { (TASKS_PER_THREAD * threads).min(count) };
         while work.tasks.len() < tasks {
-            work.tasks.push(Task { edge: Edge::new(), maxima: Vec::new(), row: Vec::new(), counts: Vec::new() });
+            work.tasks.push(Task::default());
         }
         for task in &mut work.tasks[..tasks] {
-            task.maxima.resize(classes.div_ceil(BLOCK), 0.0);
+            task.maxima.resize(blocks, 0.0);
+            task.shifts.resize(blocks, 0.0);
         }
-        let each = |logits: &[f32], grads: &mut [f32], rows: &mut [Row], task: &mut Task| {
+        work.shifts.resize(count * blocks, 0.0);
+        let each = |logits: &[f32], grads: &mut [f32], shifts: &mut [f32], rows: &mut [Row], task: &mut Task| {
             let lines = logits.chunks_exact(classes).zip(grads.chunks_exact_mut(classes));
-            for ((z, g), row) in lines.zip(rows) {
-                f(z, g, row, simd, task);
+            for (((logits, grad), shifts), row) in lines.zip(shifts.chunks_exact_mut(blocks)).zip(rows) {
+                f(&mut Line { logits, grad, shifts, simd, task }, row);
             }
         };
         if tasks == 1 {
-            each(self.batch.logits, self.grad, &mut work.rows, &mut work.tasks[0]);
+            each(self.batch.logits, self.grad, &mut work.shifts, &mut work.rows, &mut work.tasks[0]);
             return;
         }
         let height = count.div_ceil(tasks);
         (self.batch.logits.par_chunks(height * classes), self.grad.par_chunks_mut(height * classes))
             .into_par_iter()
+            .zip(work.shifts.par_chunks_mut(height * blocks))
             .zip(work.rows.par_chunks_mut(height))
             .zip(work.tasks.par_iter_mut())
             .with_max_len(1)
-            .for_each(|(((logits, grads), rows), task)| each(logits, grads, rows, task));
+            .for_each(|((((logits, grads), shifts), rows), task)| each(logits, grads, shifts, rows, task));
+    }
+
+    fn softmax<M: Softmax>(&mut self, method: &M, stage: Stage) {
+        self.each(|line, row| {
+            for (k, part) in row.parts_mut().iter_mut().enumerate() {
+                line.part(method, k, part, stage);
+            }
+            row.total();
+        });
     }
 
     /// Both passes over each row in turn: for criteria whose weights depend on the row alone.
     pub(crate) fn fused<M: Softmax>(&mut self, method: &M) {
-        self.each(|z, g, row, simd, task| {
-            row.finite = true;
-            for k in 0..row.count {
-                let part = &mut row.parts[k];
-                let mut shape = method.shape(part, &mut task.row);
-                part.sums = softmax::sums(simd, &mut shape, z, part.label, &mut task.edge, &mut task.maxima);
-                if !part.sums.finite {
-                    row.finite = false;
-                    return;
-                }
-                part.weighed = method.weigh(part);
-                write(simd, &shape, z, part, k > 0, g);
-            }
-            row.total();
-        });
+        self.softmax(method, Stage::Both);
     }
 
     /// The first pass over every row: for criteria that must see the whole batch before they weigh.
     pub(crate) fn sums<M: Softmax>(&mut self, method: &M) {
-        self.each(|z, _, row, simd, task| {
-            row.finite = true;
-            for part in row.parts_mut() {
-                let mut shape = method.shape(part, &mut task.row);
-                part.sums = softmax::sums(simd, &mut shape, z, part.label, &mut task.edge, &mut task.maxima);
-            }
-            row.finite = row.parts().iter().all(|p| p.sums.finite);
-        });
+        self.softmax(method, Stage::Sums);
     }
 
     /// The second pass, once `weighed` of every part is set.
     pub(crate) fn gradients<M: Softmax>(&mut self, method: &M) {
-        self.each(|z, g, row, simd, task| {
-            for (k, part) in row.parts().iter().enumerate() {
-                write(simd, &method.shape(part, &mut task.row), z, part, k > 0, g);
-            }
-            row.total();
-        });
+        self.softmax(method, Stage::Gradient);
     }
 
     /// Whether every row of the first pass was finite.
@@ -235,9 +270,9 @@ impl Job<'_> {
         for task in &mut self.work.tasks {
             task.counts.clear();
         }
-        self.each(|z, _, row, simd, task| {
-            task.counts.resize(bins, 0);
-            row.finite = super::sigmoid::count(simd, z, row, &mut task.counts);
+        self.each(|line, row| {
+            line.task.counts.resize(bins, 0);
+            row.finite = super::sigmoid::count(line.simd, line.logits, row, &mut line.task.counts);
         });
         let work = &mut *self.work;
         work.mass.clear();
@@ -252,16 +287,6 @@ impl Job<'_> {
     /// Loss and gradient of the sigmoid form, divided by `over`; `gains` holds a weight per region of the gradient norm
     /// (one for all: no regions).
     pub(crate) fn elements(&mut self, gains: &[f32], over: f64) {
-        self.each(|z, g, row, simd, _| super::sigmoid::row(simd, z, row, gains, over, g));
-    }
-}
-
-/// The second pass for one label.
-fn write<S: Shape>(simd: Simd, shape: &S, z: &[f32], part: &Part, more: bool, g: &mut [f32]) {
-    let slope = Slope { scale: part.weighed.scale * part.coefficient, smooth: part.weighed.smooth };
-    if more {
-        softmax::gradient::<S, softmax::Add>(simd, shape, z, part.label, &part.sums, slope, g);
-    } else {
-        softmax::gradient::<S, softmax::Set>(simd, shape, z, part.label, &part.sums, slope, g);
+        self.each(|line, row| super::sigmoid::row(line.simd, line.logits, row, gains, over, line.grad));
     }
 }

@@ -3,14 +3,18 @@
 //! L_j = w(g_j) (softplus(z_j) - t_j z_j), dL_j/dz_j = w(g_j) (sigmoid(z_j) - t_j), g_j = abs(sigmoid(z_j) - t_j).
 //! The target t is 1 at the label and 0 elsewhere, or the two shares where labels are mixed (the loss is linear in t).
 
-use super::lanes::{Isa, LANES, Lanes, Simd, add, dispatch, exp, fma, ln_1p, map, splat, total, zip};
+use super::lanes::{Isa, LANES, Lanes, Simd, dispatch, exp, ln_1p};
 use super::rows::Row;
 
 /// sigmoid(z) and e^-abs(z).
 #[inline(always)]
-fn scores<I: Isa>(z: Lanes) -> (Lanes, Lanes) {
-    let e = exp::<I>(map(z, |z| -z.abs()));
-    (zip(z, e, |z, e| if z >= 0.0 { 1.0 } else { e } / (1.0 + e)), e)
+fn scores<I: Isa>(z: &Lanes) -> (Lanes, Lanes) {
+    let e = I::array(exp::<I>(I::load(&z.map(|z| -z.abs()))));
+    let mut s = e;
+    for i in 0..LANES {
+        s[i] = if z[i] >= 0.0 { 1.0 } else { e[i] } / (1.0 + e[i]);
+    }
+    (s, e)
 }
 
 /// One logit with a target that is not 0, in f64: sigmoid(z) - t without cancellation, and its loss.
@@ -39,7 +43,7 @@ fn region(g: f32, bins: usize) -> usize {
 #[inline(always)]
 fn lanes(z: &[f32], pad: f32) -> impl Iterator<Item = (Lanes, usize)> {
     let (whole, rest) = z.as_chunks::<LANES>();
-    let mut last = splat(pad);
+    let mut last = [pad; LANES];
     last[..rest.len()].copy_from_slice(rest);
     let tail = (!rest.is_empty()).then_some((last, rest.len()));
     whole.iter().map(|z| (*z, LANES)).chain(tail)
@@ -48,19 +52,16 @@ fn lanes(z: &[f32], pad: f32) -> impl Iterator<Item = (Lanes, usize)> {
 #[inline(always)]
 fn count_kernel<I: Isa>(z: &[f32], row: &Row, counts: &mut [u64]) -> bool {
     let bins = counts.len();
-    let mut odd = splat(0.0);
     for (z, width) in lanes(z, 0.0) {
-        odd = zip(z, odd, |z, o| fma::<I>(z, 0.0, o));
-        let (s, _) = scores::<I>(z);
-        for &g in &s[..width] {
+        for &g in &scores::<I>(&z).0[..width] {
             counts[region(g, bins)] += 1;
         }
     }
-    let finite = odd.iter().all(|x| *x == 0.0);
+    let finite = z.iter().all(|z| z.is_finite());
     if finite {
         let (targets, n) = targets(row);
         for &(label, t) in &targets[..n] {
-            counts[region(scores::<I>(splat(z[label])).0[0], bins)] -= 1;
+            counts[region(scores::<I>(&[z[label]; LANES]).0[0], bins)] -= 1;
             counts[region(targeted(z[label], t).0.abs() as f32, bins)] += 1;
         }
     }
@@ -79,33 +80,30 @@ fn row_kernel<I: Isa>(z: &[f32], row: &mut Row, gains: &[f32], over: f64, into: 
     let coefficient = row.parts().iter().map(|p| p.coefficient).sum::<f64>() / over;
     let gain = row.parts().iter().map(|p| p.gain).sum::<f64>();
     let scale = coefficient as f32;
-    let (mut loss, mut weight) = (0f64, 0f64);
-    let mut odd = splat(0.0);
-    let weights = |s: Lanes| if bins == 1 { splat(gains[0]) } else { map(s, |g| gains[region(g, bins)]) };
-    let mut done = 0;
-    for (z, width) in lanes(z, f32::MIN) {
-        odd = zip(z, odd, |z, o| fma::<I>(z, 0.0, o));
-        let (s, e) = scores::<I>(z);
-        let w = weights(s);
-        let softplus = add(map(z, |z| z.max(0.0)), ln_1p::<I>(e));
-        loss += total(zip(w, softplus, |w, l| w * l));
-        weight += w[..width].iter().map(|w| f64::from(*w)).sum::<f64>();
-        let g = zip(w, s, |w, s| w * s * scale);
-        into[done..done + width].copy_from_slice(&g[..width]);
-        done += width;
-    }
-    row.finite = odd.iter().all(|x| *x == 0.0);
+    row.finite = z.iter().all(|z| z.is_finite());
     if !row.finite {
         return;
+    }
+    let weight_at = |g: f32| if bins == 1 { gains[0] } else { gains[region(g, bins)] };
+    let (mut loss, mut weight, mut done) = (0f64, 0f64, 0);
+    for (z, width) in lanes(z, 0.0) {
+        let (s, e) = scores::<I>(&z);
+        for i in 0..width {
+            let w = weight_at(s[i]);
+            loss += f64::from(w * (z[i].max(0.0) + ln_1p(e[i])));
+            weight += f64::from(w);
+            into[done + i] = w * s[i] * scale;
+        }
+        done += width;
     }
     let (targets, n) = targets(row);
     for &(label, t) in &targets[..n] {
         let (d, l) = targeted(z[label], t);
-        let (s, e) = scores::<I>(splat(z[label]));
-        let before = weights(s)[0];
-        let after = f64::from(weights(splat(d.abs() as f32))[0]);
+        let (s, e) = scores::<I>(&[z[label]; LANES]);
+        let before = weight_at(s[0]);
+        let after = f64::from(weight_at(d.abs() as f32));
         // takes out exactly the f32 that the loop put in
-        loss += after * l - f64::from(before * (z[label].max(0.0) + ln_1p::<I>(e)[0]));
+        loss += after * l - f64::from(before * (z[label].max(0.0) + ln_1p(e[0])));
         weight += after - f64::from(before);
         into[label] = (after * d * coefficient) as f32;
     }

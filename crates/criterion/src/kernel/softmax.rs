@@ -1,16 +1,18 @@
 //! The fused row kernel: cross-entropy of adjusted logits and its gradient in two passes over a row.
 //!
 //! Every softmax criterion is cross-entropy of z'_j = logit(z_j), optionally with e^{z'_j} multiplied by a factor f_j
-//! (a margin), for a label y. The first pass ([`sums`]) gives the sums that the loss needs, the second ([`gradient`])
-//! writes dL/dz. What differs between criteria is a [`Shape`].
+//! (a margin), for a label y. The first pass ([`sums`]) leaves the exponentials where the gradient will be and gives the
+//! sums that the loss needs; the second ([`gradient`]) scales them to dL/dz. What differs between criteria is a
+//! [`Shape`].
 //!
 //! Three things keep the numbers right where it hurts:
 //! - the label's term is kept apart from the others, so that 1 - p_y = others / (others + own) has no cancellation
 //!   when p_y -> 1;
-//! - exponentials are taken relative to a logit of the row, never relative to a rounded log-sum-exp;
+//! - exponentials are taken relative to a logit of the row (the largest one so far, block by block), never relative to a
+//!   rounded log-sum-exp;
 //! - a block of 512 is summed in f32 and the blocks in f64.
 
-use super::lanes::{Isa, LANES, Lanes, Simd, add, dispatch, exp, fma, larger, largest, load, map, smaller, splat, total, zip};
+use super::lanes::{Isa, LANES, Lanes, Simd, dispatch, exp, largest, total};
 
 /// Elements between two transfers from f32 to f64 sums.
 pub(crate) const BLOCK: usize = 512;
@@ -22,41 +24,38 @@ const ABSENT: f32 = f32::MIN;
 pub(crate) trait Shape {
     /// e^{z'} is multiplied by [`factor`](Self::factor); the sum without factors is kept too.
     const FACTOR: bool = false;
-    /// The sum of the raw logits is wanted.
-    const MEAN: bool = false;
-    /// Largest z' of each block is wanted by [`correct`](Self::correct).
-    const MAXIMA: bool = false;
+    /// dz'/dz is not 1.
+    const SLOPE: bool = false;
+    /// The sum of the raw logits is wanted, and targets can be smoothed.
+    const SMOOTH: bool = false;
     /// The raw sums need a pass of their own, before z' can be said.
     const APART: bool = false;
 
     /// z' of the classes `at..at + LANES`.
-    fn logit<I: Isa>(&self, z: Lanes, at: usize) -> Lanes;
+    fn logit<I: Isa>(&self, z: I::V, at: usize) -> I::V;
     /// z' of the label.
     fn own(&self, z: f32) -> f32;
     /// Multiplies e^{z'} of the classes `at..at + LANES`; the label's factor is always 1.
     #[inline(always)]
-    fn factor(&self, _at: usize) -> Lanes {
-        splat(1.0)
+    fn factor<I: Isa>(&self, _at: usize) -> I::V {
+        I::splat(1.0)
     }
-    /// dz'/dz of the classes `at..at + LANES`, or nothing where it is 1.
+    /// dz'/dz of the classes `at..at + LANES`.
     #[inline(always)]
-    fn slope(&self, _at: usize) -> Option<Lanes> {
-        None
+    fn slope<I: Isa>(&self, _at: usize) -> I::V {
+        I::splat(1.0)
     }
     /// dz'/dz of the label.
     #[inline(always)]
     fn own_slope(&self) -> f32 {
         1.0
     }
-    /// Added to z' in the second pass only; what it does to the sums is done by [`correct`](Self::correct).
-    #[inline(always)]
-    fn late<I: Isa>(&self, _z: Lanes) -> Option<Lanes> {
-        None
-    }
     /// Told the raw sums before z' is asked for, where [`APART`](Self::APART) says so.
     fn learn(&mut self, _raw: &Tally) {}
-    /// A last word on the sums of the first pass.
+    /// A last word on the sums of the first pass, from the largest z' of every block.
     fn correct(&mut self, _z: &[f32], _label: usize, _maxima: &[f32], _sums: &mut Sums) {}
+    /// A last word on the gradient of the second pass, whose exponentials were multiplied by `scale`.
+    fn amend(&self, _z: &[f32], _label: usize, _maxima: &[f32], _sums: &Sums, _scale: f64, _into: &mut [f32]) {}
 }
 
 /// z' = z.
@@ -64,7 +63,7 @@ pub(crate) struct Plain;
 
 impl Shape for Plain {
     #[inline(always)]
-    fn logit<I: Isa>(&self, z: Lanes, _at: usize) -> Lanes {
+    fn logit<I: Isa>(&self, z: I::V, _at: usize) -> I::V {
         z
     }
     fn own(&self, z: f32) -> f32 {
@@ -76,9 +75,9 @@ impl Shape for Plain {
 pub(crate) struct WithMean;
 
 impl Shape for WithMean {
-    const MEAN: bool = true;
+    const SMOOTH: bool = true;
     #[inline(always)]
-    fn logit<I: Isa>(&self, z: Lanes, _at: usize) -> Lanes {
+    fn logit<I: Isa>(&self, z: I::V, _at: usize) -> I::V {
         z
     }
     fn own(&self, z: f32) -> f32 {
@@ -94,8 +93,8 @@ pub(crate) struct Bias<'a> {
 
 impl Shape for Bias<'_> {
     #[inline(always)]
-    fn logit<I: Isa>(&self, z: Lanes, at: usize) -> Lanes {
-        add(z, load(&self.bias[at..]))
+    fn logit<I: Isa>(&self, z: I::V, at: usize) -> I::V {
+        I::add(z, I::at(self.bias, at))
     }
     fn own(&self, z: f32) -> f32 {
         z + self.own
@@ -110,21 +109,17 @@ pub(crate) struct Affine<'a> {
 }
 
 impl Shape for Affine<'_> {
+    const SLOPE: bool = true;
     #[inline(always)]
-    fn logit<I: Isa>(&self, z: Lanes, at: usize) -> Lanes {
-        let (a, b) = (load(&self.slope[at..]), load(&self.bias[at..]));
-        let mut out = z;
-        for i in 0..LANES {
-            out[i] = fma::<I>(a[i], z[i], b[i]);
-        }
-        out
+    fn logit<I: Isa>(&self, z: I::V, at: usize) -> I::V {
+        I::fma(I::at(self.slope, at), z, I::at(self.bias, at))
     }
     fn own(&self, z: f32) -> f32 {
         self.slope[self.label] * z + self.bias[self.label]
     }
     #[inline(always)]
-    fn slope(&self, at: usize) -> Option<Lanes> {
-        Some(load(&self.slope[at..]))
+    fn slope<I: Isa>(&self, at: usize) -> I::V {
+        I::at(self.slope, at)
     }
     fn own_slope(&self) -> f32 {
         self.slope[self.label]
@@ -138,17 +133,17 @@ pub(crate) struct Scaled {
 }
 
 impl Shape for Scaled {
+    const SLOPE: bool = true;
     #[inline(always)]
-    fn logit<I: Isa>(&self, z: Lanes, _at: usize) -> Lanes {
-        let s = self.scale;
-        map(z, |z| s * z)
+    fn logit<I: Isa>(&self, z: I::V, _at: usize) -> I::V {
+        I::mul(z, I::splat(self.scale))
     }
     fn own(&self, z: f32) -> f32 {
         self.scale * (z - self.margin)
     }
     #[inline(always)]
-    fn slope(&self, _at: usize) -> Option<Lanes> {
-        Some(splat(self.scale))
+    fn slope<I: Isa>(&self, _at: usize) -> I::V {
+        I::splat(self.scale)
     }
     fn own_slope(&self) -> f32 {
         self.scale
@@ -185,62 +180,68 @@ impl Boost {
     }
 
     #[inline(always)]
-    fn of<I: Isa>(&self, z: Lanes) -> Lanes {
-        let (q, t) = (self.q, self.threshold);
-        map(z, |z| q * larger(z - t, 0.0))
+    fn of<I: Isa>(&self, z: I::V) -> I::V {
+        let above = I::max(I::sub(z, I::splat(self.threshold)), I::splat(0.0));
+        I::mul(above, I::splat(self.q))
     }
 }
 
 impl Relative<'_> {
-    #[inline(always)]
     fn factor_of(&self, ratio: f32) -> f32 {
-        smaller(ratio * self.inverse, 1.0)
+        f32::min(ratio * self.inverse, 1.0)
+    }
+}
+
+impl Relative<'_> {
+    /// Calls `f` with every boosted class, e^{z} and e^{boosted z} times its factor, relative to `shift`.
+    ///
+    /// Only classes with a score above max(p_y, eps) are boosted, at most 1/eps of them: they are looked for in the
+    /// blocks whose largest logit says that they are there.
+    fn boosted(&self, z: &[f32], label: usize, maxima: &[f32], shift: f32, mut f: impl FnMut(usize, f64, f64)) {
+        let Some(Boost { q, threshold: t, .. }) = self.boost else { return };
+        for (block, _) in maxima.iter().enumerate().filter(|(_, max)| **max > t) {
+            let start = block * BLOCK;
+            for (j, &zj) in z.iter().enumerate().skip(start).take(BLOCK).filter(|(j, zj)| **zj > t && *j != label) {
+                let factor = f64::from(self.factor_of(self.ratio[j]));
+                let plain = f64::from(zj) - f64::from(shift);
+                let rise = f64::from(q) * (f64::from(zj) - f64::from(t));
+                f(j, factor * plain.exp(), factor * (plain + rise).exp());
+            }
+        }
     }
 }
 
 impl Shape for Relative<'_> {
     const FACTOR: bool = true;
-    const MAXIMA: bool = true;
     #[inline(always)]
-    fn logit<I: Isa>(&self, z: Lanes, _at: usize) -> Lanes {
+    fn logit<I: Isa>(&self, z: I::V, _at: usize) -> I::V {
         z
     }
     fn own(&self, z: f32) -> f32 {
         z
     }
     #[inline(always)]
-    fn factor(&self, at: usize) -> Lanes {
-        map(load(&self.ratio[at..]), |r| self.factor_of(r))
+    fn factor<I: Isa>(&self, at: usize) -> I::V {
+        I::min(I::mul(I::at(self.ratio, at), I::splat(self.inverse)), I::splat(1.0))
     }
-    #[inline(always)]
-    fn late<I: Isa>(&self, z: Lanes) -> Option<Lanes> {
-        self.boost.map(|b| b.of::<I>(z))
-    }
-    /// Only classes with a score above max(p_y, eps) are boosted, at most 1/eps of them: they are looked for in the
-    /// blocks whose largest logit says that they are there.
     fn correct(&mut self, z: &[f32], label: usize, maxima: &[f32], sums: &mut Sums) {
-        let Some(mut boost) = self.boost else { return };
+        let Some(boost) = &mut self.boost else { return };
         boost.learn(&sums.raw);
-        self.boost = Some(boost);
-        let (t, q) = (boost.threshold, boost.q);
-        let top = sums.raw.shift;
+        let (top, t) = (sums.raw.shift, boost.threshold);
         if top <= t {
             return;
         }
         // the largest boosted logit there can be: nothing overflows relative to it
-        let shift = top + q * (top - t);
+        let shift = top + boost.q * (top - t);
         let mut change = 0f64;
-        for (block, _) in maxima.iter().enumerate().filter(|(_, max)| **max > t) {
-            let start = block * BLOCK;
-            for (j, &zj) in z.iter().enumerate().skip(start).take(BLOCK).filter(|(j, zj)| **zj > t && *j != label) {
-                // in f32, as the second pass will see it
-                let boosted = (zj + q * (zj - t)) - shift;
-                let plain = f64::from(zj) - f64::from(shift);
-                change += f64::from(self.factor_of(self.ratio[j])) * (f64::from(boosted).exp() - plain.exp());
-            }
-        }
+        self.boosted(z, label, maxima, shift, |_, plain, boosted| change += boosted - plain);
         let down = (f64::from(top) - f64::from(shift)).exp();
         sums.adjusted = Tally { shift, own: sums.adjusted.own, others: sums.adjusted.others * down + change };
+    }
+    fn amend(&self, z: &[f32], label: usize, maxima: &[f32], sums: &Sums, scale: f64, into: &mut [f32]) {
+        if sums.adjusted.shift > sums.raw.shift {
+            self.boosted(z, label, maxima, sums.adjusted.shift, |j, _, boosted| into[j] = (boosted * scale) as f32);
+        }
     }
 }
 
@@ -256,14 +257,13 @@ pub(crate) struct Wide<'a> {
 impl Shape for Wide<'_> {
     const APART: bool = true;
     #[inline(always)]
-    fn logit<I: Isa>(&self, z: Lanes, at: usize) -> Lanes {
-        let own = self.own;
-        let margin = map(load(&self.level[at..]), |l| smaller(l - own, 0.0));
+    fn logit<I: Isa>(&self, z: I::V, at: usize) -> I::V {
+        let margin = I::min(I::sub(I::at(self.level, at), I::splat(self.own)), I::splat(0.0));
         let z = match self.boost {
-            Some(boost) => add(z, boost.of::<I>(z)),
+            Some(boost) => I::add(z, boost.of::<I>(z)),
             None => z,
         };
-        add(z, margin)
+        I::add(z, margin)
     }
     fn own(&self, z: f32) -> f32 {
         z
@@ -319,7 +319,7 @@ pub(crate) struct Sums {
     pub(crate) raw: Tally,
     /// Of z' and its factors.
     pub(crate) adjusted: Tally,
-    /// Sum of the logits (with `MEAN`).
+    /// Sum of the logits (with `SMOOTH`).
     pub(crate) logits: f64,
     /// No logit was infinite or NaN, and no z' overflowed.
     pub(crate) finite: bool,
@@ -337,11 +337,13 @@ pub(crate) struct Slope {
 #[derive(Debug)]
 pub(crate) struct Edge([f32; BLOCK]);
 
-impl Edge {
-    pub(crate) const fn new() -> Self {
+impl Default for Edge {
+    fn default() -> Self {
         Self([ABSENT; BLOCK])
     }
+}
 
+impl Edge {
     /// The block in whole lanes, without the label.
     #[inline(always)]
     fn fill(&mut self, block: &[f32], label: Option<usize>) -> &[Lanes] {
@@ -355,159 +357,150 @@ impl Edge {
     }
 }
 
+/// Where a row's first pass writes.
+pub(crate) struct Place<'a> {
+    /// Room for the block that holds the label or the row's end.
+    pub(crate) edge: &'a mut Edge,
+    /// The largest z' of every block.
+    pub(crate) maxima: &'a mut [f32],
+    /// What the exponentials of every block are relative to.
+    pub(crate) shifts: &'a mut [f32],
+    /// The exponentials; the label's place holds 0.
+    pub(crate) exps: &'a mut [f32],
+}
+
 #[inline(always)]
-fn sums_kernel<I: Isa, S: Shape>(shape: &S, z: &[f32], label: usize, edge: &mut Edge, maxima: &mut [f32]) -> Sums {
+fn sums_kernel<I: Isa, S: Shape>(shape: &S, z: &[f32], label: usize, place: &mut Place<'_>) -> Sums {
     let own = shape.own(z[label]);
     let mut shift = own;
     let (mut adjusted, mut raw, mut logits) = (0f64, 0f64, f64::from(z[label]));
     // z * 0 is NaN for infinite and NaN z, and stays so
-    let mut odd = splat(z[label] * 0.0);
-    for (number, block) in z.chunks(BLOCK).enumerate() {
+    let mut odd = I::splat(z[label] * 0.0);
+    for (number, (block, exps)) in z.chunks(BLOCK).zip(place.exps.chunks_mut(BLOCK)).enumerate() {
         let start = number * BLOCK;
         let inside = label.checked_sub(start).filter(|&l| l < block.len());
-        let lanes = if block.len() == BLOCK && inside.is_none() {
-            block.as_chunks().0
-        } else {
-            edge.fill(block, inside)
-        };
-        let mut top = splat(f32::NEG_INFINITY);
-        for (k, &z) in lanes.iter().enumerate() {
-            top = zip(shape.logit::<I>(z, start + k * LANES), top, larger);
-            for i in 0..LANES {
-                odd[i] = fma::<I>(z[i], 0.0, odd[i]);
-            }
+        let whole = block.len() == BLOCK && inside.is_none();
+        let lanes = if whole { block.as_chunks().0 } else { place.edge.fill(block, inside) };
+        let mut top = I::splat(f32::NEG_INFINITY);
+        for (k, z) in lanes.iter().enumerate() {
+            let z = I::load(z);
+            top = I::max(shape.logit::<I>(z, start + k * LANES), top);
+            odd = I::fma(z, I::splat(0.0), odd);
         }
-        let top = largest(top);
-        if S::MAXIMA {
-            maxima[number] = top;
-        }
+        let top = largest::<I>(top);
         if top > shift {
             let down = (f64::from(shift) - f64::from(top)).exp();
             (adjusted, raw, shift) = (adjusted * down, raw * down, top);
         }
-        let (mut a, mut r, mut m) = (splat(0.0), splat(0.0), splat(0.0));
-        for (k, &z) in lanes.iter().enumerate() {
-            let at = start + k * LANES;
-            let e = exp::<I>(map(shape.logit::<I>(z, at), |x| x - shift));
-            if S::FACTOR {
-                let f = shape.factor(at);
-                for i in 0..LANES {
-                    a[i] = fma::<I>(e[i], f[i], a[i]);
-                }
-                r = add(r, e);
-            } else {
-                a = add(a, e);
-            }
-            if S::MEAN {
-                m = add(m, map(z, |z| if z == ABSENT { 0.0 } else { z }));
-            }
+        place.maxima[number] = top;
+        place.shifts[number] = shift;
+        let mut block_sums = [I::splat(0.0); 3];
+        let (outs, rest) = exps.as_chunks_mut::<LANES>();
+        let (full, last) = lanes.split_at(outs.len());
+        for (k, (z, out)) in full.iter().zip(outs).enumerate() {
+            I::store(exps_of::<I, S>(shape, z, start + k * LANES, shift, &mut block_sums), out);
         }
-        adjusted += total(a);
-        raw += total(r);
-        logits += total(m);
+        if let Some(z) = last.first() {
+            let e = I::array(exps_of::<I, S>(shape, z, start + full.len() * LANES, shift, &mut block_sums));
+            rest.copy_from_slice(&e[..rest.len()]);
+        }
+        adjusted += total::<I>(block_sums[0]);
+        if S::FACTOR {
+            raw += total::<I>(block_sums[1]);
+        }
+        if S::SMOOTH {
+            logits += total::<I>(block_sums[2]);
+        }
     }
     let adjusted = Tally { shift, own, others: adjusted };
     let raw = if S::FACTOR { Tally { others: raw, ..adjusted } } else { adjusted };
-    let finite = shift.is_finite() && own.is_finite() && odd.iter().all(|x| *x == 0.0);
+    let finite = shift.is_finite() && own.is_finite() && I::array(odd).iter().all(|x| *x == 0.0);
     Sums { raw, adjusted, logits, finite }
 }
-dispatch!(fn sums_pass<S: Shape>(shape: &S, z: &[f32], label: usize, edge: &mut Edge, maxima: &mut [f32]) -> Sums = sums_kernel);
 
-/// The first pass: the sums of a row. `maxima` has room for one number per block.
-pub(crate) fn sums<S: Shape>(
-    simd: Simd,
-    shape: &mut S,
-    z: &[f32],
-    label: usize,
-    edge: &mut Edge,
-    maxima: &mut [f32],
-) -> Sums {
+/// e^{z' - shift} times its factor, added to the sums: adjusted, raw and of the logits.
+#[inline(always)]
+fn exps_of<I: Isa, S: Shape>(shape: &S, z: &Lanes, at: usize, shift: f32, sums: &mut [I::V; 3]) -> I::V {
+    let z = I::load(z);
+    let mut e = exp::<I>(I::sub(shape.logit::<I>(z, at), I::splat(shift)));
+    if S::FACTOR {
+        sums[1] = I::add(sums[1], e);
+        e = I::mul(e, shape.factor::<I>(at));
+    }
+    if S::SMOOTH {
+        // the label and what lies behind the row's end are as good as minus infinity
+        let known = I::array(z).map(|z| if z == ABSENT { 0.0 } else { z });
+        sums[2] = I::add(sums[2], I::load(&known));
+    }
+    sums[0] = I::add(sums[0], e);
+    e
+}
+dispatch!(fn sums_pass<S: Shape>(shape: &S, z: &[f32], label: usize, place: &mut Place<'_>) -> Sums = sums_kernel);
+
+/// The first pass: the sums of a row, and its exponentials.
+pub(crate) fn sums<S: Shape>(simd: Simd, shape: &mut S, z: &[f32], label: usize, place: &mut Place<'_>) -> Sums {
     let mut sums = if S::APART {
-        let raw = sums_pass(simd, &Plain, z, label, edge, maxima);
-        shape.learn(&raw.raw);
-        Sums { raw: raw.raw, ..sums_pass(simd, shape, z, label, edge, maxima) }
+        let raw = sums_pass(simd, &Plain, z, label, place).raw;
+        shape.learn(&raw);
+        Sums { raw, ..sums_pass(simd, shape, z, label, place) }
     } else {
-        sums_pass(simd, shape, z, label, edge, maxima)
+        sums_pass(simd, shape, z, label, place)
     };
     if sums.finite {
-        shape.correct(z, label, maxima, &mut sums);
+        shape.correct(z, label, place.maxima, &mut sums);
         sums.finite = sums.adjusted.shift.is_finite();
     }
     sums
 }
 
 #[inline(always)]
-fn gradient_kernel<I: Isa, S: Shape, A: Store>(
+fn scale_kernel<I: Isa, S: Shape>(shape: &S, sums: &Sums, scale: f64, uniform: f32, place: &mut Place<'_>) {
+    for (number, (block, shift)) in place.exps.chunks_mut(BLOCK).zip(&*place.shifts).enumerate() {
+        let scale = (scale * (f64::from(*shift) - f64::from(sums.adjusted.shift)).exp()) as f32;
+        let start = number * BLOCK;
+        let (outs, rest) = block.as_chunks_mut::<LANES>();
+        let full = outs.len();
+        for (k, out) in outs.iter_mut().enumerate() {
+            I::store(scaled::<I, S>(shape, out, start + k * LANES, scale, uniform), out);
+        }
+        if !rest.is_empty() {
+            let mut e = [0.0; LANES];
+            e[..rest.len()].copy_from_slice(rest);
+            let g = I::array(scaled::<I, S>(shape, &e, start + full * LANES, scale, uniform));
+            rest.copy_from_slice(&g[..rest.len()]);
+        }
+    }
+}
+
+#[inline(always)]
+fn scaled<I: Isa, S: Shape>(shape: &S, e: &Lanes, at: usize, scale: f32, uniform: f32) -> I::V {
+    let mut g = I::mul(I::load(e), I::splat(scale));
+    if S::SMOOTH {
+        g = I::sub(g, I::splat(uniform));
+    }
+    if S::SLOPE {
+        g = I::mul(g, shape.slope::<I>(at));
+    }
+    g
+}
+dispatch!(fn scale_pass<S: Shape>(shape: &S, sums: &Sums, scale: f64, uniform: f32, place: &mut Place<'_>) = scale_kernel);
+
+/// The second pass: from the exponentials in `place` to the gradient there.
+pub(crate) fn gradient<S: Shape>(
+    simd: Simd,
     shape: &S,
     z: &[f32],
     label: usize,
     sums: &Sums,
     slope: Slope,
-    into: &mut [f32],
+    place: &mut Place<'_>,
 ) {
     let tally = &sums.adjusted;
-    let shift = tally.shift;
-    let scale = (slope.scale / tally.sum()) as f32;
-    let uniform = (slope.scale * slope.smooth / z.len() as f64) as f32;
-    let value = |z: Lanes, at: usize| {
-        let mut x = shape.logit::<I>(z, at);
-        if let Some(late) = shape.late::<I>(z) {
-            x = add(x, late);
-        }
-        let mut g = exp::<I>(map(x, |x| x - shift));
-        if S::FACTOR {
-            g = zip(g, shape.factor(at), |g, f| g * f);
-        }
-        let slopes = shape.slope(at);
-        for i in 0..LANES {
-            g[i] = fma::<I>(g[i], scale, -uniform);
-            if let Some(slopes) = slopes {
-                g[i] *= slopes[i];
-            }
-        }
-        g
-    };
-    let before = into[label];
-    let (rows, z_rest) = z.as_chunks::<LANES>();
-    let (outs, out_rest) = into.as_chunks_mut::<LANES>();
-    for (k, (z, out)) in rows.iter().zip(outs).enumerate() {
-        A::store(out, &value(*z, k * LANES));
-    }
-    if !z_rest.is_empty() {
-        let mut last = splat(ABSENT);
-        last[..z_rest.len()].copy_from_slice(z_rest);
-        A::store(out_rest, &value(last, rows.len() * LANES)[..z_rest.len()]);
-    }
-    let own = slope.scale * (slope.smooth - tally.miss()) - f64::from(uniform);
-    into[label] = before;
-    A::store(&mut into[label..=label], &[own as f32 * shape.own_slope()]);
+    let scale = slope.scale / tally.sum();
+    let uniform = slope.scale * slope.smooth / z.len() as f64;
+    scale_pass(simd, shape, sums, scale, uniform as f32, place);
+    shape.amend(z, label, place.maxima, sums, scale, place.exps);
+    // the label's own, without cancellation
+    let own = slope.scale * (slope.smooth - tally.miss()) - uniform;
+    place.exps[label] = (own * f64::from(shape.own_slope())) as f32;
 }
-
-/// How the second pass leaves its numbers.
-pub(crate) trait Store {
-    fn store(into: &mut [f32], values: &[f32]);
-}
-
-/// Overwrites.
-pub(crate) struct Set;
-impl Store for Set {
-    #[inline(always)]
-    fn store(into: &mut [f32], values: &[f32]) {
-        into.copy_from_slice(values);
-    }
-}
-
-/// Adds to what is there.
-pub(crate) struct Add;
-impl Store for Add {
-    #[inline(always)]
-    fn store(into: &mut [f32], values: &[f32]) {
-        for (x, v) in into.iter_mut().zip(values) {
-            *x += v;
-        }
-    }
-}
-
-dispatch!(pub(crate) fn gradient<S: Shape, A: Store>(
-    shape: &S, z: &[f32], label: usize, sums: &Sums, slope: Slope, into: &mut [f32],
-) = gradient_kernel);
