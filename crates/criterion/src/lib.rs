@@ -9,7 +9,7 @@
 //! - [`Criterion::train`] takes a [`Batch`]; [`Criterion::end_epoch`] follows the last batch of an epoch.
 //! - [`State`] is what a criterion has counted: taken, put back, merged over workers.
 //!
-//! Batches are split over the threads of the current rayon pool; results do not depend on their number.
+//! A [`Work`] made with a [`Pool`] splits batches over its threads; results do not depend on their number.
 
 mod batch;
 mod config;
@@ -28,6 +28,7 @@ pub use batch::{Batch, Mixed, Output, Summary};
 pub use config::{Config, Field, Id, MethodConfig, Preset};
 pub use criterion::Criterion;
 pub use drw::DrwConfig;
+pub use equipoise_pool::Pool;
 pub use error::{BatchError, ConfigError, StateError};
 pub use kernel::lanes::Simd;
 pub use kernel::rows::Work;

@@ -3,21 +3,24 @@
 //! Rows are independent of each other, and everything that is summed over rows is summed afterwards, in their order;
 //! so results do not depend on the number of threads.
 
-use rayon::prelude::*;
+use equipoise_pool::Pool;
 
 use super::lanes::Simd;
-use super::softmax::{self, BLOCK, Edge, Place, Shape, Slope, Sums};
+use super::softmax::{self, BLOCK, Place, Shape, Slope, Sums};
 use crate::batch::Batch;
 
 /// Batches of fewer logits than this are not worth a second thread.
 const WORTH_SPLITTING: usize = 16_384;
 const TASKS_PER_THREAD: usize = 4;
+/// Their list is on the stack.
+const MOST_TASKS: usize = 128;
 
 /// Room that a training loop owns and hands to every call, so that a step allocates nothing once it is warm.
 ///
 /// Any criterion can use any `Work`; it holds no state that outlives a call.
 #[derive(Debug, Default)]
 pub struct Work {
+    pool: Pool,
     simd: Simd,
     pub(crate) rows: Vec<Row>,
     tasks: Vec<Task>,
@@ -36,9 +39,10 @@ pub struct Work {
 /// Room for one of the tasks that a batch is split into.
 #[derive(Debug, Default)]
 struct Task {
-    edge: Edge,
     maxima: Vec<f32>,
     shifts: Vec<f32>,
+    late: Vec<f32>,
+    late_at: Vec<u32>,
     /// For a criterion's own use: a number per class.
     row: Vec<f32>,
     /// The gradient for a row's second label.
@@ -47,17 +51,22 @@ struct Task {
 }
 
 impl Work {
-    /// Room for the best instruction set of this CPU.
+    /// Room for calls that run on the calling thread alone.
     #[must_use]
     pub fn new() -> Self {
-        Self::with_simd(Simd::best())
+        Self::default()
     }
 
-    /// Room for a chosen instruction set; one that this CPU lacks is replaced by the best it has.
+    /// Room for calls that split their batch over the threads of a pool; what they return does not depend on it.
     #[must_use]
-    pub fn with_simd(simd: Simd) -> Self {
-        let simd = if Simd::available().contains(&simd) { simd } else { Simd::best() };
-        Self { simd, ..Self::default() }
+    pub fn with_pool(pool: Pool) -> Self {
+        Self { pool, ..Self::default() }
+    }
+
+    /// Uses a chosen instruction set instead of the best one; one that this CPU lacks is ignored.
+    #[must_use]
+    pub fn with_simd(self, simd: Simd) -> Self {
+        if Simd::available().contains(&simd) { Self { simd, ..self } } else { self }
     }
 }
 
@@ -174,13 +183,13 @@ struct Line<'a> {
 impl Line<'_> {
     /// One label of a row. The first label's gradient is made in place, a second one's beside it and added.
     fn part<M: Softmax>(&mut self, method: &M, k: usize, part: &mut Part, stage: Stage) {
-        let Task { edge, maxima, shifts, row, second, .. } = &mut *self.task;
+        let Task { maxima, shifts, late, late_at, row, second, .. } = &mut *self.task;
         let mut shape = method.shape(part, row);
         let mut place = if k == 0 {
-            Place { edge, maxima, shifts: self.shifts, exps: self.grad }
+            Place { maxima, shifts: self.shifts, exps: self.grad, late, late_at }
         } else {
             second.resize(self.logits.len(), 0.0);
-            Place { edge, maxima, shifts, exps: second }
+            Place { maxima, shifts, exps: second, late, late_at }
         };
         // nothing was kept of a second label's exponentials
         if stage != Stage::Gradient || k > 0 {
@@ -203,37 +212,32 @@ impl Line<'_> {
 impl Job<'_> {
     /// Calls `f` for every row with its slices and what is kept of it, on all threads.
     fn each(&mut self, f: impl Fn(&mut Line<'_>, &mut Row) + Sync) {
-        let (classes, simd, work) = (self.classes, self.work.simd, &mut *self.work);
-        let (count, blocks) = (work.rows.len(), classes.div_ceil(BLOCK));
-        let threads = if count * classes < WORTH_SPLITTING { 1 } else { rayon::current_num_threads() };
+        let (classes, work) = (self.classes, &mut *self.work);
+        let (simd, count, blocks) = (work.simd, work.rows.len(), classes.div_ceil(BLOCK));
+        let threads = if count * classes < WORTH_SPLITTING { 1 } else { work.pool.threads() };
         // more tasks than threads: a thread that was held up is helped out
-        let tasks = if threads == 1 { 1 } else { (TASKS_PER_THREAD * threads).min(count) };
+        let tasks = if threads == 1 { 1 } else { (TASKS_PER_THREAD * threads).min(count).min(MOST_TASKS) };
+        let height = count.div_ceil(tasks);
         while work.tasks.len() < tasks {
             work.tasks.push(Task::default());
         }
-        for task in &mut work.tasks[..tasks] {
+        work.shifts.resize(count * blocks, 0.0);
+        let mut chunks = [const { None }; MOST_TASKS];
+        let logits = self.batch.logits.chunks(height * classes);
+        let grads = self.grad.chunks_mut(height * classes);
+        let rows = work.rows.chunks_mut(height).zip(work.shifts.chunks_mut(height * blocks));
+        for (chunk, parts) in chunks.iter_mut().zip(logits.zip(grads).zip(rows).zip(&mut work.tasks)) {
+            *chunk = Some(parts);
+        }
+        work.pool.each(&mut chunks[..tasks], |_, chunk| {
+            let Some((((logits, grads), (rows, shifts)), task)) = chunk else { return };
             task.maxima.resize(blocks, 0.0);
             task.shifts.resize(blocks, 0.0);
-        }
-        work.shifts.resize(count * blocks, 0.0);
-        let each = |logits: &[f32], grads: &mut [f32], shifts: &mut [f32], rows: &mut [Row], task: &mut Task| {
             let lines = logits.chunks_exact(classes).zip(grads.chunks_exact_mut(classes));
-            for (((logits, grad), shifts), row) in lines.zip(shifts.chunks_exact_mut(blocks)).zip(rows) {
+            for (((logits, grad), shifts), row) in lines.zip(shifts.chunks_exact_mut(blocks)).zip(rows.iter_mut()) {
                 f(&mut Line { logits, grad, shifts, simd, task }, row);
             }
-        };
-        if tasks == 1 {
-            each(self.batch.logits, self.grad, &mut work.shifts, &mut work.rows, &mut work.tasks[0]);
-            return;
-        }
-        let height = count.div_ceil(tasks);
-        (self.batch.logits.par_chunks(height * classes), self.grad.par_chunks_mut(height * classes))
-            .into_par_iter()
-            .zip(work.shifts.par_chunks_mut(height * blocks))
-            .zip(work.rows.par_chunks_mut(height))
-            .zip(work.tasks.par_iter_mut())
-            .with_max_len(1)
-            .for_each(|((((logits, grads), shifts), rows), task)| each(logits, grads, shifts, rows, task));
+        });
     }
 
     fn softmax<M: Softmax>(&mut self, method: &M, stage: Stage) {

@@ -52,10 +52,8 @@ pub(crate) trait Shape {
     }
     /// Told the raw sums before z' is asked for, where [`APART`](Self::APART) says so.
     fn learn(&mut self, _raw: &Tally) {}
-    /// A last word on the sums of the first pass, from the largest z' of every block.
-    fn correct(&mut self, _z: &[f32], _label: usize, _maxima: &[f32], _sums: &mut Sums) {}
-    /// A last word on the gradient of the second pass, whose exponentials were multiplied by `scale`.
-    fn amend(&self, _z: &[f32], _label: usize, _maxima: &[f32], _sums: &Sums, _scale: f64, _into: &mut [f32]) {}
+    /// A last word on the sums of the first pass. Classes whose exponential is not what the pass left go to `place.late`.
+    fn correct(&mut self, _simd: Simd, _z: &[f32], _label: usize, _place: &mut Place<'_>, _sums: &mut Sums) {}
 }
 
 /// z' = z.
@@ -161,7 +159,7 @@ pub(crate) struct Relative<'a> {
 }
 
 /// Margins of at most this size (in the logarithm) can multiply e^z: the terms that e^z flushes to 0 are then
-/// smaller than any sum by e^(87 - 40).
+/// smaller than any sum by e^(64 - 40).
 pub(crate) const NARROW: f64 = 40.0;
 
 /// Adds q max(0, z_j - t), t = max(z_y, lse(z) + ln eps) (the compensation factor of Seesaw).
@@ -192,25 +190,6 @@ impl Relative<'_> {
     }
 }
 
-impl Relative<'_> {
-    /// Calls `f` with every boosted class, e^{z} and e^{boosted z} times its factor, relative to `shift`.
-    ///
-    /// Only classes with a score above max(p_y, eps) are boosted, at most 1/eps of them: they are looked for in the
-    /// blocks whose largest logit says that they are there.
-    fn boosted(&self, z: &[f32], label: usize, maxima: &[f32], shift: f32, mut f: impl FnMut(usize, f64, f64)) {
-        let Some(Boost { q, threshold: t, .. }) = self.boost else { return };
-        for (block, _) in maxima.iter().enumerate().filter(|(_, max)| **max > t) {
-            let start = block * BLOCK;
-            for (j, &zj) in z.iter().enumerate().skip(start).take(BLOCK).filter(|(j, zj)| **zj > t && *j != label) {
-                let factor = f64::from(self.factor_of(self.ratio[j]));
-                let plain = f64::from(zj) - f64::from(shift);
-                let rise = f64::from(q) * (f64::from(zj) - f64::from(t));
-                f(j, factor * plain.exp(), factor * (plain + rise).exp());
-            }
-        }
-    }
-}
-
 impl Shape for Relative<'_> {
     const FACTOR: bool = true;
     #[inline(always)]
@@ -224,26 +203,61 @@ impl Shape for Relative<'_> {
     fn factor<I: Isa>(&self, at: usize) -> I::V {
         I::min(I::mul(I::at(self.ratio, at), I::splat(self.inverse)), I::splat(1.0))
     }
-    fn correct(&mut self, z: &[f32], label: usize, maxima: &[f32], sums: &mut Sums) {
+    /// Only classes with a score above max(p_y, eps) are boosted, at most 1/eps of them: they are looked for in the
+    /// blocks whose largest logit says that they are there.
+    fn correct(&mut self, simd: Simd, z: &[f32], label: usize, place: &mut Place<'_>, sums: &mut Sums) {
         let Some(boost) = &mut self.boost else { return };
         boost.learn(&sums.raw);
-        let (top, t) = (sums.raw.shift, boost.threshold);
+        let (top, t, q) = (sums.raw.shift, boost.threshold, boost.q);
         if top <= t {
             return;
         }
         // the largest boosted logit there can be: nothing overflows relative to it
-        let shift = top + boost.q * (top - t);
-        let mut change = 0f64;
-        self.boosted(z, label, maxima, shift, |_, plain, boosted| change += boosted - plain);
-        let down = (f64::from(top) - f64::from(shift)).exp();
-        sums.adjusted = Tally { shift, own: sums.adjusted.own, others: sums.adjusted.others * down + change };
-    }
-    fn amend(&self, z: &[f32], label: usize, maxima: &[f32], sums: &Sums, scale: f64, into: &mut [f32]) {
-        if sums.adjusted.shift > sums.raw.shift {
-            self.boosted(z, label, maxima, sums.adjusted.shift, |j, _, boosted| into[j] = (boosted * scale) as f32);
+        let shift = top + q * (top - t);
+        let mut others = sums.adjusted.others * change_of_shift(top, shift);
+        for (number, block) in z.chunks(BLOCK).enumerate().filter(|(number, _)| place.maxima[*number] > t) {
+            let down = change_of_shift(place.shifts[number], shift);
+            for (k, lanes) in block.chunks(LANES).enumerate().filter(|(_, lanes)| any_above(lanes, t)) {
+                for (i, &zj) in lanes.iter().enumerate().filter(|(_, zj)| **zj > t) {
+                    let j = number * BLOCK + k * LANES + i;
+                    if j != label {
+                        let rise = f64::from(q) * (f64::from(zj) - f64::from(t));
+                        place.late.push((f64::from(zj) - f64::from(shift) + rise) as f32);
+                        place.late_at.push(j as u32);
+                        others -= f64::from(place.exps[j]) * down;
+                    }
+                }
+            }
         }
+        exp_all(simd, place.late);
+        for (e, &j) in place.late.iter_mut().zip(&*place.late_at) {
+            *e *= self.factor_of(self.ratio[j as usize]);
+            others += f64::from(*e);
+        }
+        // what was taken out can differ from what was put in by a rounding
+        sums.adjusted = Tally::new(shift, sums.adjusted.own, others.max(0.0));
     }
 }
+
+/// Whether any of up to sixteen values is larger than `t`.
+fn any_above(values: &[f32], t: f32) -> bool {
+    match values.first_chunk::<LANES>() {
+        Some(values) => values.iter().fold(0, |n, z| n + u32::from(*z > t)) > 0,
+        None => values.iter().any(|z| *z > t),
+    }
+}
+
+#[inline(always)]
+fn exp_all_kernel<I: Isa>(values: &mut [f32]) {
+    let (whole, rest) = values.as_chunks_mut::<LANES>();
+    for x in whole {
+        I::store(exp::<I>(I::load(x)), x);
+    }
+    let mut last = [0.0; LANES];
+    last[..rest.len()].copy_from_slice(rest);
+    rest.copy_from_slice(&I::array(exp::<I>(I::load(&last)))[..rest.len()]);
+}
+dispatch!(fn exp_all(values: &mut [f32]) = exp_all_kernel);
 
 /// z'_j = z_j + min(0, l_j - l_y) (+ boost): the same margin as [`Relative`] for spans beyond [`NARROW`].
 pub(crate) struct Wide<'a> {
@@ -282,18 +296,25 @@ pub(crate) struct Tally {
     pub(crate) shift: f32,
     /// z' of the label.
     pub(crate) own: f32,
+    /// e^{own - shift}.
+    own_exp: f64,
     /// Sum of e^{z'_j - shift} over the other classes.
     pub(crate) others: f64,
 }
 
+/// e^{from - to}.
+fn change_of_shift(from: f32, to: f32) -> f64 {
+    if from == to { 1.0 } else { (f64::from(from) - f64::from(to)).exp() }
+}
+
 impl Tally {
-    fn own_exp(&self) -> f64 {
-        (f64::from(self.own) - f64::from(self.shift)).exp()
+    fn new(shift: f32, own: f32, others: f64) -> Self {
+        Self { shift, own, own_exp: change_of_shift(own, shift), others }
     }
 
     /// The whole sum, e^{lse - shift}.
     pub(crate) fn sum(&self) -> f64 {
-        self.own_exp() + self.others
+        self.own_exp + self.others
     }
 
     /// 1 - p_y, without cancellation.
@@ -303,9 +324,8 @@ impl Tally {
 
     /// -log p_y.
     pub(crate) fn cross_entropy(&self) -> f64 {
-        let own = self.own_exp();
-        if own > 1e-30 {
-            (self.others / own).ln_1p()
+        if self.own_exp > 1e-30 {
+            (self.others / self.own_exp).ln_1p()
         } else {
             self.others.ln() + (f64::from(self.shift) - f64::from(self.own))
         }
@@ -333,75 +353,101 @@ pub(crate) struct Slope {
     pub(crate) smooth: f64,
 }
 
-/// Room for the block that holds the label or the row's end.
-#[derive(Debug)]
-pub(crate) struct Edge([f32; BLOCK]);
-
-impl Default for Edge {
-    fn default() -> Self {
-        Self([ABSENT; BLOCK])
-    }
-}
-
-impl Edge {
-    /// The block in whole lanes, without the label.
-    #[inline(always)]
-    fn fill(&mut self, block: &[f32], label: Option<usize>) -> &[Lanes] {
-        let whole = block.len().next_multiple_of(LANES);
-        self.0[..block.len()].copy_from_slice(block);
-        self.0[block.len()..whole].fill(ABSENT);
-        if let Some(label) = label {
-            self.0[label] = ABSENT;
-        }
-        self.0[..whole].as_chunks().0
-    }
-}
-
 /// Where a row's first pass writes.
 pub(crate) struct Place<'a> {
-    /// Room for the block that holds the label or the row's end.
-    pub(crate) edge: &'a mut Edge,
     /// The largest z' of every block.
     pub(crate) maxima: &'a mut [f32],
     /// What the exponentials of every block are relative to.
     pub(crate) shifts: &'a mut [f32],
     /// The exponentials; the label's place holds 0.
     pub(crate) exps: &'a mut [f32],
+    /// Exponentials that take the place of what is in `exps`, relative to the row's shift.
+    pub(crate) late: &'a mut Vec<f32>,
+    /// Their classes.
+    pub(crate) late_at: &'a mut Vec<u32>,
+}
+
+/// A row in whole lanes, the label taken out.
+struct Row<'a> {
+    whole: &'a [Lanes],
+    /// What lies behind the last whole lanes, padded.
+    rest: Lanes,
+    label: usize,
+    /// The lanes that held the label.
+    around: Lanes,
+}
+
+impl<'a> Row<'a> {
+    #[inline(always)]
+    fn new(z: &'a [f32], label: usize) -> Self {
+        let (whole, tail) = z.as_chunks::<LANES>();
+        let mut rest = [ABSENT; LANES];
+        rest[..tail.len()].copy_from_slice(tail);
+        let mut around = *whole.get(label / LANES).unwrap_or(&rest);
+        around[label % LANES] = ABSENT;
+        Self { whole, rest, label: label / LANES, around }
+    }
+
+    /// The k-th lanes.
+    #[inline(always)]
+    fn at(&self, k: usize) -> &Lanes {
+        let lanes = self.whole.get(k).unwrap_or(&self.rest);
+        if k == self.label { &self.around } else { lanes }
+    }
+}
+
+/// The largest z' of some lanes of a row; `odd` becomes NaN if a logit is not finite.
+#[inline(always)]
+fn top_of<I: Isa, S: Shape>(shape: &S, row: &Row<'_>, lanes: std::ops::Range<usize>, odd: &mut I::V) -> f32 {
+    // four at a time, as one comparison must wait for the one before
+    const AT_ONCE: usize = 4;
+    let mut tops = [I::splat(f32::NEG_INFINITY); AT_ONCE];
+    let mut odds = [I::splat(0.0); AT_ONCE];
+    let mut k = lanes.start;
+    while k + AT_ONCE <= lanes.end {
+        for i in 0..AT_ONCE {
+            let z = I::load(row.at(k + i));
+            tops[i] = I::max(shape.logit::<I>(z, (k + i) * LANES), tops[i]);
+            // z * 0 is NaN for infinite and NaN z, and stays so
+            odds[i] = I::fma(z, I::splat(0.0), odds[i]);
+        }
+        k += AT_ONCE;
+    }
+    while k < lanes.end {
+        let z = I::load(row.at(k));
+        tops[0] = I::max(shape.logit::<I>(z, k * LANES), tops[0]);
+        odds[0] = I::fma(z, I::splat(0.0), odds[0]);
+        k += 1;
+    }
+    *odd = I::add(*odd, I::add(I::add(odds[0], odds[1]), I::add(odds[2], odds[3])));
+    largest::<I>(I::max(I::max(tops[0], tops[1]), I::max(tops[2], tops[3])))
 }
 
 #[inline(always)]
 fn sums_kernel<I: Isa, S: Shape>(shape: &S, z: &[f32], label: usize, place: &mut Place<'_>) -> Sums {
+    let row = Row::new(z, label);
     let own = shape.own(z[label]);
     let mut shift = own;
     let (mut adjusted, mut raw, mut logits) = (0f64, 0f64, f64::from(z[label]));
-    // z * 0 is NaN for infinite and NaN z, and stays so
     let mut odd = I::splat(z[label] * 0.0);
-    for (number, (block, exps)) in z.chunks(BLOCK).zip(place.exps.chunks_mut(BLOCK)).enumerate() {
-        let start = number * BLOCK;
-        let inside = label.checked_sub(start).filter(|&l| l < block.len());
-        let whole = block.len() == BLOCK && inside.is_none();
-        let lanes = if whole { block.as_chunks().0 } else { place.edge.fill(block, inside) };
-        let mut top = I::splat(f32::NEG_INFINITY);
-        for (k, z) in lanes.iter().enumerate() {
-            let z = I::load(z);
-            top = I::max(shape.logit::<I>(z, start + k * LANES), top);
-            odd = I::fma(z, I::splat(0.0), odd);
-        }
-        let top = largest::<I>(top);
+    for (number, exps) in place.exps.chunks_mut(BLOCK).enumerate() {
+        let start = number * (BLOCK / LANES);
+        let end = start + exps.len().div_ceil(LANES);
+        let top = top_of::<I, S>(shape, &row, start..end, &mut odd);
         if top > shift {
-            let down = (f64::from(shift) - f64::from(top)).exp();
+            let down = change_of_shift(shift, top);
             (adjusted, raw, shift) = (adjusted * down, raw * down, top);
         }
         place.maxima[number] = top;
         place.shifts[number] = shift;
         let mut block_sums = [I::splat(0.0); 3];
         let (outs, rest) = exps.as_chunks_mut::<LANES>();
-        let (full, last) = lanes.split_at(outs.len());
-        for (k, (z, out)) in full.iter().zip(outs).enumerate() {
-            I::store(exps_of::<I, S>(shape, z, start + k * LANES, shift, &mut block_sums), out);
+        for (out, k) in outs.iter_mut().zip(start..) {
+            I::store(exps_of::<I, S>(shape, row.at(k), k * LANES, shift, &mut block_sums), out);
         }
-        if let Some(z) = last.first() {
-            let e = I::array(exps_of::<I, S>(shape, z, start + full.len() * LANES, shift, &mut block_sums));
+        if !rest.is_empty() {
+            let k = end - 1;
+            let e = I::array(exps_of::<I, S>(shape, row.at(k), k * LANES, shift, &mut block_sums));
             rest.copy_from_slice(&e[..rest.len()]);
         }
         adjusted += total::<I>(block_sums[0]);
@@ -412,7 +458,7 @@ fn sums_kernel<I: Isa, S: Shape>(shape: &S, z: &[f32], label: usize, place: &mut
             logits += total::<I>(block_sums[2]);
         }
     }
-    let adjusted = Tally { shift, own, others: adjusted };
+    let adjusted = Tally::new(shift, own, adjusted);
     let raw = if S::FACTOR { Tally { others: raw, ..adjusted } } else { adjusted };
     let finite = shift.is_finite() && own.is_finite() && I::array(odd).iter().all(|x| *x == 0.0);
     Sums { raw, adjusted, logits, finite }
@@ -446,8 +492,10 @@ pub(crate) fn sums<S: Shape>(simd: Simd, shape: &mut S, z: &[f32], label: usize,
     } else {
         sums_pass(simd, shape, z, label, place)
     };
+    place.late.clear();
+    place.late_at.clear();
     if sums.finite {
-        shape.correct(z, label, place.maxima, &mut sums);
+        shape.correct(simd, z, label, place, &mut sums);
         sums.finite = sums.adjusted.shift.is_finite();
     }
     sums
@@ -456,7 +504,7 @@ pub(crate) fn sums<S: Shape>(simd: Simd, shape: &mut S, z: &[f32], label: usize,
 #[inline(always)]
 fn scale_kernel<I: Isa, S: Shape>(shape: &S, sums: &Sums, scale: f64, uniform: f32, place: &mut Place<'_>) {
     for (number, (block, shift)) in place.exps.chunks_mut(BLOCK).zip(&*place.shifts).enumerate() {
-        let scale = (scale * (f64::from(*shift) - f64::from(sums.adjusted.shift)).exp()) as f32;
+        let scale = (scale * change_of_shift(*shift, sums.adjusted.shift)) as f32;
         let start = number * BLOCK;
         let (outs, rest) = block.as_chunks_mut::<LANES>();
         let full = outs.len();
@@ -499,7 +547,9 @@ pub(crate) fn gradient<S: Shape>(
     let scale = slope.scale / tally.sum();
     let uniform = slope.scale * slope.smooth / z.len() as f64;
     scale_pass(simd, shape, sums, scale, uniform as f32, place);
-    shape.amend(z, label, place.maxima, sums, scale, place.exps);
+    for (e, &j) in place.late.iter().zip(&*place.late_at) {
+        place.exps[j as usize] = (f64::from(*e) * scale) as f32;
+    }
     // the label's own, without cancellation
     let own = slope.scale * (slope.smooth - tally.miss()) - uniform;
     place.exps[label] = (own * f64::from(shape.own_slope())) as f32;

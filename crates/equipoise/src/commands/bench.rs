@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use anyhow::Context;
 use clap::Subcommand;
 use equipoise_criterion::random::Draws;
-use equipoise_criterion::{Batch, Config, Id, Output, Preset, Work};
+use equipoise_criterion::{Batch, Config, Id, Output, Pool, Preset, Work};
 use serde_json::json;
 
 use crate::Failure;
@@ -50,21 +50,21 @@ struct LossArgs {
     json: bool,
 }
 
-pub(crate) fn run(args: &Args, out: &mut (impl Write + Send)) -> Result<(), Failure> {
+pub(crate) fn run(args: &Args, out: &mut impl Write) -> Result<(), Failure> {
     match &args.what {
         What::Loss(args) => {
             if u64::from(args.batch) * u64::from(args.classes) > 1 << 30 {
                 let what = "--batch x --classes: more than 2^30 logits (8 GB with the gradient)";
                 return Err(Failure::Usage(what.to_owned()));
             }
-            let pool = rayon::ThreadPoolBuilder::new().num_threads(args.threads.unwrap_or(0).into()).build();
-            pool.context("cannot start the threads")?.install(|| loss(args, out))
+            let pool = Pool::new(args.threads.unwrap_or(0).into()).context("cannot start the threads")?;
+            loss(args, pool, out)
         }
     }
 }
 
-fn loss(args: &LossArgs, out: &mut impl Write) -> Result<(), Failure> {
-    let (rows, classes, threads) = (args.batch as usize, args.classes as usize, rayon::current_num_threads());
+fn loss(args: &LossArgs, pool: Pool, out: &mut impl Write) -> Result<(), Failure> {
+    let (rows, classes, threads) = (args.batch as usize, args.classes as usize, pool.threads());
     let ids = if args.criteria.is_empty() { Id::ALL } else { &args.criteria };
     let draws = Draws::new(0, 0, 0);
     let logits: Vec<f32> = (0..rows * classes).map(|i| 2.0 * normal(draws, i as u64)).collect();
@@ -72,7 +72,7 @@ fn loss(args: &LossArgs, out: &mut impl Write) -> Result<(), Failure> {
     // 1280 images in the largest class, 5 in the smallest
     let counts: Vec<u64> =
         (0..classes).map(|c| (1280.0 * 256f64.powf(-(c as f64) / (classes - 1) as f64)).max(1.0) as u64).collect();
-    let (mut grad, mut weights, mut work) = (vec![0.0; logits.len()], vec![0.0; rows], Work::new());
+    let (mut grad, mut weights, mut work) = (vec![0.0; logits.len()], vec![0.0; rows], Work::with_pool(pool));
     let batch = Batch::new(&logits, &labels);
     if !args.json {
         writeln!(out, "{rows} examples, {classes} classes, {threads} threads; microseconds per call")?;
