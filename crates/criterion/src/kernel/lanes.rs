@@ -74,6 +74,8 @@ pub(crate) trait Isa {
     fn min(a: Self::V, b: Self::V) -> Self::V;
     /// The low bits of `n` as integers added to the exponents of `p` where `x` > `limit`, else 0.
     fn raise(p: Self::V, n: Self::V, x: Self::V, limit: f32) -> Self::V;
+    /// A bit for every lane that is larger than `limit`, the first lane the lowest.
+    fn above(v: Self::V, limit: f32) -> u16;
 
     /// Sixteen values of a table that is padded to whole lanes.
     #[inline(always)]
@@ -148,6 +150,10 @@ impl Isa for Portable {
             f32::from_bits(if x[i] > limit { raised } else { 0 })
         })
     }
+    #[inline(always)]
+    fn above(v: Lanes, limit: f32) -> u16 {
+        v.iter().enumerate().fold(0, |mask, (i, x)| mask | (u16::from(*x > limit) << i))
+    }
 }
 
 #[cfg(target_arch = "x86_64")]
@@ -191,6 +197,7 @@ mod x86 {
                 let n = _mm512_slli_epi32::<23>(_mm512_castps_si512(n));
                 _mm512_castsi512_ps(_mm512_maskz_add_epi32(above, _mm512_castps_si512(p), n))
             }
+            fn above(v: __m512, limit: f32) -> u16 { _mm512_cmp_ps_mask::<_CMP_GT_OQ>(v, _mm512_set1_ps(limit)) }
         }
     }
 
@@ -235,6 +242,11 @@ mod x86 {
                     out[i] = _mm256_and_ps(_mm256_castsi256_ps(raised), above);
                 }
                 out
+            }
+            fn above(v: [__m256; 2], limit: f32) -> u16 {
+                let limit = _mm256_set1_ps(limit);
+                let [low, high] = v.map(|v| _mm256_movemask_ps(_mm256_cmp_ps::<_CMP_GT_OQ>(v, limit)));
+                (low | high << 8) as u16
             }
         }
     }

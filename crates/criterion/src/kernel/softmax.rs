@@ -215,19 +215,16 @@ impl Shape for Relative<'_> {
         // the largest boosted logit there can be: nothing overflows relative to it
         let shift = top + q * (top - t);
         let mut others = sums.adjusted.others * change_of_shift(top, shift);
-        for (number, block) in z.chunks(BLOCK).enumerate().filter(|(number, _)| place.maxima[*number] > t) {
-            let down = change_of_shift(place.shifts[number], shift);
-            for (k, lanes) in block.chunks(LANES).enumerate().filter(|(_, lanes)| any_above(lanes, t)) {
-                for (i, &zj) in lanes.iter().enumerate().filter(|(_, zj)| **zj > t) {
-                    let j = number * BLOCK + k * LANES + i;
-                    if j != label {
-                        let rise = f64::from(q) * (f64::from(zj) - f64::from(t));
-                        place.late.push((f64::from(zj) - f64::from(shift) + rise) as f32);
-                        place.late_at.push(j as u32);
-                        others -= f64::from(place.exps[j]) * down;
-                    }
-                }
+        classes_above(simd, z, label, t, place);
+        let (mut block, mut down) = (usize::MAX, 1.0);
+        for (x, &j) in place.late.iter_mut().zip(&*place.late_at) {
+            if block != j as usize / BLOCK {
+                block = j as usize / BLOCK;
+                down = change_of_shift(place.shifts[block], shift);
             }
+            others -= f64::from(place.exps[j as usize]) * down;
+            let zj = f64::from(*x);
+            *x = (zj - f64::from(shift) + f64::from(q) * (zj - f64::from(t))) as f32;
         }
         exp_all(simd, place.late);
         for (e, &j) in place.late.iter_mut().zip(&*place.late_at) {
@@ -239,13 +236,23 @@ impl Shape for Relative<'_> {
     }
 }
 
-/// Whether any of up to sixteen values is larger than `t`.
-fn any_above(values: &[f32], t: f32) -> bool {
-    match values.first_chunk::<LANES>() {
-        Some(values) => values.iter().fold(0, |n, z| n + u32::from(*z > t)) > 0,
-        None => values.iter().any(|z| *z > t),
+#[inline(always)]
+fn classes_above_kernel<I: Isa>(z: &[f32], label: usize, t: f32, place: &mut Place<'_>) {
+    let row = Row::new(z, label);
+    for (number, _) in place.maxima.iter().enumerate().filter(|(_, max)| **max > t) {
+        let start = number * (BLOCK / LANES);
+        for k in start..(start + BLOCK / LANES).min(z.len().div_ceil(LANES)) {
+            let mut mask = I::above(I::load(row.at(k)), t);
+            while mask != 0 {
+                let j = k * LANES + mask.trailing_zeros() as usize;
+                place.late_at.push(j as u32);
+                place.late.push(z[j]);
+                mask &= mask - 1;
+            }
+        }
     }
 }
+dispatch!(fn classes_above(z: &[f32], label: usize, t: f32, place: &mut Place<'_>) = classes_above_kernel);
 
 #[inline(always)]
 fn exp_all_kernel<I: Isa>(values: &mut [f32]) {
