@@ -284,21 +284,29 @@ macro_rules! dispatch {
 }
 pub(crate) use dispatch;
 
+/// Joins the lanes two by two, so that few steps wait for each other.
+#[inline(always)]
+fn fold<T: Copy>(mut values: [T; LANES], f: impl Fn(T, T) -> T) -> T {
+    let mut half = LANES / 2;
+    while half > 0 {
+        for i in 0..half {
+            values[i] = f(values[i], values[i + half]);
+        }
+        half /= 2;
+    }
+    values[0]
+}
+
 /// The largest of the lanes.
 #[inline(always)]
 pub(crate) fn largest<I: Isa>(v: I::V) -> f32 {
-    I::array(v).iter().fold(f32::NEG_INFINITY, |m, &x| if x > m { x } else { m })
+    fold(I::array(v), |a, b| if a > b { a } else { b })
 }
 
 /// The sum of the lanes, in f64 and in a fixed order.
 #[inline(always)]
 pub(crate) fn total<I: Isa>(v: I::V) -> f64 {
-    let v = I::array(v);
-    let mut half = [0f64; LANES / 2];
-    for i in 0..LANES / 2 {
-        half[i] = f64::from(v[i]) + f64::from(v[i + LANES / 2]);
-    }
-    half.iter().sum()
+    fold(I::array(v).map(f64::from), |a, b| a + b)
 }
 
 /// Below this e^x is taken as 0. A sum of at least e^-40 loses nothing that f32 could hold, and what is kept can be

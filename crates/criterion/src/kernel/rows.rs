@@ -21,7 +21,7 @@ const MOST_TASKS: usize = 128;
 #[derive(Debug, Default)]
 pub struct Work {
     pool: Pool,
-    simd: Simd,
+    pub(crate) simd: Simd,
     pub(crate) rows: Vec<Row>,
     tasks: Vec<Task>,
     /// What the exponentials of every block of every row are relative to.

@@ -31,7 +31,7 @@ use crate::batch::Batch;
 use crate::config::{Parameters, Preset, parameters};
 use crate::counts::Counts;
 use crate::criterion::Method;
-use crate::kernel::lanes::LANES;
+use crate::kernel::lanes::{Isa, LANES, Simd, dispatch};
 use crate::kernel::rows::{Job, Part, Softmax, Weighed};
 use crate::kernel::softmax::Bias;
 use crate::random::Draws;
@@ -89,7 +89,18 @@ pub(crate) struct Equalization {
 struct Rows<'a> {
     method: &'a Equalization,
     batch: &'a Batch<'a>,
+    simd: Simd,
 }
+
+/// b of an example: minus infinity for the classes whose draw is below their threshold.
+// Plain code, but for the wider 64-bit multiplications that a higher level has.
+#[inline(always)]
+fn drop_classes_kernel<I: Isa>(draws: Draws, thresholds: &[u64], bias: &mut [f32]) {
+    for ((j, b), threshold) in bias.iter_mut().enumerate().zip(thresholds) {
+        *b = if draws.at(j as u64) >> 32 < *threshold { f32::NEG_INFINITY } else { 0.0 };
+    }
+}
+dispatch!(fn drop_classes(draws: Draws, thresholds: &[u64], bias: &mut [f32]) = drop_classes_kernel);
 
 impl Softmax for Rows<'_> {
     type Shape<'a>
@@ -98,11 +109,8 @@ impl Softmax for Rows<'_> {
         Self: 'a;
     fn shape<'a>(&'a self, part: &Part, row: &'a mut Vec<f32>) -> Bias<'a> {
         let draws = Draws::new(self.method.seed, self.batch.epoch, self.batch.example(part.row));
-        let thresholds = &self.method.thresholds;
-        row.resize(thresholds.len().next_multiple_of(LANES), 0.0);
-        for ((j, b), threshold) in row.iter_mut().enumerate().zip(thresholds) {
-            *b = if draws.at(j as u64) >> 32 < *threshold { f32::NEG_INFINITY } else { 0.0 };
-        }
+        row.resize(self.method.thresholds.len().next_multiple_of(LANES), 0.0);
+        drop_classes(self.simd, draws, &self.method.thresholds, row);
         Bias { bias: row, own: 0.0 }
     }
     fn weigh(&self, part: &Part) -> Weighed {
@@ -113,7 +121,7 @@ impl Softmax for Rows<'_> {
 impl Method for Equalization {
     fn rows(&self, job: &mut Job<'_>) {
         match self.form {
-            EqualizationForm::Softmax => job.fused(&Rows { method: self, batch: job.batch }),
+            EqualizationForm::Softmax => job.fused(&Rows { method: self, batch: job.batch, simd: job.work.simd }),
             EqualizationForm::Sigmoid => job.elements(&[1.0], 1.0),
         }
     }
