@@ -34,7 +34,7 @@ pub(crate) trait Shape {
     /// z' of the classes `at..at + LANES`.
     fn logit<I: Isa>(&self, z: I::V, at: usize) -> I::V;
     /// z' of the label.
-    fn own(&self, z: f32) -> f32;
+    fn own(&self, z: f32) -> f64;
     /// Multiplies e^{z'} of the classes `at..at + LANES`; the label's factor is always 1.
     #[inline(always)]
     fn factor<I: Isa>(&self, _at: usize) -> I::V {
@@ -64,8 +64,8 @@ impl Shape for Plain {
     fn logit<I: Isa>(&self, z: I::V, _at: usize) -> I::V {
         z
     }
-    fn own(&self, z: f32) -> f32 {
-        z
+    fn own(&self, z: f32) -> f64 {
+        f64::from(z)
     }
 }
 
@@ -78,8 +78,8 @@ impl Shape for WithMean {
     fn logit<I: Isa>(&self, z: I::V, _at: usize) -> I::V {
         z
     }
-    fn own(&self, z: f32) -> f32 {
-        z
+    fn own(&self, z: f32) -> f64 {
+        f64::from(z)
     }
 }
 
@@ -94,8 +94,8 @@ impl Shape for Bias<'_> {
     fn logit<I: Isa>(&self, z: I::V, at: usize) -> I::V {
         I::add(z, I::at(self.bias, at))
     }
-    fn own(&self, z: f32) -> f32 {
-        z + self.own
+    fn own(&self, z: f32) -> f64 {
+        f64::from(z) + f64::from(self.own)
     }
 }
 
@@ -112,8 +112,8 @@ impl Shape for Affine<'_> {
     fn logit<I: Isa>(&self, z: I::V, at: usize) -> I::V {
         I::fma(I::at(self.slope, at), z, I::at(self.bias, at))
     }
-    fn own(&self, z: f32) -> f32 {
-        self.slope[self.label] * z + self.bias[self.label]
+    fn own(&self, z: f32) -> f64 {
+        f64::from(self.slope[self.label]) * f64::from(z) + f64::from(self.bias[self.label])
     }
     #[inline(always)]
     fn slope<I: Isa>(&self, at: usize) -> I::V {
@@ -136,8 +136,8 @@ impl Shape for Scaled {
     fn logit<I: Isa>(&self, z: I::V, _at: usize) -> I::V {
         I::mul(z, I::splat(self.scale))
     }
-    fn own(&self, z: f32) -> f32 {
-        self.scale * (z - self.margin)
+    fn own(&self, z: f32) -> f64 {
+        f64::from(self.scale) * (f64::from(z) - f64::from(self.margin))
     }
     #[inline(always)]
     fn slope<I: Isa>(&self, _at: usize) -> I::V {
@@ -174,7 +174,7 @@ pub(crate) struct Boost {
 impl Boost {
     fn learn(&mut self, raw: &Tally) {
         let lse = f64::from(raw.shift) + raw.sum().ln();
-        self.threshold = raw.own.max((lse + self.ln_eps) as f32);
+        self.threshold = raw.own.max(lse + self.ln_eps) as f32;
     }
 
     #[inline(always)]
@@ -196,8 +196,8 @@ impl Shape for Relative<'_> {
     fn logit<I: Isa>(&self, z: I::V, _at: usize) -> I::V {
         z
     }
-    fn own(&self, z: f32) -> f32 {
-        z
+    fn own(&self, z: f32) -> f64 {
+        f64::from(z)
     }
     #[inline(always)]
     fn factor<I: Isa>(&self, at: usize) -> I::V {
@@ -286,8 +286,8 @@ impl Shape for Wide<'_> {
         };
         I::add(z, margin)
     }
-    fn own(&self, z: f32) -> f32 {
-        z
+    fn own(&self, z: f32) -> f64 {
+        f64::from(z)
     }
     fn learn(&mut self, raw: &Tally) {
         if let Some(boost) = &mut self.boost {
@@ -302,7 +302,7 @@ pub(crate) struct Tally {
     /// What the exponents are relative to.
     pub(crate) shift: f32,
     /// z' of the label.
-    pub(crate) own: f32,
+    pub(crate) own: f64,
     /// e^{own - shift}.
     own_exp: f64,
     /// Sum of e^{z'_j - shift} over the other classes.
@@ -315,8 +315,8 @@ fn change_of_shift(from: f32, to: f32) -> f64 {
 }
 
 impl Tally {
-    fn new(shift: f32, own: f32, others: f64) -> Self {
-        Self { shift, own, own_exp: change_of_shift(own, shift), others }
+    fn new(shift: f32, own: f64, others: f64) -> Self {
+        Self { shift, own, own_exp: (own - f64::from(shift)).exp(), others }
     }
 
     /// The whole sum, e^{lse - shift}.
@@ -334,7 +334,7 @@ impl Tally {
         if self.own_exp > 1e-30 {
             (self.others / self.own_exp).ln_1p()
         } else {
-            self.others.ln() + (f64::from(self.shift) - f64::from(self.own))
+            self.others.ln() + (f64::from(self.shift) - self.own)
         }
     }
 }
@@ -434,7 +434,7 @@ fn top_of<I: Isa, S: Shape>(shape: &S, row: &Row<'_>, lanes: std::ops::Range<usi
 fn sums_kernel<I: Isa, S: Shape>(shape: &S, z: &[f32], label: usize, place: &mut Place<'_>) -> Sums {
     let row = Row::new(z, label);
     let own = shape.own(z[label]);
-    let mut shift = own;
+    let mut shift = own as f32;
     let (mut adjusted, mut raw, mut logits) = (0f64, 0f64, f64::from(z[label]));
     let mut odd = I::splat(z[label] * 0.0);
     for (number, exps) in place.exps.chunks_mut(BLOCK).enumerate() {
@@ -467,7 +467,7 @@ fn sums_kernel<I: Isa, S: Shape>(shape: &S, z: &[f32], label: usize, place: &mut
     }
     let adjusted = Tally::new(shift, own, adjusted);
     let raw = if S::FACTOR { Tally { others: raw, ..adjusted } } else { adjusted };
-    let finite = shift.is_finite() && own.is_finite() && I::array(odd).iter().all(|x| *x == 0.0);
+    let finite = shift.is_finite() && (own as f32).is_finite() && I::array(odd).iter().all(|x| *x == 0.0);
     Sums { raw, adjusted, logits, finite }
 }
 

@@ -17,6 +17,10 @@ impl Scale {
         // v is examples / (N d)
         let examples = |i: usize| values[i] * bins * widths[i];
         let total: f64 = (0..values.len()).map(examples).sum();
+        if total == 0.0 {
+            into.fill(1.0);
+            return;
+        }
         let smooth = |i: usize| values[i] + self.prior * total / bins;
         // an empty region counts as if it held this one example
         let held = |i: usize| if smooth(i) > 0.0 { smooth(i) } else { 1.0 / (bins * widths[i]) };
@@ -24,13 +28,7 @@ impl Scale {
             *w = held(i).powf(-self.alpha);
         }
         let scale = match self.normalize {
-            Normalize::ClassMean if total > 0.0 => {
-                total / (0..values.len()).map(|i| examples(i) * into[i]).sum::<f64>()
-            }
-            Normalize::ClassMean => {
-                into.fill(1.0);
-                1.0
-            }
+            Normalize::ClassMean => total / (0..values.len()).map(|i| examples(i) * into[i]).sum::<f64>(),
             Normalize::ValidBins | Normalize::BatchMean | Normalize::None => {
                 let filled = (0..values.len()).filter(|i| smooth(*i) > 0.0);
                 let (size, valid) = filled.fold((0.0, 0.0), |(s, n), i| (s + smooth(i).powf(self.alpha), n + 1.0));

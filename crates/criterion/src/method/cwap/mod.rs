@@ -193,7 +193,7 @@ impl Cwap {
         match self.config.norm {
             Norm::Softmax => part.sums.raw.miss(),
             // 1 - sigmoid(z) = sigmoid(-z)
-            Norm::SigmoidOwn => 1.0 / (1.0 + f64::from(part.sums.raw.own).exp()),
+            Norm::SigmoidOwn => 1.0 / (1.0 + part.sums.raw.own.exp()),
         }
     }
 

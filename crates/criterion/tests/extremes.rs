@@ -1,0 +1,113 @@
+//! Extreme numbers: everything stays finite, and nothing panics.
+
+mod common;
+
+use common::*;
+use equipoise_criterion::random::Draws;
+use equipoise_criterion::*;
+
+/// A logit of some extreme kind.
+fn logit(kind: u64, unit: f64) -> f32 {
+    let unit = unit as f32;
+    match kind {
+        0 => 2e4 * unit - 1e4,
+        1 => 0.0,
+        2 => -1e4,
+        3 => 1e4,
+        4 => 60.0 * unit - 30.0,
+        5 => f32::MIN_POSITIVE * unit,
+        6 => 1e-30 * unit,
+        _ => (unit - 0.5) * 300.0,
+    }
+}
+
+/// 100,000 extreme batches per criterion: rows of one kind, rows of mixed kinds, one huge logit, all equal; classes with 0
+/// and 1 images; batches of one; two classes.
+#[test]
+fn a_hundred_thousand_extreme_inputs() {
+    let sizes: [&[u64]; 4] = [&[5, 1], &[1000, 30, 0, 1, 0, 7], &[1, 0, 0], &[1 << 53, 1, 9, 9, 9, 9, 0, 2, 2, 2, 2, 2, 2, 2, 1, 1, 1]];
+    let configs = configs();
+    std::thread::scope(|scope| {
+        for half in 0..2 {
+            let configs = &configs;
+            scope.spawn(move || {
+                for (name, config) in configs.iter().skip(half).step_by(2) {
+                    for (number, counts) in sizes.iter().enumerate() {
+                        hammer(name, config, counts, number as u64);
+                    }
+                }
+            });
+        }
+    });
+}
+
+fn hammer(name: &str, config: &Config, counts: &[u64], number: u64) {
+    let classes = counts.len();
+    let mut criterion = config.init(counts).expect("valid");
+    let mut work = Work::new();
+    let (mut grad, mut weights) = (Vec::new(), Vec::new());
+    for round in 0..25_000 {
+        let draws = Draws::new(9, number, round);
+        let rows = 1 + (draws.at(0) % 3) as usize;
+        let kind = draws.at(1) % 10;
+        let logits: Vec<f32> = (0..rows * classes)
+            .map(|i| {
+                let at = 10 + i as u64;
+                // the last two kinds: another one for every logit, or one huge one
+                match kind {
+                    8 => logit(draws.at(1000 + at) % 8, draws.unit(at)),
+                    9 => if i % classes == (round as usize) % classes { 1e4 } else { 0.0 },
+                    kind => logit(kind, draws.unit(at)),
+                }
+            })
+            .collect();
+        let label = |i: usize| (draws.at(5000 + i as u64) % classes as u64) as u32;
+        let labels: Vec<u32> = (0..rows).map(label).collect();
+        let second: Vec<u32> = (0..rows).map(|i| label(i + 100)).collect();
+        let share: Vec<f32> = (0..rows).map(|i| draws.unit(7000 + i as u64) as f32).collect();
+        let mixed = (draws.at(2) % 4 == 0).then_some(Mixed { labels: &second, share: &share });
+        let batch = Batch { mixed, epoch: round, ..Batch::new(&logits, &labels) };
+        grad.resize(logits.len(), 0.0);
+        weights.resize(rows, 0.0);
+        let out = Output { grad: &mut grad, weights: &mut weights };
+        let summary = criterion.train(&batch, out, &mut work).unwrap_or_else(|e| panic!("{name}: {e}: {logits:?}"));
+        let numbers = [summary.loss, summary.mean_weight, summary.max_weight];
+        assert!(numbers.iter().all(|x| x.is_finite() && *x >= 0.0), "{name}: {summary:?} {logits:?} {labels:?}");
+        assert!(grad.iter().chain(&weights).all(|x| x.is_finite()), "{name}: {grad:?} {weights:?} {logits:?} {labels:?}");
+        if round % 50 == 49 {
+            criterion.end_epoch();
+        }
+    }
+}
+
+/// The exact answers at the far ends: a sure hit costs nothing, a sure miss the distance.
+#[test]
+fn far_ends_have_their_values() {
+    let criterion = SoftmaxConfig::default().init(&[1, 1, 1]).expect("valid");
+    let hit = evaluate(&criterion, &Batch::new(&[1e4, 0.0, -1e4], &[0]));
+    assert_eq!((hit.summary.loss, hit.grad), (0.0, vec![0.0, 0.0, 0.0]));
+    let miss = evaluate(&criterion, &Batch::new(&[1e4, 0.0, -1e4], &[2]));
+    assert_eq!((miss.summary.loss, miss.grad), (2e4, vec![1.0, 0.0, -1.0]));
+    // 1 - p_y = 2 e^-30: no cancellation
+    let near = evaluate(&criterion, &Batch::new(&[30.0, 0.0, 0.0], &[0]));
+    let want = 2.0 * (-30f64).exp();
+    assert!((near.summary.loss / want - 1.0).abs() < 1e-6 && (f64::from(near.grad[0]) / -want - 1.0).abs() < 1e-6);
+}
+
+/// Focal's gradient is finite and right where 1 - p_y vanishes, also for gamma below 1.
+#[test]
+fn focal_at_the_far_end() {
+    for gamma in [0.1, 0.5, 1.0, 2.0] {
+        let criterion = FocalConfig { gamma }.init(&[1, 1]).expect("valid");
+        for z in [5.0, 20.0, 60.0, 1e4] {
+            let got = evaluate(&criterion, &Batch::new(&[z, 0.0], &[0]));
+            // x = 1 - p: L = x^g x (1 + ...), dL/dz = -(1 + g) x^g x to first order
+            let x = (-f64::from(z)).exp();
+            if (10.0..50.0).contains(&z) {
+                let want = -(1.0 + gamma) * x.powf(gamma + 1.0);
+                assert!((f64::from(got.grad[0]) / want - 1.0).abs() < 1e-5, "gamma {gamma}, z {z}: {} {want}", got.grad[0]);
+            }
+            assert!(got.grad.iter().all(|g| g.is_finite()) && got.summary.loss.is_finite());
+        }
+    }
+}

@@ -1,0 +1,203 @@
+//! Every "Reduces to" of the methods' pages, and other limits with a known answer.
+
+mod common;
+
+use common::*;
+use equipoise_criterion::*;
+
+const CLASSES: usize = 11;
+
+fn init(config: &Config) -> Criterion {
+    config.init(&counts(CLASSES)).expect("valid")
+}
+
+/// Fails unless two criteria give the same on some batches, plain and mixed.
+fn same(what: &str, a: &Criterion, b: &Criterion) {
+    for seed in 0..8 {
+        let owned = Owned::new(seed, 13, CLASSES, 4.0);
+        for batch in [owned.batch(), owned.mixed()] {
+            let (x, y) = (evaluate(a, &batch), evaluate(b, &batch));
+            assert!((x.summary.loss - y.summary.loss).abs() <= 1e-6 * y.summary.loss, "{what}: {x:?} {y:?}");
+            close(what, &x.grad, &y.grad, 5e-6, 1e-8);
+        }
+    }
+}
+
+fn softmax() -> Criterion {
+    SoftmaxConfig::default().init(&counts(CLASSES)).expect("valid")
+}
+
+macro_rules! reduces {
+    ($($name:ident: $a:expr => $b:expr;)*) => {$(
+        #[test]
+        fn $name() {
+            same(stringify!($name), &$a.init(&counts(CLASSES)).expect("valid"), &$b);
+        }
+    )*};
+}
+
+reduces! {
+    class_balanced_with_power_0_is_softmax: ClassBalancedConfig { power: 0.0, ..Default::default() } => softmax();
+    effective_number_with_beta_0_is_softmax: EffectiveNumberConfig { beta: 0.0, ..Default::default() } => softmax();
+    focal_with_gamma_0_is_softmax: FocalConfig { gamma: 0.0 } => softmax();
+    ghm_with_one_region_is_softmax: GhmConfig { bins: 1, momentum: 0.0, ..Default::default() } => softmax();
+    equalization_with_gamma_0_is_softmax: EqualizationConfig { gamma: 0.0, lambda: 1.0, ..Default::default() } => softmax();
+    equalization_without_rare_classes_is_softmax: EqualizationConfig { gamma: 1.0, lambda: 0.0, ..Default::default() } => softmax();
+    seesaw_without_exponents_is_softmax: SeesawConfig { p: 0.0, q: 0.0, ..Default::default() } => softmax();
+    cwap_without_weight_and_margin_is_softmax: CwapConfig { intra: false, inter: false, ..Default::default() } => softmax();
+    logit_adjusted_with_tau_0_is_softmax: LogitAdjustedConfig { tau: 0.0 } => softmax();
+    cdt_with_gamma_0_is_softmax: CdtConfig { gamma: 0.0 } => softmax();
+    smoothing_of_0_is_softmax: LabelAwareSmoothingConfig { head: 0.0, tail: 0.0 } => softmax();
+    ldam_without_margin_is_softmax: LdamConfig { scale: 1.0, max_margin: 0.0 } => softmax();
+    logit_adjusted_with_tau_1_is_balanced_softmax: LogitAdjustedConfig { tau: 1.0 } => init(&Config::from(Id::BalancedSoftmax.preset(Preset::Reference)));
+    vs_with_gamma_0_is_logit_adjusted: VsConfig { gamma: 0.0, tau: 1.3 } => LogitAdjustedConfig { tau: 1.3 }.init(&counts(CLASSES)).expect("valid");
+    vs_with_tau_0_is_cdt: VsConfig { gamma: 0.2, tau: 0.0 } => CdtConfig { gamma: 0.2 }.init(&counts(CLASSES)).expect("valid");
+}
+
+/// With as many images in every class there is nothing to balance.
+#[test]
+fn equal_counts_give_softmax() {
+    let ids = [Id::ClassBalanced, Id::EffectiveNumber, Id::BalancedSoftmax, Id::LogitAdjusted, Id::Vs, Id::Cdt, Id::Cwap];
+    for id in ids {
+        let criterion = Config::from(id.preset(Preset::Reference)).init(&[70; CLASSES]).expect("valid");
+        same(id.name(), &criterion, &softmax());
+    }
+}
+
+/// The effective number tends to the number.
+#[test]
+fn effective_number_with_beta_near_1_is_class_balanced() {
+    let near = EffectiveNumberConfig { beta: 1.0 - 1e-9, ..Default::default() }.init(&counts(CLASSES)).expect("valid");
+    same("beta -> 1", &near, &ClassBalancedConfig::default().init(&counts(CLASSES)).expect("valid"));
+}
+
+/// LDAM without a margin is softmax of s z; with equal counts every class has the largest margin.
+#[test]
+fn ldam_scales_the_logits() {
+    let (scale, margin) = (4.0f32, 0.5f32);
+    let owned = Owned::new(1, 9, CLASSES, 1.0);
+    let mut scaled = owned.clone();
+    for (i, z) in scaled.logits.iter_mut().enumerate() {
+        let own = owned.labels[i / CLASSES] as usize == i % CLASSES;
+        *z = scale * (*z - if own { margin } else { 0.0 });
+    }
+    let ldam = LdamConfig { scale: f64::from(scale), max_margin: f64::from(margin) }.init(&[30; CLASSES]).expect("valid");
+    let (got, want) = (evaluate(&ldam, &owned.batch()), evaluate(&softmax(), &scaled.batch()));
+    assert!((got.summary.loss - want.summary.loss).abs() < 1e-6);
+    let grad: Vec<f32> = want.grad.iter().map(|g| scale * g).collect();
+    close("ldam", &got.grad, &grad, 5e-6, 1e-8);
+}
+
+/// ln C when all logits are equal.
+#[test]
+fn equal_logits_cost_the_logarithm_of_the_classes() {
+    let logits = [2.5f32; 3 * CLASSES];
+    let got = evaluate(&softmax(), &Batch::new(&logits, &[0, 4, 10]));
+    assert!((got.summary.loss - (CLASSES as f64).ln()).abs() < 1e-7, "{}", got.summary.loss);
+    let want = 1.0 / CLASSES as f32 / 3.0;
+    assert!((got.grad[1] - want).abs() < 1e-8 && (got.grad[0] - want + 1.0 / 3.0).abs() < 1e-7);
+}
+
+/// In its first epoch `cwap` has flat weights and the margin gamma alpha ln min(1, n_j / n_y): Seesaw's, had it seen them.
+#[test]
+fn first_epoch_of_cwap_is_seesaw_with_the_true_counts() {
+    let config = CwapConfig::default();
+    let cwap = config.init(&counts(CLASSES)).expect("valid");
+    let p = config.gamma * config.alpha;
+    let mut seesaw = SeesawConfig { p, q: 0.0, ..Default::default() }.init(&counts(CLASSES)).expect("valid");
+    // so many that one more batch changes nothing
+    let seen: Vec<u64> = counts(CLASSES).iter().map(|n| n * 1_000_000_000).collect();
+    seesaw.restore(&State::Seesaw(SeesawState { before: seen, seen: vec![0; CLASSES] })).expect("fits");
+    same("first epoch", &cwap, &seesaw);
+    let got = evaluate(&cwap, &Owned::new(1, 13, CLASSES, 4.0).batch());
+    assert_eq!(got.weights, [1.0; 13]);
+}
+
+/// alpha = 0 makes every region weigh the same.
+#[test]
+fn alpha_0_gives_flat_weights() {
+    let mut cwap = CwapConfig { alpha: 0.0, ..Default::default() }.init(&counts(CLASSES)).expect("valid");
+    for seed in 0..20 {
+        let got = train(&mut cwap, &Owned::new(seed, 16, CLASSES, 4.0).batch());
+        assert_eq!(got.weights, [1.0; 16]);
+        if seed % 5 == 4 {
+            cwap.end_epoch();
+        }
+    }
+}
+
+/// `class-mean`: over the examples that made a class's histogram the mean weight is 1, whatever the regions.
+#[test]
+fn weights_of_a_class_average_to_one() {
+    for regions in [Regions::Adaptive, Regions::Uniform] {
+        let mut cwap = CwapConfig { regions, ..Default::default() }.init(&counts(CLASSES)).expect("valid");
+        let epoch: Vec<Owned> = (0..40).map(|seed| Owned::new(seed, 16, CLASSES, 4.0)).collect();
+        epoch.iter().for_each(|owned| drop(train(&mut cwap, &owned.batch())));
+        cwap.end_epoch();
+        // the same examples again: each falls where it was counted
+        let (mut sum, mut number) = ([0.0; CLASSES], [0.0; CLASSES]);
+        for owned in &epoch {
+            let got = evaluate(&cwap, &owned.batch());
+            for (y, w) in owned.labels.iter().zip(&got.weights) {
+                sum[*y as usize] += f64::from(*w);
+                number[*y as usize] += 1.0;
+            }
+        }
+        for c in 0..CLASSES {
+            assert!((sum[c] / number[c] - 1.0).abs() < 1e-5, "class {c}: mean weight {}", sum[c] / number[c]);
+        }
+    }
+}
+
+/// A crowded region weighs less than an empty one, and `cap` is kept.
+#[test]
+fn rare_difficulties_weigh_more_and_the_cap_holds() {
+    let logits = |z: f32| [z, 0.0];
+    for (cap, most) in [(None, f64::INFINITY), (Some(1.5), 1.5)] {
+        let mut cwap = CwapConfig { cap, ..Default::default() }.init(&[100, 10]).expect("valid");
+        (0..50).for_each(|_| drop(train(&mut cwap, &Batch::new(&logits(4.0), &[0]))));
+        drop(train(&mut cwap, &Batch::new(&logits(-1.0), &[0])));
+        cwap.end_epoch();
+        let weight = |z: f32| f64::from(evaluate(&cwap, &Batch::new(&logits(z), &[0])).weights[0]);
+        let (crowded, rare) = (weight(4.0), weight(-1.0));
+        assert!(crowded < 1.0 && rare > 1.0 && rare <= most, "{crowded} {rare}");
+        assert!(evaluate(&cwap, &Batch::new(&logits(-1.0), &[0])).summary.max_weight <= most);
+    }
+}
+
+/// Deferred weights start with their epoch, and beta = 0 never matters.
+#[test]
+fn drw_starts_when_it_should() {
+    let config = |drw: Option<DrwConfig>| Config { method: Id::Focal.preset(Preset::Reference), drw };
+    let (plain, late) = (init(&config(None)), init(&config(Some(DrwConfig::new(3)))));
+    let owned = Owned::new(1, 13, CLASSES, 4.0);
+    for epoch in 0..6 {
+        let batch = Batch { epoch, ..owned.batch() };
+        let (a, b) = (evaluate(&plain, &batch), evaluate(&late, &batch));
+        assert_eq!(a == b, epoch < 3, "epoch {epoch}");
+    }
+    let never = DrwConfig { start: 0, beta: 0.0, reduction: Reduction::Batch };
+    same("beta 0", &init(&config(Some(never))), &plain);
+}
+
+/// Mixing an image with itself, or not at all, is no mixing.
+#[test]
+fn degenerate_mixtures_are_plain() {
+    for (name, config) in configs() {
+        let criterion = init(&config);
+        let owned = Owned::new(4, 10, CLASSES, 3.0);
+        let plain = evaluate(&criterion, &owned.batch());
+        let whole = [1.0; 10];
+        let none = [0.0; 10];
+        let first = Mixed { labels: &owned.second, share: &whole };
+        assert_eq!(evaluate(&criterion, &Batch { mixed: Some(first), ..owned.batch() }), plain, "{name}");
+        let second = Batch { labels: &owned.second, mixed: Some(Mixed { labels: &owned.labels, share: &none }), ..owned.batch() };
+        assert_eq!(evaluate(&criterion, &second), plain, "{name}");
+        // the same label twice: the same loss, though `cwap` does not count it
+        let half = [0.5; 10];
+        let twice = evaluate(&criterion, &Batch { mixed: Some(Mixed { labels: &owned.labels, share: &half }), ..owned.batch() });
+        if name != "cwap ema" {
+            close(&name, &twice.grad, &plain.grad, 1e-5, 1e-7);
+        }
+    }
+}
