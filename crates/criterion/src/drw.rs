@@ -10,7 +10,7 @@
 //! L_i loss of an example under the criterion below, n_c training images of class c.
 //!
 //! # Paper
-//! Cao, Wei, Gaidon, Arechiga, Ma, "Learning Imbalanced Datasets with Label-Distribution-Aware Margin Loss", NeurIPS
+//! Cao et al. 2019: Cao, Wei, Gaidon, Arechiga, Ma, "Learning Imbalanced Datasets with Label-Distribution-Aware Margin Loss", NeurIPS
 //! 2019, <https://arxiv.org/abs/1906.07413>.
 //!
 //! # Differs
@@ -27,6 +27,7 @@ use crate::config::Field;
 use crate::counts::Counts;
 use crate::error::ConfigError;
 use crate::method::weighted::Reduction;
+use crate::page::Page;
 use serde::{Deserialize, Serialize};
 
 /// Parameters of deferred re-weighting.
@@ -35,7 +36,7 @@ use serde::{Deserialize, Serialize};
 pub struct DrwConfig {
     /// First epoch (from 0) with weights.
     pub start: u64,
-    /// Of the effective number of images, in 0..1.
+    /// Of the effective number of images, at least 0 and less than 1.
     #[serde(default = "default_beta")]
     pub beta: f64,
     /// What the weighted sum is divided by.
@@ -51,9 +52,15 @@ impl DrwConfig {
     /// Parameters, as shown to a person.
     pub const FIELDS: &'static [Field] = &[
         Field { name: "start", doc: "First epoch (from 0) with weights." },
-        Field { name: "beta", doc: "Of the effective number of images, in 0..1." },
+        Field { name: "beta", doc: "Of the effective number of images, at least 0 and less than 1." },
         Field { name: "reduction", doc: "What the weighted sum is divided by: weights or batch." },
     ];
+
+    /// What this file says about it.
+    #[must_use]
+    pub fn page() -> Page {
+        Page::of(include_str!("drw.rs"))
+    }
 
     /// Weights from `start` on, with the usual beta.
     #[must_use]

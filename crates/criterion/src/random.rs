@@ -54,7 +54,9 @@ mod tests {
     fn every_coordinate_matters_and_nothing_else() {
         let base = Draws::new(1, 2, 3);
         assert_eq!(base, Draws::new(1, 2, 3));
-        for other in [Draws::new(0, 2, 3), Draws::new(1, 3, 3), Draws::new(1, 2, 4), Draws::new(2, 1, 3), Draws::new(3, 2, 1)] {
+        for other in
+            [Draws::new(0, 2, 3), Draws::new(1, 3, 3), Draws::new(1, 2, 4), Draws::new(2, 1, 3), Draws::new(3, 2, 1)]
+        {
             assert_ne!(base, other);
         }
         let mean = (0..10_000).map(|i| Draws::new(7, i % 10, i / 10).unit(i)).sum::<f64>() / 1e4;

@@ -139,7 +139,8 @@ fn parameters_out_of_range() {
     }
     let nan = FocalConfig { gamma: f64::NAN }.init(&[9, 1]);
     assert!(matches!(nan, Err(ConfigError::Range { field: "gamma", .. })));
-    let drw = Config { method: Id::Softmax.preset(Preset::Paper), drw: Some(DrwConfig { beta: 1.0, ..DrwConfig::new(3) }) };
+    let drw =
+        Config { method: Id::Softmax.preset(Preset::Paper), drw: Some(DrwConfig { beta: 1.0, ..DrwConfig::new(3) }) };
     assert!(matches!(drw.init(&[9, 1]), Err(ConfigError::Range { field: "drw.beta", .. })));
 }
 
@@ -149,7 +150,12 @@ fn unknown_names() {
     let error = params("{\"gama\": 1}").expect_err("unknown").to_string();
     assert!(error.contains("unknown field `gama`, expected `gamma`"), "{error}");
     assert!(params("{\"gamma\": \"x\"}").is_err());
-    for (wrong, near) in [("focall", "focal"), ("sesaw", "seesaw"), ("balanced_softmax", "balanced-softmax"), ("smoothing", "label-aware-smoothing")] {
+    for (wrong, near) in [
+        ("focall", "focal"),
+        ("sesaw", "seesaw"),
+        ("balanced_softmax", "balanced-softmax"),
+        ("smoothing", "label-aware-smoothing"),
+    ] {
         let error = wrong.parse::<Id>().expect_err("unknown").to_string();
         assert!(error.contains(&format!("did you mean `{near}`?")), "{error}");
     }
@@ -170,12 +176,13 @@ fn states_that_do_not_fit() {
     assert_eq!(ghm.restore(&bad), Err(StateError::Value { field: "mass", at: 29, want: "at least 0" }));
     let mut cwap = CwapConfig::default().init(&[50, 5, 2]).expect("valid");
     let State::Cwap(good) = cwap.state() else { panic!("not a state of cwap") };
-    let spoilt = |f: &dyn Fn(&mut CwapState)| {
+    type Spoil<'a> = &'a dyn Fn(&mut CwapState);
+    let spoilt = |f: Spoil<'_>| {
         let mut state = good.clone();
         f(&mut state);
         State::Cwap(state)
     };
-    let cases: [(&dyn Fn(&mut CwapState), &str); 6] = [
+    let cases: [(Spoil<'_>, &str); 6] = [
         (&|s| s.bins = 7, "bins"),
         (&|s| s.counts.clear(), "counts"),
         (&|s| s.filling[4] = 0.0, "filling"),

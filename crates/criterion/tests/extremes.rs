@@ -25,7 +25,8 @@ fn logit(kind: u64, unit: f64) -> f32 {
 /// and 1 images; batches of one; two classes.
 #[test]
 fn a_hundred_thousand_extreme_inputs() {
-    let sizes: [&[u64]; 4] = [&[5, 1], &[1000, 30, 0, 1, 0, 7], &[1, 0, 0], &[1 << 53, 1, 9, 9, 9, 9, 0, 2, 2, 2, 2, 2, 2, 2, 1, 1, 1]];
+    let sizes: [&[u64]; 4] =
+        [&[5, 1], &[1000, 30, 0, 1, 0, 7], &[1, 0, 0], &[1 << 53, 1, 9, 9, 9, 9, 0, 2, 2, 2, 2, 2, 2, 2, 1, 1, 1]];
     let configs = configs();
     std::thread::scope(|scope| {
         for half in 0..2 {
@@ -56,7 +57,13 @@ fn hammer(name: &str, config: &Config, counts: &[u64], number: u64) {
                 // the last two kinds: another one for every logit, or one huge one
                 match kind {
                     8 => logit(draws.at(1000 + at) % 8, draws.unit(at)),
-                    9 => if i % classes == (round as usize) % classes { 1e4 } else { 0.0 },
+                    9 => {
+                        if i % classes == (round as usize) % classes {
+                            1e4
+                        } else {
+                            0.0
+                        }
+                    }
                     kind => logit(kind, draws.unit(at)),
                 }
             })
@@ -65,7 +72,7 @@ fn hammer(name: &str, config: &Config, counts: &[u64], number: u64) {
         let labels: Vec<u32> = (0..rows).map(label).collect();
         let second: Vec<u32> = (0..rows).map(|i| label(i + 100)).collect();
         let share: Vec<f32> = (0..rows).map(|i| draws.unit(7000 + i as u64) as f32).collect();
-        let mixed = (draws.at(2) % 4 == 0).then_some(Mixed { labels: &second, share: &share });
+        let mixed = draws.at(2).is_multiple_of(4).then_some(Mixed { labels: &second, share: &share });
         let batch = Batch { mixed, epoch: round, ..Batch::new(&logits, &labels) };
         grad.resize(logits.len(), 0.0);
         weights.resize(rows, 0.0);
@@ -73,7 +80,10 @@ fn hammer(name: &str, config: &Config, counts: &[u64], number: u64) {
         let summary = criterion.train(&batch, out, &mut work).unwrap_or_else(|e| panic!("{name}: {e}: {logits:?}"));
         let numbers = [summary.loss, summary.mean_weight, summary.max_weight];
         assert!(numbers.iter().all(|x| x.is_finite() && *x >= 0.0), "{name}: {summary:?} {logits:?} {labels:?}");
-        assert!(grad.iter().chain(&weights).all(|x| x.is_finite()), "{name}: {grad:?} {weights:?} {logits:?} {labels:?}");
+        assert!(
+            grad.iter().chain(&weights).all(|x| x.is_finite()),
+            "{name}: {grad:?} {weights:?} {logits:?} {labels:?}"
+        );
         if round % 50 == 49 {
             criterion.end_epoch();
         }
@@ -105,7 +115,11 @@ fn focal_at_the_far_end() {
             let x = (-f64::from(z)).exp();
             if (10.0..50.0).contains(&z) {
                 let want = -(1.0 + gamma) * x.powf(gamma + 1.0);
-                assert!((f64::from(got.grad[0]) / want - 1.0).abs() < 1e-5, "gamma {gamma}, z {z}: {} {want}", got.grad[0]);
+                assert!(
+                    (f64::from(got.grad[0]) / want - 1.0).abs() < 1e-5,
+                    "gamma {gamma}, z {z}: {} {want}",
+                    got.grad[0]
+                );
             }
             assert!(got.grad.iter().all(|g| g.is_finite()) && got.summary.loss.is_finite());
         }

@@ -148,7 +148,10 @@ fn loss_and_gradient_follow_the_equations() {
                     let h = 1e-5;
                     let want = (at(h) - at(-h)) / (2.0 * h) / denominator;
                     let have = f64::from(got.grad[row * classes + j]);
-                    assert!((have - want).abs() <= 2e-8 + 3e-6 * want.abs(), "{name}: d/dz[{row}][{j}] {have}, not {want}");
+                    assert!(
+                        (have - want).abs() <= 2e-8 + 3e-6 * want.abs(),
+                        "{name}: d/dz[{row}][{j}] {have}, not {want}"
+                    );
                 }
             }
             assert!((got.summary.loss - loss).abs() <= 2e-6 * loss, "{name}: loss {}, not {loss}", got.summary.loss);

@@ -57,7 +57,8 @@ reduces! {
 /// With as many images in every class there is nothing to balance.
 #[test]
 fn equal_counts_give_softmax() {
-    let ids = [Id::ClassBalanced, Id::EffectiveNumber, Id::BalancedSoftmax, Id::LogitAdjusted, Id::Vs, Id::Cdt, Id::Cwap];
+    let ids =
+        [Id::ClassBalanced, Id::EffectiveNumber, Id::BalancedSoftmax, Id::LogitAdjusted, Id::Vs, Id::Cdt, Id::Cwap];
     for id in ids {
         let criterion = Config::from(id.preset(Preset::Reference)).init(&[70; CLASSES]).expect("valid");
         same(id.name(), &criterion, &softmax());
@@ -81,7 +82,8 @@ fn ldam_scales_the_logits() {
         let own = owned.labels[i / CLASSES] as usize == i % CLASSES;
         *z = scale * (*z - if own { margin } else { 0.0 });
     }
-    let ldam = LdamConfig { scale: f64::from(scale), max_margin: f64::from(margin) }.init(&[30; CLASSES]).expect("valid");
+    let ldam =
+        LdamConfig { scale: f64::from(scale), max_margin: f64::from(margin) }.init(&[30; CLASSES]).expect("valid");
     let (got, want) = (evaluate(&ldam, &owned.batch()), evaluate(&softmax(), &scaled.batch()));
     assert!((got.summary.loss - want.summary.loss).abs() < 1e-6);
     let grad: Vec<f32> = want.grad.iter().map(|g| scale * g).collect();
@@ -191,11 +193,18 @@ fn degenerate_mixtures_are_plain() {
         let none = [0.0; 10];
         let first = Mixed { labels: &owned.second, share: &whole };
         assert_eq!(evaluate(&criterion, &Batch { mixed: Some(first), ..owned.batch() }), plain, "{name}");
-        let second = Batch { labels: &owned.second, mixed: Some(Mixed { labels: &owned.labels, share: &none }), ..owned.batch() };
+        let second = Batch {
+            labels: &owned.second,
+            mixed: Some(Mixed { labels: &owned.labels, share: &none }),
+            ..owned.batch()
+        };
         assert_eq!(evaluate(&criterion, &second), plain, "{name}");
         // the same label twice: the same loss, though `cwap` does not count it
         let half = [0.5; 10];
-        let twice = evaluate(&criterion, &Batch { mixed: Some(Mixed { labels: &owned.labels, share: &half }), ..owned.batch() });
+        let twice = evaluate(
+            &criterion,
+            &Batch { mixed: Some(Mixed { labels: &owned.labels, share: &half }), ..owned.batch() },
+        );
         if name != "cwap ema" {
             close(&name, &twice.grad, &plain.grad, 1e-5, 1e-7);
         }

@@ -28,7 +28,8 @@ fn gradient_rows_sum_to_zero() {
 #[test]
 fn a_common_shift_of_a_row_changes_nothing() {
     for (name, config) in configs().iter().filter(|(name, _)| shift_invariant(name)) {
-        let (mut plain, mut shifted) = (config.init(&counts(20)).expect("valid"), config.init(&counts(20)).expect("valid"));
+        let (mut plain, mut shifted) =
+            (config.init(&counts(20)).expect("valid"), config.init(&counts(20)).expect("valid"));
         for seed in 0..10 {
             let owned = Owned::new(seed, 7, 20, 4.0);
             let mut moved = owned.clone();
@@ -71,7 +72,8 @@ fn permuting_classes_permutes_the_gradient() {
             assert!((x.summary.loss - y.summary.loss).abs() <= 1e-5 * (1.0 + x.summary.loss), "{name}: {x:?} {y:?}");
             let back: Vec<f32> = (0..x.grad.len()).map(|i| y.grad[i / classes * classes + to(i % classes)]).collect();
             close(&name, &back, &x.grad, 2e-5, 1e-7);
-            (a.end_epoch(), b.end_epoch());
+            a.end_epoch();
+            b.end_epoch();
         }
     }
 }
@@ -201,7 +203,8 @@ fn merged_workers_are_one_worker() {
 fn halves_of_a_batch_make_the_whole() {
     for (name, config) in configs() {
         // these weigh an example by the others of its batch, or count the batch first
-        if ["ghm", "seesaw"].iter().any(|id| name.starts_with(id)) || ["cwap ema", "cwap batch-mean"].contains(&&*name) {
+        if ["ghm", "seesaw"].iter().any(|id| name.starts_with(id)) || ["cwap ema", "cwap batch-mean"].contains(&&*name)
+        {
             continue;
         }
         let criterion = config.init(&counts(15)).expect("valid");
@@ -240,7 +243,11 @@ fn draws_follow_the_example() {
     turned.examples.rotate_left(1);
     let mut expected = base.grad.clone();
     expected.rotate_left(64);
-    assert_eq!(evaluate(&criterion, &turned.batch()).grad, expected, "an example's draws moved with its place in the batch");
+    assert_eq!(
+        evaluate(&criterion, &turned.batch()).grad,
+        expected,
+        "an example's draws moved with its place in the batch"
+    );
     let dropped = base.grad.iter().filter(|g| **g == 0.0).count();
     assert!((140..=240).contains(&dropped), "{dropped} of 384 dropped at probability one half");
     let other = |batch: &Batch<'_>, criterion: &Criterion| assert_ne!(evaluate(criterion, batch).grad, base.grad);

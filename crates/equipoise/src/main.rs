@@ -23,7 +23,12 @@ Three commands to start with:
 ";
 
 #[derive(Parser)]
-#[command(name = "equipoise", version, about = "Train image classifiers that do not forget the tail", max_term_width = 110)]
+#[command(
+    name = "equipoise",
+    version,
+    about = "Train image classifiers that do not forget the tail",
+    max_term_width = 110
+)]
 struct Cli {
     #[command(subcommand)]
     command: Option<Command>,

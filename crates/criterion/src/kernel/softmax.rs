@@ -482,7 +482,7 @@ fn exps_of<I: Isa, S: Shape>(shape: &S, z: &Lanes, at: usize, shift: f32, sums: 
     }
     if S::SMOOTH {
         // the label and what lies behind the row's end are as good as minus infinity
-        let known = I::array(z).map(|z| if z == ABSENT { 0.0 } else { z });
+        let known = I::array(z).map(|z| if z > ABSENT { z } else { 0.0 });
         sums[2] = I::add(sums[2], I::load(&known));
     }
     sums[0] = I::add(sums[0], e);

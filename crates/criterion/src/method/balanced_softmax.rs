@@ -9,7 +9,7 @@
 //! n_c training images of class c, CE cross-entropy.
 //!
 //! # Paper
-//! Ren, Yu, Sheng, Ma, Zhao, Yi, Li, "Balanced Meta-Softmax for Long-Tailed Visual Recognition", NeurIPS 2020,
+//! Ren et al. 2020: Ren, Yu, Sheng, Ma, Zhao, Yi, Li, "Balanced Meta-Softmax for Long-Tailed Visual Recognition", NeurIPS 2020,
 //! <https://arxiv.org/abs/2007.10740>.
 //!
 //! # Differs

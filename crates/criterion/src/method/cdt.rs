@@ -9,7 +9,7 @@
 //! n_c training images of class c, n_max the largest, CE cross-entropy. At evaluation the raw logits are used.
 //!
 //! # Paper
-//! Ye, Chen, Zhan, Chao, "Identifying and Compensating for Feature Deviation in Imbalanced Deep Learning", 2020,
+//! Ye et al. 2020: Ye, Chen, Zhan, Chao, "Identifying and Compensating for Feature Deviation in Imbalanced Deep Learning", 2020,
 //! <https://arxiv.org/abs/2001.01385>.
 //!
 //! # Differs

@@ -9,7 +9,7 @@
 //! n_c training images of class c, C classes, CE cross-entropy.
 //!
 //! # Paper
-//! Folklore; in the GHM-CWAP paper the row "Class balanced". The square root (power 0.5) is from Mahajan et al., "Exploring
+//! Folklore: in the GHM-CWAP paper the row "Class balanced". The square root (power 0.5) is from Mahajan et al., "Exploring
 //! the Limits of Weakly Supervised Pretraining", ECCV 2018, <https://arxiv.org/abs/1805.00932>.
 //!
 //! # Differs

@@ -9,7 +9,7 @@
 //! n_c training images of class c (of the whole set, never of the batch), C classes, CE cross-entropy.
 //!
 //! # Paper
-//! Cui, Jia, Lin, Song, Belongie, "Class-Balanced Loss Based on Effective Number of Samples", CVPR 2019,
+//! Cui et al. 2019: Cui, Jia, Lin, Song, Belongie, "Class-Balanced Loss Based on Effective Number of Samples", CVPR 2019,
 //! <https://arxiv.org/abs/1901.05555>.
 //!
 //! # Differs

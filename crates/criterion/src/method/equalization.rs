@@ -11,7 +11,7 @@
 //! no gradient.
 //!
 //! # Paper
-//! Tan, Wang, Li, Li, Ouyang, Yin, Yan, "Equalization Loss for Long-Tailed Object Recognition", CVPR 2020,
+//! Tan et al. 2020: Tan, Wang, Li, Li, Ouyang, Yin, Yan, "Equalization Loss for Long-Tailed Object Recognition", CVPR 2020,
 //! <https://arxiv.org/abs/2003.05176>.
 //!
 //! # Differs

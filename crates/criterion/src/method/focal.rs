@@ -10,7 +10,7 @@
 //! p = softmax(z), CE cross-entropy = -ln p_y.
 //!
 //! # Paper
-//! Lin, Goyal, Girshick, He, Dollar, "Focal Loss for Dense Object Detection", ICCV 2017,
+//! Lin et al. 2017: Lin, Goyal, Girshick, He, Dollar, "Focal Loss for Dense Object Detection", ICCV 2017,
 //! <https://arxiv.org/abs/1708.02002>.
 //!
 //! # Differs

@@ -16,7 +16,7 @@
 //! cross-entropy.
 //!
 //! # Paper
-//! Li, Liu, Wang, "Gradient Harmonized Single-stage Detector", AAAI 2019, <https://arxiv.org/abs/1811.05181>.
+//! Li et al. 2019: Li, Liu, Wang, "Gradient Harmonized Single-stage Detector", AAAI 2019, <https://arxiv.org/abs/1811.05181>.
 //!
 //! # Differs
 //! The sigmoid form is the published one, including that empty regions do not decay and that A starts at 0 without

@@ -10,7 +10,7 @@
 //! n_c training images of class c, p = softmax(z), CE cross-entropy.
 //!
 //! # Paper
-//! Zhong, Cui, Liu, Jia, "Improving Calibration for Long-Tailed Recognition" (MiSLAS), CVPR 2021,
+//! Zhong et al. 2021: Zhong, Cui, Liu, Jia, "Improving Calibration for Long-Tailed Recognition" (MiSLAS), CVPR 2021,
 //! <https://arxiv.org/abs/2104.00466>.
 //!
 //! # Differs

@@ -9,7 +9,7 @@
 //! z cosines from a normalised head, s scale, n_c training images of class c, CE cross-entropy.
 //!
 //! # Paper
-//! Cao, Wei, Gaidon, Arechiga, Ma, "Learning Imbalanced Datasets with Label-Distribution-Aware Margin Loss", NeurIPS
+//! Cao et al. 2019: Cao, Wei, Gaidon, Arechiga, Ma, "Learning Imbalanced Datasets with Label-Distribution-Aware Margin Loss", NeurIPS
 //! 2019, <https://arxiv.org/abs/1906.07413>.
 //!
 //! # Differs

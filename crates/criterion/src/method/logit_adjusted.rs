@@ -9,7 +9,7 @@
 //! pi_c = n_c / n share of class c in the training images, CE cross-entropy.
 //!
 //! # Paper
-//! Menon, Jayasumana, Rawat, Jain, Veit, Kumar, "Long-tail learning via logit adjustment", ICLR 2021,
+//! Menon et al. 2021: Menon, Jayasumana, Rawat, Jain, Veit, Kumar, "Long-tail learning via logit adjustment", ICLR 2021,
 //! <https://arxiv.org/abs/2007.07314>.
 //!
 //! # Differs

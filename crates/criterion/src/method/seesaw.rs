@@ -12,7 +12,7 @@
 //! constants: no gradient flows through them.
 //!
 //! # Paper
-//! Wang, Zhang, Zang, Cao, Pang, Gong, Chen, Liu, Loy, Lin, "Seesaw Loss for Long-Tailed Instance Segmentation", CVPR
+//! Wang et al. 2021: Wang, Zhang, Zang, Cao, Pang, Gong, Chen, Liu, Loy, Lin, "Seesaw Loss for Long-Tailed Instance Segmentation", CVPR
 //! 2021, <https://arxiv.org/abs/2008.10032>.
 //!
 //! # Differs

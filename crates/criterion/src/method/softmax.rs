@@ -10,7 +10,7 @@
 //! z logits, y label, lse log-sum-exp, p = softmax(z). The batch's loss is the mean over its examples.
 //!
 //! # Paper
-//! None of its own; in the GHM-CWAP paper the row "Softmax".
+//! Folklore: in the GHM-CWAP paper the row "Softmax".
 //!
 //! # Differs
 //! Nothing.

@@ -9,7 +9,7 @@
 //! n_c training images of class c, n_max the largest, pi_c = n_c / n, CE cross-entropy.
 //!
 //! # Paper
-//! Kini, Paraskevas, Oymak, Thrampoulidis, "Label-Imbalanced and Group-Sensitive Classification under
+//! Kini et al. 2021: Kini, Paraskevas, Oymak, Thrampoulidis, "Label-Imbalanced and Group-Sensitive Classification under
 //! Overparameterization", NeurIPS 2021, <https://arxiv.org/abs/2103.01550>.
 //!
 //! # Differs

@@ -5,7 +5,7 @@ use std::io::Write;
 use std::path::PathBuf;
 
 use anyhow::Context;
-use equipoise_criterion::{Id, Page, Preset};
+use equipoise_criterion::{DrwConfig, Field, Id, Page, Preset};
 use serde_json::{Map, Value, json};
 
 use crate::Failure;
@@ -27,49 +27,106 @@ pub(crate) struct Args {
     docs: Option<PathBuf>,
 }
 
+/// A criterion, or the schedule on top of them.
+struct Topic {
+    name: &'static str,
+    page: Page,
+    fields: &'static [Field],
+    /// Defaults; a parameter that must be given has none.
+    values: Map<String, Value>,
+    /// Presets that differ from the defaults, with what they change.
+    presets: Vec<(&'static str, Map<String, Value>)>,
+}
+
+impl Topic {
+    fn of(id: Id) -> Self {
+        let of = |preset| match serde_json::to_value(id.preset(preset)) {
+            Ok(Value::Object(values)) => values,
+            _ => Map::new(),
+        };
+        let values = of(Preset::Reference);
+        let mut presets = Vec::new();
+        for (name, preset) in [("paper", Preset::Paper), ("recommended", Preset::Recommended)] {
+            let changed: Map<_, _> = of(preset).into_iter().filter(|(key, value)| values[key] != *value).collect();
+            if !changed.is_empty() {
+                presets.push((name, changed));
+            }
+        }
+        Self { name: id.name(), page: id.page(), fields: id.fields(), values, presets }
+    }
+
+    fn drw() -> Self {
+        let mut values = match serde_json::to_value(DrwConfig::new(0)) {
+            Ok(Value::Object(values)) => values,
+            _ => Map::new(),
+        };
+        values.remove("start");
+        Self { name: "drw", page: DrwConfig::page(), fields: DrwConfig::FIELDS, values, presets: Vec::new() }
+    }
+
+    fn all() -> impl Iterator<Item = Self> {
+        Id::ALL.iter().map(|id| Self::of(*id)).chain([Self::drw()])
+    }
+
+    fn named(name: &str) -> Result<Self, Failure> {
+        if name == "drw" {
+            return Ok(Self::drw());
+        }
+        name.parse().map(Self::of).map_err(|error| Failure::Usage(error.to_string()))
+    }
+
+    /// A parameter's default as a person writes it.
+    fn default(&self, field: &Field) -> String {
+        self.values.get(field.name).map_or_else(|| "(to be given)".to_owned(), plain)
+    }
+
+    /// "name=default" of every parameter.
+    fn defaults(&self) -> impl Iterator<Item = String> {
+        self.fields.iter().map(|field| format!("{}={}", field.name, self.default(field)))
+    }
+}
+
 pub(crate) fn run(args: &Args, out: &mut impl Write) -> Result<(), Failure> {
-    let one = args.name.as_ref().map(|name| name.parse::<Id>());
-    let one = one.transpose().map_err(|error| Failure::Usage(error.to_string()))?;
+    let one = args.name.as_deref().map(Topic::named).transpose()?;
     match (one, &args.docs) {
         (_, Some(dir)) => {
             std::fs::create_dir_all(dir).with_context(|| format!("cannot create {}", dir.display()))?;
-            let pages = Id::ALL.iter().map(|id| (format!("{id}.md"), markdown(*id)));
+            let pages = Topic::all().map(|topic| (format!("{}.md", topic.name), markdown(&topic)));
+            let mut number = 0;
             for (name, text) in pages.chain([("README.md".to_owned(), index())]) {
                 let path = dir.join(name);
                 std::fs::write(&path, text).with_context(|| format!("cannot write {}", path.display()))?;
+                number += 1;
             }
-            writeln!(out, "{} pages are in {}", Id::ALL.len() + 1, dir.display())?;
+            writeln!(out, "{number} pages are in {}", dir.display())?;
         }
-        (Some(id), None) if args.json => writeln!(out, "{:#}", object(id))?,
-        (Some(id), None) => out.write_all(text(id).as_bytes())?,
+        (Some(topic), None) if args.json => writeln!(out, "{:#}", object(&topic))?,
+        (Some(topic), None) => out.write_all(text(&topic).as_bytes())?,
         (None, None) if args.json => {
-            let all: Vec<Value> = Id::ALL.iter().map(|id| object(*id)).collect();
+            let all: Vec<Value> = Topic::all().map(|topic| object(&topic)).collect();
             writeln!(out, "{:#}", Value::Array(all))?;
         }
         (None, None) => {
-            for id in Id::ALL {
-                let page = id.page();
-                writeln!(out, "{id:<23}{:<24}{}", short(&page), defaults(*id).join(", "))?;
-                writeln!(out, "    {}", page.idea)?;
+            for topic in Topic::all() {
+                writeln!(out, "{:<23}{}", topic.name, topic.page.idea)?;
+                let mut line = format!("{:23}{}", "", short(&topic.page));
+                for (i, parameter) in topic.defaults().enumerate() {
+                    if line.len() + parameter.len() > 108 {
+                        writeln!(out, "{line},")?;
+                        line = format!("{:25}{parameter}", "");
+                    } else {
+                        let _ = write!(line, "{}{parameter}", if i == 0 { "; " } else { ", " });
+                    }
+                }
+                writeln!(out, "{line}")?;
             }
-            writeln!(out, "\n`equipoise criteria NAME` shows a criterion's equation and how to choose its parameters.")?;
+            writeln!(
+                out,
+                "\n`equipoise criteria NAME` shows a criterion's equation and how to choose its parameters."
+            )?;
         }
     }
     Ok(())
-}
-
-/// A criterion's parameters in a preset.
-fn values(id: Id, preset: Preset) -> Map<String, Value> {
-    match serde_json::to_value(id.preset(preset)) {
-        Ok(Value::Object(values)) => values,
-        _ => Map::new(),
-    }
-}
-
-/// "name=default" of every parameter.
-fn defaults(id: Id) -> Vec<String> {
-    let values = values(id, Preset::Reference);
-    id.fields().iter().map(|field| format!("{}={}", field.name, plain(&values[field.name]))).collect()
 }
 
 /// A parameter's value as a person writes it.
@@ -77,6 +134,7 @@ fn plain(value: &Value) -> String {
     match value {
         Value::String(word) => word.clone(),
         Value::Null => "none".to_owned(),
+        Value::Number(number) => number.as_f64().map_or_else(|| number.to_string(), |x| x.to_string()),
         other => other.to_string(),
     }
 }
@@ -86,61 +144,55 @@ fn short(page: &Page) -> &str {
     page.section("Paper").split_once(": ").map_or("", |(short, _)| short)
 }
 
-/// Presets that differ from the default, with what they change.
-fn presets(id: Id) -> Vec<(&'static str, Map<String, Value>)> {
-    let default = values(id, Preset::Reference);
-    [("paper", Preset::Paper), ("recommended", Preset::Recommended)]
-        .into_iter()
-        .map(|(name, preset)| {
-            let changed = values(id, preset).into_iter().filter(|(key, value)| default[key] != *value).collect();
-            (name, changed)
-        })
-        .filter(|(_, changed): &(_, Map<_, _>)| !changed.is_empty())
-        .collect()
-}
-
-fn object(id: Id) -> Value {
-    let page = id.page();
-    let values = values(id, Preset::Reference);
-    let parameters: Vec<Value> = id
-        .fields()
+fn object(topic: &Topic) -> Value {
+    let default = |field: &Field| topic.values.get(field.name).cloned().unwrap_or_default();
+    let parameters: Vec<Value> = topic
+        .fields
         .iter()
-        .map(|field| json!({"name": field.name, "default": values[field.name], "doc": field.doc.trim()}))
+        .map(|field| json!({"name": field.name, "default": default(field), "doc": field.doc.trim()}))
         .collect();
-    let sections: Map<String, Value> =
-        page.sections.iter().map(|s| (s.heading.to_lowercase().replace(' ', "_"), json!(s.text))).collect();
-    let presets: Map<String, Value> = presets(id).into_iter().map(|(name, p)| (name.to_owned(), p.into())).collect();
+    let heading = |text: &str| text.to_lowercase().replace(' ', "_");
+    let page: Map<String, Value> = topic.page.sections.iter().map(|s| (heading(&s.heading), json!(s.text))).collect();
+    let presets: Map<String, Value> =
+        topic.presets.iter().map(|(name, changed)| ((*name).to_owned(), changed.clone().into())).collect();
     json!({
-        "id": id, "idea": page.idea, "paper": short(&page), "parameters": parameters, "presets": presets, "page": sections,
+        "id": topic.name, "idea": topic.page.idea, "paper": short(&topic.page), "parameters": parameters,
+        "presets": presets, "page": page,
     })
 }
 
 /// A criterion's page for a terminal.
-fn text(id: Id) -> String {
-    let page = id.page();
-    let mut text = format!("{id}: {}\n", page.idea);
-    for section in &page.sections {
+fn text(topic: &Topic) -> String {
+    let mut text = format!("{}: {}\n", topic.name, topic.page.idea);
+    for section in &topic.page.sections {
         let _ = writeln!(text, "\n{}", section.heading);
-        for line in section.text.lines().filter(|line| !line.starts_with("```")) {
-            let _ = writeln!(text, "  {}", line.replace(['`', '<', '>'], ""));
+        let mut code = false;
+        for line in section.text.lines() {
+            if line.starts_with("```") {
+                code = !code;
+            } else if code {
+                let _ = writeln!(text, "  {line}");
+            } else {
+                let _ = writeln!(text, "  {}", line.replace('`', "").replace("<http", "http").replace(">.", "."));
+            }
         }
         if section.heading == "Equation" {
-            text.push_str(&parameters(id));
+            text.push_str(&parameters(topic));
         }
     }
     text
 }
 
 /// The parameters for a terminal.
-fn parameters(id: Id) -> String {
-    if id.fields().is_empty() {
+fn parameters(topic: &Topic) -> String {
+    if topic.fields.is_empty() {
         return String::new();
     }
     let mut text = "\nParameters\n".to_owned();
-    for (field, default) in id.fields().iter().zip(defaults(id)) {
+    for (field, default) in topic.fields.iter().zip(topic.defaults()) {
         let _ = writeln!(text, "  {default:<22}{}", field.doc.trim());
     }
-    for (name, changed) in presets(id) {
+    for (name, changed) in &topic.presets {
         let changed: Vec<String> = changed.iter().map(|(key, value)| format!("{key}={}", plain(value))).collect();
         let _ = writeln!(text, "  preset {name}: {}", changed.join(", "));
     }
@@ -148,21 +200,20 @@ fn parameters(id: Id) -> String {
 }
 
 /// Where a page of `docs/` says it comes from.
-const MADE: &str = "<!-- made by `equipoise criteria --docs docs/criteria` from the header of the method's source file -->\n";
+const MADE: &str =
+    "<!-- made by `equipoise criteria --docs docs/criteria` from the header of the method's source file -->\n";
 
 /// A criterion's page for `docs/`.
-fn markdown(id: Id) -> String {
-    let page = id.page();
-    let mut text = format!("{MADE}# {id}\n\n{}\n", sentence(&page.idea));
-    for section in &page.sections {
+fn markdown(topic: &Topic) -> String {
+    let mut text = format!("{MADE}# {}\n\n{}\n", topic.name, sentence(&topic.page.idea));
+    for section in &topic.page.sections {
         let _ = write!(text, "\n## {}\n{}\n", section.heading, section.text);
-        if section.heading == "Equation" && !id.fields().is_empty() {
+        if section.heading == "Equation" && !topic.fields.is_empty() {
             text.push_str("\n## Parameters\n| name | default | meaning |\n|---|---|---|\n");
-            let values = values(id, Preset::Reference);
-            for field in id.fields() {
-                let _ = writeln!(text, "| `{}` | {} | {} |", field.name, plain(&values[field.name]), field.doc.trim());
+            for field in topic.fields {
+                let _ = writeln!(text, "| `{}` | {} | {} |", field.name, topic.default(field), field.doc.trim());
             }
-            for (name, changed) in presets(id) {
+            for (name, changed) in &topic.presets {
                 let changed: Vec<String> = changed.iter().map(|(key, v)| format!("`{key}: {}`", plain(v))).collect();
                 let _ = writeln!(text, "\nPreset `{name}`: {}.", changed.join(", "));
             }
@@ -174,10 +225,10 @@ fn markdown(id: Id) -> String {
 /// The table of all criteria for `docs/`.
 fn index() -> String {
     let mut text = format!("{MADE}# Criteria\n\n| id | idea | paper | parameters |\n|---|---|---|---|\n");
-    for id in Id::ALL {
-        let page = id.page();
-        let (idea, paper) = (page.idea.trim_end_matches('.'), short(&page));
-        let _ = writeln!(text, "| [{id}]({id}.md) | {idea} | {paper} | {} |", defaults(*id).join(", "));
+    for topic in Topic::all() {
+        let (name, idea, paper) = (topic.name, topic.page.idea.trim_end_matches('.'), short(&topic.page));
+        let parameters: Vec<String> = topic.defaults().collect();
+        let _ = writeln!(text, "| [{name}]({name}.md) | {idea} | {paper} | {} |", parameters.join(", "));
     }
     text
 }

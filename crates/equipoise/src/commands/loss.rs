@@ -77,7 +77,7 @@ pub(crate) fn run(args: &Args, out: &mut impl Write) -> Result<(), Failure> {
     } else {
         text = std::fs::read_to_string(&args.case).with_context(|| format!("cannot read {}", args.case.display()))?;
     }
-    let case: Case = parse(&mut serde_json::Deserializer::from_str(&text), "")?;
+    let case = parse(&text)?;
     let mut criterion = criterion(&case)?;
     for warning in criterion.warnings() {
         writeln!(std::io::stderr(), "equipoise: warning: {warning}")?;
@@ -103,21 +103,16 @@ pub(crate) fn run(args: &Args, out: &mut impl Write) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Reads JSON; an error names the field by its path.
-fn parse<'de, T: Deserialize<'de>, D: serde::Deserializer<'de, Error = serde_json::Error>>(
-    from: D,
-    prefix: &str,
-) -> Result<T, Failure> {
-    serde_path_to_error::deserialize(from).map_err(|error| {
-        let path = error.path().to_string();
-        let path = if path == "." { String::new() } else { path };
-        Failure::Usage(match (prefix, path.as_str()) {
-            ("", "") => error.inner().to_string(),
-            ("", path) => format!("{path}: {}", error.inner()),
-            (prefix, "") => format!("{prefix}: {}", error.inner()),
-            (prefix, path) => format!("{prefix}.{path}: {}", error.inner()),
-        })
-    })
+/// Reads the case; an error names the field by its path.
+fn parse(text: &str) -> Result<Case, Failure> {
+    let mut json = serde_json::Deserializer::from_str(text);
+    let case =
+        serde_path_to_error::deserialize(&mut json).map_err(|error| match error.path().to_string().as_str() {
+            "." => Failure::Usage(error.inner().to_string()),
+            path => Failure::Usage(format!("{path}: {}", error.inner())),
+        })?;
+    json.end().map_err(|error| Failure::Usage(error.to_string()))?;
+    Ok(case)
 }
 
 fn criterion(case: &Case) -> Result<Criterion, Failure> {

@@ -15,7 +15,7 @@
 //! the sum 1; uniform regions (URA): d_i = 1 / N forever.
 //!
 //! # Paper
-//! Zhang, Lin, Zhang, Xu, "Solving The Long-Tailed Problem via Intra- and Inter-Category Balance" (GHM-CWAP), ICASSP
+//! Zhang et al. 2022: Zhang, Lin, Zhang, Xu, "Solving The Long-Tailed Problem via Intra- and Inter-Category Balance" (GHM-CWAP), ICASSP
 //! 2022, <https://arxiv.org/abs/2204.09234>.
 //!
 //! # Differs
@@ -25,13 +25,14 @@
 //! infinite at v = 1, is 1 / ln(e + v).
 //!
 //! # Reduces to
-//! `softmax` with `intra` and `inter` off. alpha 0 gives flat weights and no margin. In the first epoch weights are flat
-//! and the margin is that of `seesaw` (q 0) with p = gamma alpha and the true counts for seen.
+//! `softmax` with `intra` and `inter` off. alpha 0 gives flat weights. In the first epoch weights are flat and the margin
+//! is that of `seesaw` (q 0) with p = gamma alpha and the true counts for seen; with equal counts it is `softmax`.
 //!
 //! # Choosing
 //! The margin carries most of the gain: start with `intra` off if training is short. bins 30, alpha 0.9 and gamma 0.8 are
-//! the paper's. A larger prior or a `cap` calms the weights. The ablation of the paper's Table 3: R is `intra: false`,
-//! A-URA `inter: false, regions: uniform`, R+A-URA `regions: uniform`, R+A-AURA the default.
+//! the paper's. A larger prior or a `cap` calms the weights. The rows of the paper's Table 3: R is `seesaw` with q 0 (a row
+//! that the paper lacks, the margin from S alone, is `intra: false`), A-URA `inter: false, regions: uniform`, R+A-URA
+//! `regions: uniform`, R+A-AURA the default. Mixed examples (mixup) are weighted but not counted.
 
 mod histogram;
 mod inter;
@@ -102,7 +103,7 @@ parameters! {
     pub struct CwapConfig for Cwap {
         /// Regions N of the gradient norm per class, 1 to 10000.
         pub bins: u32 = 30, where |x| (1..=10_000).contains(&x) => "in 1..=10000";
-        /// Exponent of the densities, 0 (flat weights, no margin) to 10.
+        /// Exponent of the densities, 0 (flat weights) to 10.
         pub alpha: f64 = 0.9, where |x| (0.0..=10.0).contains(&x) => "in 0..=10";
         /// Strength of the margins, 0 (none) to 100.
         pub gamma: f64 = 0.8, where |x| (0.0..=100.0).contains(&x) => "in 0..=100";

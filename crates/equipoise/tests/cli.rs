@@ -1,0 +1,244 @@
+//! The real binary in an empty folder: what it prints, what it refuses, how it ends.
+
+use std::io::Write;
+use std::path::Path;
+use std::process::{Command, Output, Stdio};
+
+use serde_json::{Value, json};
+use tempfile::TempDir;
+
+/// Runs the binary in an empty folder with this standard input.
+fn equipoise(args: &[&str], input: &str) -> Output {
+    let folder = TempDir::new().expect("a folder");
+    let mut child = Command::new(env!("CARGO_BIN_EXE_equipoise"))
+        .args(args)
+        .current_dir(folder.path())
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("starts");
+    // a command that does not read its input may be gone already
+    let _ = child.stdin.take().expect("a pipe").write_all(input.as_bytes());
+    child.wait_with_output().expect("ends")
+}
+
+fn stdout(out: &Output) -> String {
+    assert!(out.status.success(), "{}", String::from_utf8_lossy(&out.stderr));
+    String::from_utf8(out.stdout.clone()).expect("UTF-8")
+}
+
+#[test]
+fn alone_it_names_three_commands() {
+    let text = stdout(&equipoise(&[], ""));
+    assert_eq!(text.lines().filter(|line| line.starts_with("  equipoise ")).count(), 3, "{text}");
+}
+
+#[test]
+fn criteria_lists_and_explains() {
+    let list = stdout(&equipoise(&["criteria"], ""));
+    let json: Value = serde_json::from_str(&stdout(&equipoise(&["criteria", "--json"], ""))).expect("JSON");
+    let all = json.as_array().expect("an array");
+    assert_eq!(all.len(), 15);
+    for one in all {
+        let id = one["id"].as_str().expect("an id");
+        assert!(list.lines().any(|line| line.starts_with(&format!("{id} "))), "{id} is not in the list");
+        let page = stdout(&equipoise(&["criteria", id], ""));
+        for heading in ["Equation", "Symbols", "Paper", "Differs", "Reduces to", "Choosing"] {
+            assert!(page.lines().any(|line| line == heading), "{id}: no {heading}");
+            let key = heading.to_lowercase().replace(' ', "_");
+            assert!(!one["page"][&key].as_str().unwrap_or_default().is_empty(), "{id}: no {key}");
+        }
+        for parameter in one["parameters"].as_array().expect("parameters") {
+            let name = parameter["name"].as_str().expect("a name");
+            assert!(page.contains(&format!("  {name}=")) && list.contains(&format!("{name}=")), "{id}: no {name}");
+            assert!(!parameter["doc"].as_str().unwrap_or_default().is_empty(), "{id}: {name} is not explained");
+        }
+        let alone: Value = serde_json::from_str(&stdout(&equipoise(&["criteria", id, "--json"], ""))).expect("JSON");
+        assert_eq!(alone, *one);
+    }
+}
+
+/// `equipoise criteria --docs docs/criteria` has been run since the methods' headers were last changed.
+#[test]
+fn pages_in_docs_are_what_the_program_says() {
+    let folder = TempDir::new().expect("a folder");
+    let made = folder.path().join("pages");
+    stdout(&equipoise(&["criteria", "--docs", made.to_str().expect("UTF-8")], ""));
+    let kept = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/criteria");
+    let read = |dir: &Path| {
+        let mut pages: Vec<(String, String)> = dir
+            .read_dir()
+            .expect("pages")
+            .map(|entry| entry.expect("a page").path())
+            .map(|path| {
+                (
+                    path.file_name().expect("a name").to_string_lossy().into_owned(),
+                    std::fs::read_to_string(path).expect("text"),
+                )
+            })
+            .collect();
+        pages.sort();
+        pages
+    };
+    assert_eq!(read(&kept), read(&made), "run: equipoise criteria --docs docs/criteria");
+}
+
+/// README's example of `loss` prints what README says.
+#[test]
+fn loss_reads_standard_input() {
+    let case = json!({"method": "focal", "counts": [9, 1], "steps": [{"logits": [[2.0, -1.0]], "labels": [1]}]});
+    let got: Value = serde_json::from_str(&stdout(&equipoise(&["loss", "-"], &case.to_string()))).expect("JSON");
+    // (1 - p) CE with p = 1 / (1 + e^3)
+    let p = 1.0 / (1.0 + 3f64.exp());
+    let loss = got["steps"][0]["loss"].as_f64().expect("a loss");
+    assert!((loss - (1.0 - p) * -p.ln()).abs() < 1e-6, "{got}");
+    assert!((got["steps"][0]["weights"][0].as_f64().expect("a weight") - (1.0 - p)).abs() < 1e-6);
+}
+
+/// The literal reading is a preset, and parameters override presets.
+#[test]
+fn presets_can_be_named_and_overridden() {
+    let weights = |more: Value| {
+        let mut case = json!({"method": "cwap", "counts": [9, 1], "steps": [{"logits": [[2.0, -1.0]], "labels": [1]}]});
+        case.as_object_mut().expect("an object").extend(more.as_object().expect("an object").clone());
+        let got: Value = serde_json::from_str(&stdout(&equipoise(&["loss", "-"], &case.to_string()))).expect("JSON");
+        got["steps"][0]["weights"][0].as_f64().expect("a weight").round()
+    };
+    assert_eq!(weights(json!({})), 1.0);
+    // S / v^alpha of an even histogram is the number of regions
+    assert_eq!(weights(json!({"preset": "paper"})), 30.0);
+    assert_eq!(weights(json!({"preset": "paper", "params": {"bins": 7}})), 7.0);
+}
+
+#[test]
+fn wrong_cases_are_refused_in_one_line_that_names_the_field() {
+    let step = r#"{"logits": [[0, 1], [2, 3]], "labels": [0, 1]}"#;
+    let case = |method: &str, more: &str, steps: &str| {
+        format!(r#"{{"method": "{method}", "counts": [9, 1]{more}, "steps": [{steps}]}}"#)
+    };
+    let cases = [
+        (case("focall", "", step), "method: unknown criterion `focall`, did you mean `focal`?"),
+        (case("focal", r#", "params": {"gama": 1}"#, step), "params.gama: unknown field `gama`"),
+        (case("focal", r#", "params": {"gamma": -1}"#, step), "focal: gamma = -1: must be in 0..=100"),
+        (case("focal", r#", "params": {"gamma": "one"}"#, step), "params.gamma: invalid type: string \"one\""),
+        (case("cwap", r#", "params": {"regions": "some"}"#, step), "params.regions: unknown variant `some`"),
+        (case("cwap", r#", "params": {"bins": 2.5}"#, step), "params.bins: invalid type: floating point"),
+        (case("focal", r#", "preset": "best""#, step), "preset: unknown variant `best`"),
+        (case("focal", r#", "drw": {"beta": 0.9}"#, step), "drw: missing field `start`"),
+        (case("focal", r#", "drw": {"start": 1, "beta": 1}"#, step), "drw.beta = 1: must be"),
+        (case("focal", r#", "extra": 1"#, step), "extra: unknown field `extra`"),
+        (
+            case("focal", "", r#"{"logits": [[0, 1], [2]], "labels": [0, 1]}"#),
+            "steps[0].logits[1]: 1 numbers for 2 classes",
+        ),
+        (
+            case("focal", "", r#"{"logits": [[0, 1], [2, null]], "labels": [0, 1]}"#),
+            "steps[0].logits[1][1]: invalid type: null",
+        ),
+        (
+            case("focal", "", r#"{"logits": [[0, 1], [2, 1e39]], "labels": [0, 1]}"#),
+            "steps[0].logits[1][1]: number out of range",
+        ),
+        (
+            case("focal", "", r#"{"logits": [[0, 1], [2, NaN]], "labels": [0, 1]}"#),
+            "steps[0].logits[1][1]: expected value",
+        ),
+        (
+            case("focal", "", r#"{"logits": [[0, 1], [2, 3]], "labels": [0, 2]}"#),
+            "steps[0].labels[1] = 2: there are 2 classes",
+        ),
+        (case("focal", "", r#"{"logits": [[0, 1], [2, 3]], "labels": [0, -1]}"#), "steps[0].labels[1]: invalid value"),
+        (
+            case("focal", "", r#"{"logits": [[0, 1], [2, 3]], "labels": [0]}"#),
+            "steps[0].labels: 1 for 2 rows of logits",
+        ),
+        (case("focal", "", r#"{"logits": [], "labels": []}"#), "steps[0].labels: the batch is empty"),
+        (case("focal", "", r#"{"labels": [0]}"#), "steps[0].logits: missing"),
+        (case("focal", "", r#"{"logits": [[0, 1]]}"#), "steps[0].labels: missing"),
+        (case("focal", "", r#"{"end_epoch": false}"#), "steps[0].end_epoch: end_epoch stands alone and is true"),
+        (
+            case("focal", "", r#"{"logits": [[0, 1]], "labels": [0], "mixed": {"labels": [1], "share": [2]}}"#),
+            "steps[0].mixed.share[0] = 2",
+        ),
+        (
+            case("focal", "", r#"{"logits": [[0, 1]], "labels": [0], "weights": [1]}"#),
+            "steps[0].weights: unknown field `weights`",
+        ),
+        (r#"{"method": "focal", "counts": [9], "steps": []}"#.to_owned(), "counts: 1 classes: at least 2 are needed"),
+        (r#"{"method": "focal", "counts": [0, 0], "steps": []}"#.to_owned(), "counts: every class is empty"),
+        (r#"{"method": "focal", "counts": [9, -1], "steps": []}"#.to_owned(), "counts[1]: invalid value: integer `-1`"),
+        (r#"{"method": "focal", "steps": []}"#.to_owned(), "missing field `counts`"),
+        (r#"{"method": "focal", "counts": [9, 1], "steps": []} x"#.to_owned(), "trailing characters"),
+        ("[1, 2".to_owned(), "invalid type"),
+        (String::new(), "EOF while parsing"),
+        ("[".repeat(100_000), ""),
+    ];
+    for (input, message) in cases {
+        let out = equipoise(&["loss", "-"], &input);
+        let error = String::from_utf8(out.stderr).expect("UTF-8");
+        let shown = &input[..input.len().min(200)];
+        assert_eq!(out.status.code(), Some(2), "{shown}: {error}");
+        assert!(out.stdout.is_empty() && error.trim_end().lines().count() == 1, "{shown}: {error}");
+        assert!(error.starts_with("equipoise: ") && error.contains(message), "{shown}: {error}");
+    }
+}
+
+#[test]
+fn exit_codes_are_honest() {
+    let code = |args: &[&str]| equipoise(args, "").status.code();
+    assert_eq!(code(&["criteria", "sesaw"]), Some(2));
+    assert_eq!(code(&["no-such-command"]), Some(2));
+    assert_eq!(code(&["loss"]), Some(2));
+    assert_eq!(code(&["bench", "loss", "--batch", "0"]), Some(2));
+    assert_eq!(code(&["bench", "loss", "--batch", "1000000", "--classes", "10000000"]), Some(2));
+    assert_eq!(code(&["bench", "loss", "--criteria", "softmax,sesaw"]), Some(2));
+    assert_eq!(code(&["--version"]), Some(0));
+    let out = equipoise(&["loss", "no-such-file.json"], "");
+    assert_eq!(out.status.code(), Some(1));
+    assert!(String::from_utf8_lossy(&out.stderr).starts_with("equipoise: cannot read no-such-file.json: "));
+}
+
+/// A reader that has seen enough is no failure.
+#[test]
+fn a_closed_pipe_is_no_failure() {
+    let mut child = Command::new(env!("CARGO_BIN_EXE_equipoise"))
+        .args(["criteria", "--json"])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("starts");
+    drop(child.stdout.take());
+    let out = child.wait_with_output().expect("ends");
+    assert!(out.status.success() && out.stderr.is_empty(), "{}", String::from_utf8_lossy(&out.stderr));
+}
+
+#[test]
+fn warnings_go_to_standard_error() {
+    let case = json!({"method": "class-balanced", "counts": [9, 0], "steps": []});
+    let out = equipoise(&["loss", "-"], &case.to_string());
+    assert_eq!(stdout(&out), "{\"steps\":[]}\n");
+    assert_eq!(
+        String::from_utf8_lossy(&out.stderr),
+        "equipoise: warning: class 1 has no training images: its weight is 0\n"
+    );
+}
+
+#[test]
+fn bench_loss_keeps_its_contract() {
+    let args = ["bench", "loss", "--batch", "8", "--classes", "50", "--threads", "2", "--repeats", "3", "--json"];
+    let text = stdout(&equipoise(&args, ""));
+    assert_eq!(text.lines().count(), 14);
+    for line in text.lines() {
+        let line: Value = serde_json::from_str(line).expect("JSON");
+        let whole = |key: &str| line[key].as_u64().expect("a number");
+        assert_eq!((whole("batch"), whole("classes"), whole("threads")), (8, 50, 2));
+        let (median, best) = (line["microseconds"].as_f64().expect("a time"), line["best"].as_f64().expect("a time"));
+        assert!(0.0 < best && best <= median && line["criterion"].is_string(), "{line}");
+    }
+    let table = stdout(&equipoise(
+        &["bench", "loss", "--batch", "8", "--classes", "50", "--repeats", "3", "--criteria", "cwap"],
+        "",
+    ));
+    assert_eq!(table.lines().count(), 3, "{table}");
+}
