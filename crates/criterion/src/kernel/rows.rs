@@ -34,6 +34,8 @@ pub struct Work {
     pub(crate) gains: Vec<f64>,
     /// The classes `mass` speaks of.
     pub(crate) classes: Vec<u32>,
+    /// A counter per class, 0 between calls.
+    pub(crate) counts: Vec<u32>,
 }
 
 /// Room for one of the tasks that a batch is split into.

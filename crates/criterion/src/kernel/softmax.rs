@@ -212,8 +212,9 @@ impl Shape for Relative<'_> {
         if top <= t {
             return;
         }
-        // the largest boosted logit there can be: nothing overflows relative to it
-        let shift = top + q * (top - t);
+        // the shift stays, unless the largest boosted logit there can be would overflow relative to it
+        let rise = q * (top - t);
+        let shift = if f64::from(rise) <= NARROW { top } else { top + rise };
         let mut others = sums.adjusted.others * change_of_shift(top, shift);
         classes_above(simd, z, label, t, place);
         let (mut block, mut down) = (usize::MAX, 1.0);
@@ -232,7 +233,12 @@ impl Shape for Relative<'_> {
             others += f64::from(*e);
         }
         // what was taken out can differ from what was put in by a rounding
-        sums.adjusted = Tally::new(shift, sums.adjusted.own, others.max(0.0));
+        let others = others.max(0.0);
+        sums.adjusted = if shift == top {
+            Tally { others, ..sums.adjusted }
+        } else {
+            Tally::new(shift, sums.adjusted.own, others)
+        };
     }
 }
 
@@ -331,8 +337,12 @@ impl Tally {
 
     /// -log p_y.
     pub(crate) fn cross_entropy(&self) -> f64 {
-        if self.own_exp > 1e-30 {
-            (self.others / self.own_exp).ln_1p()
+        let ratio = self.others / self.own_exp;
+        if ratio < 0.1 {
+            ratio.ln_1p()
+        } else if self.own_exp > 1e-30 {
+            // the same, and faster
+            (1.0 + ratio).ln()
         } else {
             self.others.ln() + (f64::from(self.shift) - self.own)
         }

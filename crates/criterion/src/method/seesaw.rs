@@ -113,7 +113,11 @@ impl Seesaw {
     }
 
     fn entry(&self, form: Form, seen: u64) -> f32 {
-        form.entry(self.config.p * (seen.max(1) as f64).ln()) as f32
+        let seen = seen.max(1) as f64;
+        match form {
+            Form::Ratios => (seen as f32).powf(self.config.p as f32),
+            Form::Levels => (self.config.p * seen.ln()) as f32,
+        }
     }
 
     /// Everything that follows from the counts.
@@ -136,11 +140,7 @@ impl Method for Seesaw {
     fn rows(&self, job: &mut Job<'_>) {
         // the table as it is once this batch is counted
         let mut table = std::mem::take(&mut job.work.table);
-        let mut classes = std::mem::take(&mut job.work.classes);
-        classes.clear();
-        classes.extend(job.work.rows.iter().map(|row| Self::counted(row) as u32));
-        classes.sort_unstable();
-        let form = self.form_for(self.total.saturating_add(classes.len() as u64));
+        let form = self.form_for(self.total.saturating_add(job.batch.len() as u64));
         table.clear();
         if form == self.form {
             table.extend_from_slice(&self.table);
@@ -148,9 +148,15 @@ impl Method for Seesaw {
             table.extend((0..self.state.seen.len()).map(|c| self.entry(form, self.state.of(c))));
             table.resize(self.table.len(), 0.0);
         }
-        for same in classes.chunk_by(|a, b| a == b) {
-            let class = same[0] as usize;
-            table[class] = self.entry(form, self.state.of(class).saturating_add(same.len() as u64));
+        // examples per class in this batch; all 0 between calls
+        let Work { rows, counts, .. } = &mut *job.work;
+        counts.resize(counts.len().max(table.len()), 0);
+        rows.iter().for_each(|row| counts[Self::counted(row)] += 1);
+        for class in rows.iter().map(Self::counted) {
+            if counts[class] > 0 {
+                table[class] = self.entry(form, self.state.of(class).saturating_add(counts[class].into()));
+                counts[class] = 0;
+            }
         }
         let (q, ln_eps) = (self.config.q as f32, self.config.eps.ln());
         let boost = (self.config.q > 0.0).then_some(Boost { q, ln_eps, threshold: f32::INFINITY });
@@ -159,7 +165,7 @@ impl Method for Seesaw {
             Form::Ratios => job.fused(&RatioRows { table: &table, boost, weigh }),
             Form::Levels => job.fused(&LevelRows { table: &table, boost, weigh }),
         }
-        (job.work.table, job.work.classes) = (table, classes);
+        job.work.table = table;
     }
 
     fn observe(&mut self, batch: &Batch<'_>, work: &Work) {
