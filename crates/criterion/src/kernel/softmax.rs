@@ -12,6 +12,8 @@
 //!   rounded log-sum-exp;
 //! - a block of 512 is summed in f32 and the blocks in f64.
 
+use std::ops::Range;
+
 use super::lanes::{Isa, LANES, Lanes, Simd, dispatch, exp, largest, total};
 
 /// Elements between two transfers from f32 to f64 sums.
@@ -234,11 +236,8 @@ impl Shape for Relative<'_> {
         }
         // what was taken out can differ from what was put in by a rounding
         let others = others.max(0.0);
-        sums.adjusted = if shift == top {
-            Tally { others, ..sums.adjusted }
-        } else {
-            Tally::new(shift, sums.adjusted.own, others)
-        };
+        sums.adjusted =
+            if shift == top { Tally { others, ..sums.adjusted } } else { Tally::new(shift, sums.adjusted.own, others) };
     }
 }
 
@@ -408,36 +407,51 @@ impl<'a> Row<'a> {
     /// The k-th lanes.
     #[inline(always)]
     fn at(&self, k: usize) -> &Lanes {
-        let lanes = self.whole.get(k).unwrap_or(&self.rest);
-        if k == self.label { &self.around } else { lanes }
+        if k == self.label { &self.around } else { self.whole.get(k).unwrap_or(&self.rest) }
+    }
+
+    /// Some of the lanes in up to four runs, each with the number of its first lanes: before the label, around it, behind
+    /// it, and the row's end. Runs are plain slices, which loops go through without looking left and right.
+    #[inline(always)]
+    fn runs(&self, lanes: Range<usize>) -> [(usize, &[Lanes]); 4] {
+        let end = lanes.end.min(self.whole.len());
+        let label = self.label.clamp(lanes.start, end);
+        let around = label..(label + usize::from(label == self.label)).min(end);
+        let rest = if lanes.end > end { std::slice::from_ref(self.at(end)) } else { &[] };
+        let own = if around.is_empty() { &[][..] } else { std::slice::from_ref(&self.around) };
+        [
+            (lanes.start, &self.whole[lanes.start..label]),
+            (label, own),
+            (around.end, &self.whole[around.end..end]),
+            (end, rest),
+        ]
     }
 }
 
-/// The largest z' of some lanes of a row; `odd` becomes NaN if a logit is not finite.
+/// The largest z' of a run of lanes from number `k` on; `odd` becomes NaN if a logit is not finite.
 #[inline(always)]
-fn top_of<I: Isa, S: Shape>(shape: &S, row: &Row<'_>, lanes: std::ops::Range<usize>, odd: &mut I::V) -> f32 {
+fn top_of<I: Isa, S: Shape>(shape: &S, mut k: usize, run: &[Lanes], top: &mut I::V, odd: &mut I::V) {
     // four at a time, as one comparison must wait for the one before
     const AT_ONCE: usize = 4;
-    let mut tops = [I::splat(f32::NEG_INFINITY); AT_ONCE];
-    let mut odds = [I::splat(0.0); AT_ONCE];
-    let mut k = lanes.start;
-    while k + AT_ONCE <= lanes.end {
+    let mut tops = [*top; AT_ONCE];
+    let mut odds = [*odd; AT_ONCE];
+    let (fours, rest) = run.as_chunks::<AT_ONCE>();
+    for four in fours {
         for i in 0..AT_ONCE {
-            let z = I::load(row.at(k + i));
+            let z = I::load(&four[i]);
             tops[i] = I::max(shape.logit::<I>(z, (k + i) * LANES), tops[i]);
             // z * 0 is NaN for infinite and NaN z, and stays so
             odds[i] = I::fma(z, I::splat(0.0), odds[i]);
         }
         k += AT_ONCE;
     }
-    while k < lanes.end {
-        let z = I::load(row.at(k));
-        tops[0] = I::max(shape.logit::<I>(z, k * LANES), tops[0]);
+    for (i, z) in rest.iter().enumerate() {
+        let z = I::load(z);
+        tops[0] = I::max(shape.logit::<I>(z, (k + i) * LANES), tops[0]);
         odds[0] = I::fma(z, I::splat(0.0), odds[0]);
-        k += 1;
     }
-    *odd = I::add(*odd, I::add(I::add(odds[0], odds[1]), I::add(odds[2], odds[3])));
-    largest::<I>(I::max(I::max(tops[0], tops[1]), I::max(tops[2], tops[3])))
+    *top = I::max(I::max(tops[0], tops[1]), I::max(tops[2], tops[3]));
+    *odd = I::add(I::add(odds[0], odds[1]), I::add(odds[2], odds[3]));
 }
 
 #[inline(always)]
@@ -450,7 +464,12 @@ fn sums_kernel<I: Isa, S: Shape>(shape: &S, z: &[f32], label: usize, place: &mut
     for (number, exps) in place.exps.chunks_mut(BLOCK).enumerate() {
         let start = number * (BLOCK / LANES);
         let end = start + exps.len().div_ceil(LANES);
-        let top = top_of::<I, S>(shape, &row, start..end, &mut odd);
+        let runs = row.runs(start..end);
+        let mut top = I::splat(f32::NEG_INFINITY);
+        for (k, run) in runs {
+            top_of::<I, S>(shape, k, run, &mut top, &mut odd);
+        }
+        let top = largest::<I>(top);
         if top > shift {
             let down = change_of_shift(shift, top);
             (adjusted, raw, shift) = (adjusted * down, raw * down, top);
@@ -459,8 +478,11 @@ fn sums_kernel<I: Isa, S: Shape>(shape: &S, z: &[f32], label: usize, place: &mut
         place.shifts[number] = shift;
         let mut block_sums = [I::splat(0.0); 3];
         let (outs, rest) = exps.as_chunks_mut::<LANES>();
-        for (out, k) in outs.iter_mut().zip(start..) {
-            I::store(exps_of::<I, S>(shape, row.at(k), k * LANES, shift, &mut block_sums), out);
+        for (first, run) in runs {
+            let outs = outs.get_mut(first - start..).unwrap_or_default();
+            for ((k, z), out) in run.iter().enumerate().zip(outs) {
+                I::store(exps_of::<I, S>(shape, z, (first + k) * LANES, shift, &mut block_sums), out);
+            }
         }
         if !rest.is_empty() {
             let k = end - 1;

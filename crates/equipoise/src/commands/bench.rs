@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use anyhow::Context;
 use clap::Subcommand;
 use equipoise_criterion::random::Draws;
-use equipoise_criterion::{Batch, Config, Id, Output, Pool, Preset, Work};
+use equipoise_criterion::{Batch, Config, Id, Output, Pool, Preset, Simd, Work};
 use serde_json::json;
 
 use crate::Failure;
@@ -45,6 +45,9 @@ struct LossArgs {
     /// Criteria, separated by commas; all if left out
     #[arg(long, value_delimiter = ',', value_name = "ID,..")]
     criteria: Vec<Id>,
+    /// Instructions to use instead of the best ones: portable, avx2 or avx512
+    #[arg(long, value_parser = simd)]
+    simd: Option<Simd>,
     /// One JSON object per line
     #[arg(long)]
     json: bool,
@@ -73,6 +76,7 @@ fn loss(args: &LossArgs, pool: Pool, out: &mut impl Write) -> Result<(), Failure
     let counts: Vec<u64> =
         (0..classes).map(|c| (1280.0 * 256f64.powf(-(c as f64) / (classes - 1) as f64)).max(1.0) as u64).collect();
     let (mut grad, mut weights, mut work) = (vec![0.0; logits.len()], vec![0.0; rows], Work::with_pool(pool));
+    work = work.with_simd(args.simd.unwrap_or_default());
     let batch = Batch::new(&logits, &labels);
     if !args.json {
         writeln!(out, "{rows} examples, {classes} classes, {threads} threads; microseconds per call")?;
@@ -102,6 +106,13 @@ fn loss(args: &LossArgs, pool: Pool, out: &mut impl Write) -> Result<(), Failure
         }
     }
     Ok(())
+}
+
+/// A level of instructions that this CPU has.
+fn simd(name: &str) -> Result<Simd, String> {
+    let named = |simd: &&Simd| format!("{simd:?}").to_lowercase() == name;
+    let found = Simd::available().iter().find(named).copied();
+    found.ok_or_else(|| format!("not one of {:?}", Simd::available()).to_lowercase())
 }
 
 #[expect(clippy::disallowed_methods, reason = "a benchmark looks at the clock")]
