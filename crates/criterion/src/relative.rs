@@ -5,7 +5,7 @@
 //! are not, they are added to the logits.
 
 use crate::kernel::rows::{Part, Softmax, Weighed};
-use crate::kernel::softmax::{Boost, NARROW, Plain, Relative, Wide};
+use crate::kernel::shape::{Boost, NARROW, Plain, Relative, Wide};
 
 /// Exponentials of the levels, or the levels.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

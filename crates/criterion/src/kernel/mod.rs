@@ -2,5 +2,6 @@
 
 pub(crate) mod lanes;
 pub(crate) mod rows;
+pub(crate) mod shape;
 pub(crate) mod sigmoid;
 pub(crate) mod softmax;

@@ -6,7 +6,8 @@
 use equipoise_pool::Pool;
 
 use super::lanes::Simd;
-use super::softmax::{self, BLOCK, Place, Shape, Slope, Sums};
+use super::shape::Shape;
+use super::softmax::{self, BLOCK, Place, Slope, Sums};
 use crate::batch::Batch;
 
 /// Batches of fewer logits than this are not worth a second thread.

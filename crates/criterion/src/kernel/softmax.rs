@@ -15,291 +15,13 @@
 use std::ops::Range;
 
 use super::lanes::{Isa, LANES, Lanes, Simd, dispatch, exp, largest, total};
+use super::shape::{Plain, Shape};
 
 /// Elements between two transfers from f32 to f64 sums.
 pub(crate) const BLOCK: usize = 512;
 
 /// Stands for "no class here": smaller than every logit, and finite.
 const ABSENT: f32 = f32::MIN;
-
-/// How a criterion turns logits into what is summed, for rows of one label.
-pub(crate) trait Shape {
-    /// e^{z'} is multiplied by [`factor`](Self::factor); the sum without factors is kept too.
-    const FACTOR: bool = false;
-    /// dz'/dz is not 1.
-    const SLOPE: bool = false;
-    /// The sum of the raw logits is wanted, and targets can be smoothed.
-    const SMOOTH: bool = false;
-    /// The raw sums need a pass of their own, before z' can be said.
-    const APART: bool = false;
-
-    /// z' of the classes `at..at + LANES`.
-    fn logit<I: Isa>(&self, z: I::V, at: usize) -> I::V;
-    /// z' of the label.
-    fn own(&self, z: f32) -> f64;
-    /// Multiplies e^{z'} of the classes `at..at + LANES`; the label's factor is always 1.
-    #[inline(always)]
-    fn factor<I: Isa>(&self, _at: usize) -> I::V {
-        I::splat(1.0)
-    }
-    /// dz'/dz of the classes `at..at + LANES`.
-    #[inline(always)]
-    fn slope<I: Isa>(&self, _at: usize) -> I::V {
-        I::splat(1.0)
-    }
-    /// dz'/dz of the label.
-    #[inline(always)]
-    fn own_slope(&self) -> f32 {
-        1.0
-    }
-    /// Told the raw sums before z' is asked for, where [`APART`](Self::APART) says so.
-    fn learn(&mut self, _raw: &Tally) {}
-    /// A last word on the sums of the first pass. Classes whose exponential is not what the pass left go to `place.late`.
-    fn correct(&mut self, _simd: Simd, _z: &[f32], _label: usize, _place: &mut Place<'_>, _sums: &mut Sums) {}
-}
-
-/// z' = z.
-pub(crate) struct Plain;
-
-impl Shape for Plain {
-    #[inline(always)]
-    fn logit<I: Isa>(&self, z: I::V, _at: usize) -> I::V {
-        z
-    }
-    fn own(&self, z: f32) -> f64 {
-        f64::from(z)
-    }
-}
-
-/// z' = z, and the sum of the logits.
-pub(crate) struct WithMean;
-
-impl Shape for WithMean {
-    const SMOOTH: bool = true;
-    #[inline(always)]
-    fn logit<I: Isa>(&self, z: I::V, _at: usize) -> I::V {
-        z
-    }
-    fn own(&self, z: f32) -> f64 {
-        f64::from(z)
-    }
-}
-
-/// z'_j = z_j + b_j; minus infinity takes a class out.
-pub(crate) struct Bias<'a> {
-    pub(crate) bias: &'a [f32],
-    pub(crate) own: f32,
-}
-
-impl Shape for Bias<'_> {
-    #[inline(always)]
-    fn logit<I: Isa>(&self, z: I::V, at: usize) -> I::V {
-        I::add(z, I::at(self.bias, at))
-    }
-    fn own(&self, z: f32) -> f64 {
-        f64::from(z) + f64::from(self.own)
-    }
-}
-
-/// z'_j = a_j z_j + b_j.
-pub(crate) struct Affine<'a> {
-    pub(crate) slope: &'a [f32],
-    pub(crate) bias: &'a [f32],
-    pub(crate) label: usize,
-}
-
-impl Shape for Affine<'_> {
-    const SLOPE: bool = true;
-    #[inline(always)]
-    fn logit<I: Isa>(&self, z: I::V, at: usize) -> I::V {
-        I::fma(I::at(self.slope, at), z, I::at(self.bias, at))
-    }
-    fn own(&self, z: f32) -> f64 {
-        f64::from(self.slope[self.label]) * f64::from(z) + f64::from(self.bias[self.label])
-    }
-    #[inline(always)]
-    fn slope<I: Isa>(&self, at: usize) -> I::V {
-        I::at(self.slope, at)
-    }
-    fn own_slope(&self) -> f32 {
-        self.slope[self.label]
-    }
-}
-
-/// z'_j = s (z_j - m [j = y]).
-pub(crate) struct Scaled {
-    pub(crate) scale: f32,
-    pub(crate) margin: f32,
-}
-
-impl Shape for Scaled {
-    const SLOPE: bool = true;
-    #[inline(always)]
-    fn logit<I: Isa>(&self, z: I::V, _at: usize) -> I::V {
-        I::mul(z, I::splat(self.scale))
-    }
-    fn own(&self, z: f32) -> f64 {
-        f64::from(self.scale) * (f64::from(z) - f64::from(self.margin))
-    }
-    #[inline(always)]
-    fn slope<I: Isa>(&self, _at: usize) -> I::V {
-        I::splat(self.scale)
-    }
-    fn own_slope(&self) -> f32 {
-        self.scale
-    }
-}
-
-/// e^{z_j} times min(1, r_j / r_y): a relative margin whose logarithm spans at most [`NARROW`].
-pub(crate) struct Relative<'a> {
-    /// r_j of every class.
-    pub(crate) ratio: &'a [f32],
-    /// 1 / r_y.
-    pub(crate) inverse: f32,
-    /// An addition for classes that score above the label, or none.
-    pub(crate) boost: Option<Boost>,
-}
-
-/// Margins of at most this size (in the logarithm) can multiply e^z: the terms that e^z flushes to 0 are then
-/// smaller than any sum by e^(64 - 40).
-pub(crate) const NARROW: f64 = 40.0;
-
-/// Adds q max(0, z_j - t), t = max(z_y, lse(z) + ln eps) (the compensation factor of Seesaw).
-#[derive(Clone, Copy)]
-pub(crate) struct Boost {
-    pub(crate) q: f32,
-    pub(crate) ln_eps: f64,
-    /// t, once the raw sums are known.
-    pub(crate) threshold: f32,
-}
-
-impl Boost {
-    fn learn(&mut self, raw: &Tally) {
-        let lse = f64::from(raw.shift) + raw.sum().ln();
-        self.threshold = raw.own.max(lse + self.ln_eps) as f32;
-    }
-
-    #[inline(always)]
-    fn of<I: Isa>(&self, z: I::V) -> I::V {
-        let above = I::max(I::sub(z, I::splat(self.threshold)), I::splat(0.0));
-        I::mul(above, I::splat(self.q))
-    }
-}
-
-impl Relative<'_> {
-    fn factor_of(&self, ratio: f32) -> f32 {
-        f32::min(ratio * self.inverse, 1.0)
-    }
-}
-
-impl Shape for Relative<'_> {
-    const FACTOR: bool = true;
-    #[inline(always)]
-    fn logit<I: Isa>(&self, z: I::V, _at: usize) -> I::V {
-        z
-    }
-    fn own(&self, z: f32) -> f64 {
-        f64::from(z)
-    }
-    #[inline(always)]
-    fn factor<I: Isa>(&self, at: usize) -> I::V {
-        I::min(I::mul(I::at(self.ratio, at), I::splat(self.inverse)), I::splat(1.0))
-    }
-    /// Only classes with a score above max(p_y, eps) are boosted, at most 1/eps of them: they are looked for in the
-    /// blocks whose largest logit says that they are there.
-    fn correct(&mut self, simd: Simd, z: &[f32], label: usize, place: &mut Place<'_>, sums: &mut Sums) {
-        let Some(boost) = &mut self.boost else { return };
-        boost.learn(&sums.raw);
-        let (top, t, q) = (sums.raw.shift, boost.threshold, boost.q);
-        if top <= t {
-            return;
-        }
-        // the shift stays, unless the largest boosted logit there can be would overflow relative to it
-        let rise = q * (top - t);
-        let shift = if f64::from(rise) <= NARROW { top } else { top + rise };
-        let mut others = sums.adjusted.others * change_of_shift(top, shift);
-        classes_above(simd, z, label, t, place);
-        let (mut block, mut down) = (usize::MAX, 1.0);
-        for (x, &j) in place.late.iter_mut().zip(&*place.late_at) {
-            if block != j as usize / BLOCK {
-                block = j as usize / BLOCK;
-                down = change_of_shift(place.shifts[block], shift);
-            }
-            others -= f64::from(place.exps[j as usize]) * down;
-            let zj = f64::from(*x);
-            *x = (zj - f64::from(shift) + f64::from(q) * (zj - f64::from(t))) as f32;
-        }
-        exp_all(simd, place.late);
-        for (e, &j) in place.late.iter_mut().zip(&*place.late_at) {
-            *e *= self.factor_of(self.ratio[j as usize]);
-            others += f64::from(*e);
-        }
-        // what was taken out can differ from what was put in by a rounding
-        let others = others.max(0.0);
-        sums.adjusted =
-            if shift == top { Tally { others, ..sums.adjusted } } else { Tally::new(shift, sums.adjusted.own, others) };
-    }
-}
-
-#[inline(always)]
-fn classes_above_kernel<I: Isa>(z: &[f32], label: usize, t: f32, place: &mut Place<'_>) {
-    let row = Row::new(z, label);
-    for (number, _) in place.maxima.iter().enumerate().filter(|(_, max)| **max > t) {
-        let start = number * (BLOCK / LANES);
-        for k in start..(start + BLOCK / LANES).min(z.len().div_ceil(LANES)) {
-            let mut mask = I::above(I::load(row.at(k)), t);
-            while mask != 0 {
-                let j = k * LANES + mask.trailing_zeros() as usize;
-                place.late_at.push(j as u32);
-                place.late.push(z[j]);
-                mask &= mask - 1;
-            }
-        }
-    }
-}
-dispatch!(fn classes_above(z: &[f32], label: usize, t: f32, place: &mut Place<'_>) = classes_above_kernel);
-
-#[inline(always)]
-fn exp_all_kernel<I: Isa>(values: &mut [f32]) {
-    let (whole, rest) = values.as_chunks_mut::<LANES>();
-    for x in whole {
-        I::store(exp::<I>(I::load(x)), x);
-    }
-    let mut last = [0.0; LANES];
-    last[..rest.len()].copy_from_slice(rest);
-    rest.copy_from_slice(&I::array(exp::<I>(I::load(&last)))[..rest.len()]);
-}
-dispatch!(fn exp_all(values: &mut [f32]) = exp_all_kernel);
-
-/// z'_j = z_j + min(0, l_j - l_y) (+ boost): the same margin as [`Relative`] for spans beyond [`NARROW`].
-pub(crate) struct Wide<'a> {
-    /// l_j of every class.
-    pub(crate) level: &'a [f32],
-    /// l_y.
-    pub(crate) own: f32,
-    pub(crate) boost: Option<Boost>,
-}
-
-impl Shape for Wide<'_> {
-    const APART: bool = true;
-    #[inline(always)]
-    fn logit<I: Isa>(&self, z: I::V, at: usize) -> I::V {
-        let margin = I::min(I::sub(I::at(self.level, at), I::splat(self.own)), I::splat(0.0));
-        let z = match self.boost {
-            Some(boost) => I::add(z, boost.of::<I>(z)),
-            None => z,
-        };
-        I::add(z, margin)
-    }
-    fn own(&self, z: f32) -> f64 {
-        f64::from(z)
-    }
-    fn learn(&mut self, raw: &Tally) {
-        if let Some(boost) = &mut self.boost {
-            boost.learn(raw);
-        }
-    }
-}
 
 /// Sum over a row, the label kept apart: e^{own - shift} + others.
 #[derive(Clone, Copy, Debug, Default)]
@@ -315,12 +37,12 @@ pub(crate) struct Tally {
 }
 
 /// e^{from - to}.
-fn change_of_shift(from: f32, to: f32) -> f64 {
+pub(crate) fn change_of_shift(from: f32, to: f32) -> f64 {
     if from == to { 1.0 } else { (f64::from(from) - f64::from(to)).exp() }
 }
 
 impl Tally {
-    fn new(shift: f32, own: f64, others: f64) -> Self {
+    pub(crate) fn new(shift: f32, own: f64, others: f64) -> Self {
         Self { shift, own, own_exp: (own - f64::from(shift)).exp(), others }
     }
 
@@ -384,7 +106,7 @@ pub(crate) struct Place<'a> {
 }
 
 /// A row in whole lanes, the label taken out.
-struct Row<'a> {
+pub(crate) struct Row<'a> {
     whole: &'a [Lanes],
     /// What lies behind the last whole lanes, padded.
     rest: Lanes,
@@ -395,7 +117,7 @@ struct Row<'a> {
 
 impl<'a> Row<'a> {
     #[inline(always)]
-    fn new(z: &'a [f32], label: usize) -> Self {
+    pub(crate) fn new(z: &'a [f32], label: usize) -> Self {
         let (whole, tail) = z.as_chunks::<LANES>();
         let mut rest = [ABSENT; LANES];
         rest[..tail.len()].copy_from_slice(tail);
@@ -406,7 +128,7 @@ impl<'a> Row<'a> {
 
     /// The k-th lanes.
     #[inline(always)]
-    fn at(&self, k: usize) -> &Lanes {
+    pub(crate) fn at(&self, k: usize) -> &Lanes {
         if k == self.label { &self.around } else { self.whole.get(k).unwrap_or(&self.rest) }
     }
 

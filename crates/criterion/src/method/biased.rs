@@ -2,7 +2,7 @@
 
 use crate::criterion::Method;
 use crate::kernel::rows::{Job, Part, Softmax, Weighed};
-use crate::kernel::softmax::{Affine, Bias};
+use crate::kernel::shape::{Affine, Bias};
 
 /// Cross-entropy of z + b.
 #[derive(Clone, Debug)]

@@ -33,7 +33,7 @@ use crate::counts::Counts;
 use crate::criterion::Method;
 use crate::kernel::lanes::{Isa, LANES, Simd, dispatch};
 use crate::kernel::rows::{Job, Part, Softmax, Weighed};
-use crate::kernel::softmax::Bias;
+use crate::kernel::shape::Bias;
 use crate::random::Draws;
 
 /// Which loss stands behind the name.

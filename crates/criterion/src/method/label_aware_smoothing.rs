@@ -27,7 +27,7 @@ use crate::config::{Parameters, parameters};
 use crate::counts::Counts;
 use crate::criterion::Method;
 use crate::kernel::rows::{Job, Part, Softmax, Weighed};
-use crate::kernel::softmax::WithMean;
+use crate::kernel::shape::WithMean;
 
 parameters! {
     /// Parameters of `label-aware-smoothing`.

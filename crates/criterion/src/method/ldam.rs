@@ -25,7 +25,7 @@ use crate::config::{Parameters, parameters};
 use crate::counts::Counts;
 use crate::criterion::Method;
 use crate::kernel::rows::{Job, Part, Softmax, Weighed};
-use crate::kernel::softmax::Scaled;
+use crate::kernel::shape::Scaled;
 
 parameters! {
     /// Parameters of `ldam`.

@@ -34,7 +34,7 @@ use crate::criterion::Method;
 use crate::error::StateError;
 use crate::kernel::lanes::LANES;
 use crate::kernel::rows::{Job, Row, Weighed, Work};
-use crate::kernel::softmax::Boost;
+use crate::kernel::shape::Boost;
 use crate::relative::{Form, LevelRows, RatioRows};
 use crate::state::{State, check_length};
 
