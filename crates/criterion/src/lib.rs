@@ -20,7 +20,6 @@ mod error;
 mod kernel;
 mod method;
 mod page;
-pub mod random;
 mod relative;
 mod state;
 
@@ -29,6 +28,7 @@ pub use config::{Config, Field, Id, MethodConfig, Preset};
 pub use criterion::Criterion;
 pub use drw::DrwConfig;
 pub use equipoise_pool::Pool;
+pub use equipoise_random as random;
 pub use error::{BatchError, ConfigError, StateError};
 pub use kernel::lanes::Simd;
 pub use kernel::rows::Work;

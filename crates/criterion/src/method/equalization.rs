@@ -25,6 +25,7 @@
 //! # Choosing
 //! gamma 0.9 (0.95 for CIFAR-100), lambda 5e-3 of the images: check with `equipoise inspect` which classes that makes rare.
 
+use equipoise_random::Draws;
 use serde::{Deserialize, Serialize};
 
 use crate::batch::Batch;
@@ -34,7 +35,7 @@ use crate::criterion::Method;
 use crate::kernel::lanes::{Isa, LANES, Simd, dispatch};
 use crate::kernel::rows::{Job, Part, Softmax, Weighed};
 use crate::kernel::shape::Bias;
-use crate::random::Draws;
+
 
 /// Which loss stands behind the name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]

@@ -1,4 +1,7 @@
-//! Random draws as a function of where they are used.
+//! Random draws as a function of where they are used: the one generator of the project.
+//!
+//! Everything random in a run is a function of (seed, epoch, example), so that a resumed run repeats it and nothing depends
+//! on which thread or worker came first.
 //!
 //! SplitMix64 (Steele, Lea, Flood, "Fast splittable pseudorandom number generators", OOPSLA 2014) read at a position:
 //! the k-th draw of a key costs the same as the first, so nothing has to be saved to repeat it.
