@@ -1,0 +1,127 @@
+//! What can be wrong with data. Every variant carries what it speaks of, and the file where there is one.
+
+use std::io;
+use std::path::PathBuf;
+
+use thiserror::Error;
+
+/// Data cannot be used.
+#[derive(Debug, Error)]
+pub enum DataError {
+    /// The system did not let us read.
+    #[error("cannot read {}: {source}", path.display())]
+    Read {
+        /// What was to be read.
+        path: PathBuf,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// A file that belongs to the set is not there.
+    #[error("{}: there is no {name}", folder.display())]
+    Missing {
+        /// Where it was looked for.
+        folder: PathBuf,
+        /// Its name.
+        name: String,
+    },
+    /// A file does not start as its format demands.
+    #[error("{}: not {format}: starts with {got:02x?}", path.display())]
+    Magic {
+        /// The file.
+        path: PathBuf,
+        /// What it should be.
+        format: &'static str,
+        /// Its first bytes.
+        got: Vec<u8>,
+    },
+    /// A file ends too early, or goes on where it should end.
+    #[error("{}: {got} bytes: {want} are needed", path.display())]
+    Size {
+        /// The file.
+        path: PathBuf,
+        /// Its bytes (uncompressed).
+        got: u64,
+        /// What they should be.
+        want: String,
+    },
+    /// Something in a file speaks of more than we are willing to hold.
+    #[error("{}: {what} = {got}: at most {most} are accepted", path.display())]
+    Limit {
+        /// The file.
+        path: PathBuf,
+        /// What is too large.
+        what: &'static str,
+        /// How large it is.
+        got: u64,
+        /// How large it may be.
+        most: u64,
+    },
+    /// Two files of a set do not go together.
+    #[error("{}: {got} {what}, but {want} {than} in {}", path.display(), other.display())]
+    Mismatch {
+        /// The file.
+        path: PathBuf,
+        /// What it holds.
+        what: &'static str,
+        /// How many.
+        got: u64,
+        /// What it should agree with.
+        than: &'static str,
+        /// How many.
+        want: u64,
+        /// The other file.
+        other: PathBuf,
+    },
+    /// A record's label names no class.
+    #[error("{}: record {record}: label {label}: there are {classes} classes", path.display())]
+    Label {
+        /// The file.
+        path: PathBuf,
+        /// The record, from 0.
+        record: usize,
+        /// Its label.
+        label: u64,
+        /// How many classes there are.
+        classes: usize,
+    },
+    /// A label in memory names no class.
+    #[error("image {at}: label {label}: there are {classes} classes")]
+    LabelRange {
+        /// The image's position.
+        at: usize,
+        /// Its label.
+        label: u64,
+        /// How many classes there are.
+        classes: usize,
+    },
+    /// A line of a text file makes no sense.
+    #[error("{}: line {line}: {what}", path.display())]
+    Line {
+        /// The file.
+        path: PathBuf,
+        /// The line, from 1.
+        line: usize,
+        /// What is wrong with it.
+        what: String,
+    },
+    /// An imbalance factor below 1.
+    #[error("imbalance = {imbalance}: must be at least 1 and finite")]
+    Imbalance {
+        /// The factor.
+        imbalance: f64,
+    },
+    /// More images than positions can number.
+    #[error("{images} images: at most 2^32 can be numbered")]
+    TooMany {
+        /// How many.
+        images: usize,
+    },
+    /// A rule for groups that cannot be used.
+    #[error("groups = {rule}: {what}")]
+    Groups {
+        /// The rule.
+        rule: String,
+        /// What is wrong with it.
+        what: String,
+    },
+}

@@ -1,0 +1,189 @@
+//! Long-tailed subsets of a balanced training set, exactly as public tables use them.
+//!
+//! n_c = trunc(n_max IF^(-c / (C - 1))) images of class c, in label order, class 0 the largest (Cui et al., CVPR 2019);
+//! which images is decided as LDAM's code decides it with NumPy: one MT19937 stream over all classes, the positions of each
+//! class shuffled, the first n_c kept. A subset with a larger imbalance is therefore a part of one with a smaller.
+
+use serde::{Deserialize, Serialize};
+
+use crate::error::DataError;
+use crate::mt19937::Mt19937;
+
+/// How class sizes fall off.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Profile {
+    /// Exponentially, from the first class to the last.
+    #[default]
+    Exp,
+    /// In one step: the first half keeps everything, the second half 1 / IF of it.
+    Step,
+}
+
+/// A long-tailed subset to be drawn.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct LongTail {
+    /// Largest class over smallest, at least 1.
+    pub imbalance: f64,
+    /// How class sizes fall off.
+    #[serde(default)]
+    pub profile: Profile,
+    /// Seed of the choice of images; public tables use 0.
+    #[serde(default)]
+    pub seed: u32,
+}
+
+impl LongTail {
+    /// The usual subset: exponential, seed 0.
+    #[must_use]
+    pub fn new(imbalance: f64) -> Self {
+        Self { imbalance, profile: Profile::Exp, seed: 0 }
+    }
+
+    /// Images per class of a set with `images` in `classes` classes of equal size.
+    ///
+    /// # Errors
+    /// For an imbalance below 1 or not finite.
+    pub fn quotas(&self, images: u64, classes: usize) -> Result<Vec<u64>, DataError> {
+        if !(self.imbalance >= 1.0 && self.imbalance.is_finite()) {
+            return Err(DataError::Imbalance { imbalance: self.imbalance });
+        }
+        let most = images as f64 / classes as f64;
+        let quota = |c: usize| match self.profile {
+            // the ends exactly: a power could fall just below an integer there
+            _ if c == 0 => most,
+            Profile::Exp if c + 1 == classes => most / self.imbalance,
+            Profile::Exp => most * self.imbalance.powf(-(c as f64) / (classes - 1) as f64),
+            Profile::Step if c < classes / 2 => most,
+            Profile::Step => most / self.imbalance,
+        };
+        Ok((0..classes).map(|c| quota(c) as u64).collect())
+    }
+
+    /// Draws the subset of a training set with these labels: positions class by class, in the order they were drawn.
+    ///
+    /// A quota above a class's real size takes what there is.
+    ///
+    /// # Errors
+    /// For an imbalance below 1, a label out of range, or more than 2^32 images.
+    pub fn draw(&self, labels: &[u32], classes: usize) -> Result<Vec<u32>, DataError> {
+        let quotas = self.quotas(labels.len() as u64, classes)?;
+        let mut stream = Mt19937::new(self.seed);
+        let mut kept = Vec::new();
+        for (mut positions, quota) in by_class(labels, classes)?.into_iter().zip(quotas) {
+            stream.shuffle(&mut positions);
+            positions.truncate(usize::try_from(quota).unwrap_or(usize::MAX));
+            kept.append(&mut positions);
+        }
+        Ok(kept)
+    }
+}
+
+/// The positions of every class, ascending.
+///
+/// # Errors
+/// For a label out of range, or more than 2^32 images.
+pub fn by_class(labels: &[u32], classes: usize) -> Result<Vec<Vec<u32>>, DataError> {
+    let mut positions = vec![Vec::new(); classes];
+    for (at, &label) in labels.iter().enumerate() {
+        let class = positions.get_mut(label as usize);
+        let class = class.ok_or(DataError::LabelRange { at, label: label.into(), classes })?;
+        class.push(u32::try_from(at).map_err(|_| DataError::TooMany { images: labels.len() })?);
+    }
+    Ok(positions)
+}
+
+/// Images per class.
+///
+/// # Errors
+/// For a label out of range.
+pub fn counts(labels: &[u32], classes: usize) -> Result<Vec<u64>, DataError> {
+    let mut counts = vec![0; classes];
+    for (at, &label) in labels.iter().enumerate() {
+        let count = counts.get_mut(label as usize);
+        *count.ok_or(DataError::LabelRange { at, label: label.into(), classes })? += 1;
+    }
+    Ok(counts)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Totals of the published subsets: images, classes, then the total at imbalance 1, 10, 50, 100, 200, 500.
+    #[test]
+    fn published_totals() {
+        let table: [(u64, usize, [u64; 6]); 5] = [
+            (50_000, 10, [50_000, 20_431, 13_996, 12_406, 11_203, 10_011]),
+            (50_000, 100, [50_000, 19_573, 12_608, 10_847, 9_502, 8_155]),
+            (100_000, 200, [100_000, 39_072, 25_082, 21_549, 18_836, 16_132]),
+            (100_000, 100, [100_000, 39_202, 25_263, 21_746, 19_051, 16_360]),
+            (1_281_167, 1000, [1_281_000, 500_464, 320_796, 275_288, 240_498, 205_678]),
+        ];
+        for (images, classes, totals) in table {
+            for (imbalance, want) in [1.0, 10.0, 50.0, 100.0, 200.0, 500.0].into_iter().zip(totals) {
+                let total: u64 = LongTail::new(imbalance).quotas(images, classes).expect("valid").iter().sum();
+                assert_eq!(total, want, "{images} images, {classes} classes, imbalance {imbalance}");
+            }
+        }
+    }
+
+    #[test]
+    fn published_counts_of_cifar_10() {
+        let quotas = |imbalance: f64| LongTail::new(imbalance).quotas(50_000, 10).expect("valid");
+        assert_eq!(quotas(100.0), [5000, 2997, 1796, 1077, 645, 387, 232, 139, 83, 50]);
+        assert_eq!(quotas(10.0), [5000, 3871, 2997, 2320, 1796, 1391, 1077, 834, 645, 500]);
+        assert_eq!(quotas(500.0), [5000, 2506, 1256, 629, 315, 158, 79, 39, 19, 10]);
+        let step = LongTail { profile: Profile::Step, ..LongTail::new(100.0) }.quotas(50_000, 10).expect("valid");
+        assert_eq!(step, [5000, 5000, 5000, 5000, 5000, 50, 50, 50, 50, 50]);
+    }
+
+    /// Labels 0 1 2 0 1 2 ...: class c stands at the positions c, c + 3, ...
+    fn striped(images: u32, classes: u32) -> Vec<u32> {
+        (0..images).map(|i| i % classes).collect()
+    }
+
+    /// One stream over all classes: NumPy's seed 0 shuffles the ten positions of class 0 to [2, 8, 4, 9, ...] of them.
+    #[test]
+    fn the_first_class_is_numpys_first_permutation() {
+        let labels = striped(30, 3);
+        let kept = LongTail::new(5.0).draw(&labels, 3).expect("valid");
+        let want: Vec<u32> = [2, 8, 4, 9, 1, 6, 7, 3, 0, 5].iter().map(|i| 3 * i).collect();
+        assert_eq!(kept[..10], want);
+        assert_eq!(
+            counts(&kept.iter().map(|i| labels[*i as usize]).collect::<Vec<_>>(), 3).expect("valid"),
+            [10, 4, 2]
+        );
+    }
+
+    #[test]
+    fn a_steeper_subset_is_part_of_a_flatter_one() {
+        let labels = striped(1000, 10);
+        let draw = |imbalance: f64| LongTail::new(imbalance).draw(&labels, 10).expect("valid");
+        let (flat, steep) = (draw(10.0), draw(50.0));
+        assert!(steep.len() < flat.len() && steep.iter().all(|i| flat.contains(i)));
+        assert_ne!(steep, LongTail { seed: 1, ..LongTail::new(50.0) }.draw(&labels, 10).expect("valid"));
+        let mut all = draw(1.0);
+        all.sort_unstable();
+        assert_eq!(all, (0..1000).collect::<Vec<u32>>());
+    }
+
+    #[test]
+    fn a_quota_above_the_class_takes_what_there_is() {
+        // 8 of class 0, 2 of class 1, so 5 each were expected
+        let labels = [0, 0, 0, 0, 0, 0, 0, 0, 1, 1];
+        assert_eq!(LongTail::new(1.0).draw(&labels, 2).expect("valid").len(), 5 + 2);
+    }
+
+    #[test]
+    fn wrong_input() {
+        for bad in [0.5, -1.0, f64::NAN, f64::INFINITY] {
+            assert!(matches!(LongTail::new(bad).draw(&[0, 1], 2), Err(DataError::Imbalance { .. })));
+        }
+        assert!(matches!(
+            LongTail::new(2.0).draw(&[0, 7], 2),
+            Err(DataError::LabelRange { at: 1, label: 7, classes: 2 })
+        ));
+    }
+}
