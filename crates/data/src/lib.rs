@@ -4,5 +4,6 @@ pub mod error;
 pub mod groups;
 pub mod longtail;
 pub mod mt19937;
+pub mod sampler;
 
 pub use error::DataError;
