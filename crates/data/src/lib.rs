@@ -1,9 +1,13 @@
 //! Image data sets with long tails: what is on disk becomes images, labels and counts.
 
 pub mod error;
+pub mod format;
 pub mod groups;
 pub mod longtail;
 pub mod mt19937;
 pub mod sampler;
+pub mod set;
+mod source;
 
 pub use error::DataError;
+pub use set::{DataSet, Part, Pixels};

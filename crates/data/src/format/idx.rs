@@ -1,0 +1,126 @@
+//! IDX: MNIST, Fashion-MNIST and everything that copies their format, plain or gzip.
+//!
+//! Two zero bytes, the type (8: bytes), the number of dimensions, each dimension as a big-endian u32, then the bytes.
+
+use std::io::Read;
+use std::path::{Path, PathBuf};
+
+use crate::error::DataError;
+use crate::set::{DataSet, Part, Pixels};
+use crate::source::{cannot_read, open, up_to};
+
+/// Bytes that the images of one file may take.
+const MOST_BYTES: u64 = 16 << 30;
+/// Rows or columns that an image may have.
+const MOST_SIDE: u64 = 4096;
+
+/// Reads a folder with `train-images-idx3-ubyte`, `train-labels-idx1-ubyte` and the two `t10k` files, each plain or `.gz`.
+///
+/// Class names are the labels' numbers unless `names` are given.
+///
+/// # Errors
+/// Names the file that is missing, torn, too large or does not go with the others.
+pub fn folder(path: &Path, name: &str, names: Option<&[&str]>) -> Result<DataSet, DataError> {
+    path.metadata().map_err(cannot_read(path))?;
+    let train = part(path, "train")?;
+    let test = part(path, "t10k")?;
+    let most = train.labels.iter().chain(&test.labels).copied().max().unwrap_or(0) as usize;
+    let classes = match names {
+        Some(names) => names.iter().map(|name| (*name).to_owned()).collect(),
+        None => (0..=most).map(|c| c.to_string()).collect::<Vec<_>>(),
+    };
+    for (prefix, part) in [("train", &train), ("t10k", &test)] {
+        if let Some(record) = part.labels.iter().position(|l| *l as usize >= classes.len()) {
+            let path = find(path, prefix, "labels-idx1-ubyte")?;
+            let label = part.labels[record].into();
+            return Err(DataError::Label { path, record, label, classes: classes.len() });
+        }
+    }
+    Ok(DataSet { name: name.to_owned(), classes, train, test })
+}
+
+/// One of the set's files.
+fn find(folder: &Path, prefix: &str, kind: &str) -> Result<PathBuf, DataError> {
+    // the official name, and the one that some archives unpack to
+    let names = [
+        format!("{prefix}-{kind}"),
+        format!("{prefix}-{kind}.gz"),
+        format!("{prefix}-{}", kind.replace("-idx", ".idx")),
+    ];
+    let found = names.iter().map(|name| folder.join(name)).find(|path| path.is_file());
+    found.ok_or_else(|| DataError::Missing { folder: folder.to_owned(), name: format!("{prefix}-{kind}[.gz]") })
+}
+
+fn part(folder: &Path, prefix: &str) -> Result<Part, DataError> {
+    let (image_path, label_path) =
+        (find(folder, prefix, "images-idx3-ubyte")?, find(folder, prefix, "labels-idx1-ubyte")?);
+    let pixels = images(&image_path, &mut *open(&image_path)?)?;
+    let labels = labels(&label_path, &mut *open(&label_path)?)?;
+    if pixels.len() != labels.len() {
+        return Err(DataError::Mismatch {
+            path: label_path,
+            what: "labels",
+            got: labels.len() as u64,
+            than: "images",
+            want: pixels.len() as u64,
+            other: image_path,
+        });
+    }
+    Ok(Part { pixels, labels })
+}
+
+/// The dimensions in an IDX header of bytes.
+fn header<const DIMENSIONS: usize>(path: &Path, reader: &mut dyn Read) -> Result<[u64; DIMENSIONS], DataError> {
+    let head = up_to(reader, 4 + 4 * DIMENSIONS as u64, path)?;
+    let magic = [0, 0, 8, DIMENSIONS as u8];
+    if !head.starts_with(&magic) {
+        let format = if DIMENSIONS == 3 { "an IDX file of images" } else { "an IDX file of labels" };
+        return Err(DataError::Magic { path: path.to_owned(), format, got: head.into_iter().take(4).collect() });
+    }
+    let (words, rest) = head[4..].as_chunks::<4>();
+    match <[[u8; 4]; DIMENSIONS]>::try_from(words) {
+        Ok(words) if rest.is_empty() => Ok(words.map(|word| u32::from_be_bytes(word).into())),
+        _ => Err(DataError::Size { path: path.to_owned(), got: head.len() as u64, want: "a whole header".to_owned() }),
+    }
+}
+
+/// The bytes behind a header: exactly as many as it says.
+fn body(path: &Path, reader: &mut dyn Read, head: u64, want: u64) -> Result<Vec<u8>, DataError> {
+    let bytes = up_to(reader, want + 1, path)?;
+    if bytes.len() as u64 == want {
+        return Ok(bytes);
+    }
+    let more = if bytes.len() as u64 > want { "no more than " } else { "" };
+    let (got, want) = (head + bytes.len() as u64, format!("{more}{}", head + want));
+    Err(DataError::Size { path: path.to_owned(), got, want })
+}
+
+/// Reads an IDX file of images.
+///
+/// # Errors
+/// Names the file and what is wrong with it.
+pub fn images(path: &Path, reader: &mut dyn Read) -> Result<Pixels, DataError> {
+    let [number, height, width] = header::<3>(path, reader)?;
+    let limit = |what, got, most| {
+        if got <= most { Ok(()) } else { Err(DataError::Limit { path: path.to_owned(), what, got, most }) }
+    };
+    limit("rows", height, MOST_SIDE)?;
+    limit("columns", width, MOST_SIDE)?;
+    if height * width == 0 {
+        let want = "images of at least one pixel".to_owned();
+        return Err(DataError::Size { path: path.to_owned(), got: 16, want });
+    }
+    // at most 2^32 * 2^24
+    limit("bytes of images", number * height * width, MOST_BYTES)?;
+    let bytes = body(path, reader, 16, number * height * width)?;
+    Ok(Pixels { channels: 1, height: height as usize, width: width as usize, bytes: bytes.into() })
+}
+
+/// Reads an IDX file of labels.
+///
+/// # Errors
+/// Names the file and what is wrong with it.
+pub fn labels(path: &Path, reader: &mut dyn Read) -> Result<Vec<u32>, DataError> {
+    let [number] = header::<1>(path, reader)?;
+    Ok(body(path, reader, 8, number)?.into_iter().map(u32::from).collect())
+}

@@ -1,0 +1,4 @@
+//! Readers, one format each.
+
+pub mod cifar;
+pub mod idx;

@@ -1,0 +1,181 @@
+//! Readers on small files that the tests make themselves, good and bad.
+
+use std::fs;
+use std::io::Write;
+use std::path::Path;
+
+use equipoise_data::format::{cifar, idx};
+use equipoise_data::{DataError, DataSet};
+use flate2::Compression;
+use flate2::write::GzEncoder;
+use tempfile::TempDir;
+
+fn folder() -> TempDir {
+    TempDir::new().expect("a folder")
+}
+
+fn gzip(bytes: &[u8]) -> Vec<u8> {
+    let mut encoder = GzEncoder::new(Vec::new(), Compression::fast());
+    encoder.write_all(bytes).expect("writes");
+    encoder.finish().expect("writes")
+}
+
+/// A CIFAR record: the labels, then 3072 bytes that depend on the record's number.
+fn record(labels: &[u8], number: usize) -> Vec<u8> {
+    let image = (0..3072).map(|i| (7 * number + i / 1024 * 50 + i % 1024 % 32) as u8);
+    labels.iter().copied().chain(image).collect()
+}
+
+/// The files of a small CIFAR-10: two images a batch, labels 0 1, 2 3, ...
+fn cifar10_files() -> Vec<(String, Vec<u8>)> {
+    let names = (1..=5).map(|i| format!("data_batch_{i}.bin")).chain(["test_batch.bin".to_owned()]);
+    let file = |i: usize| [record(&[2 * i as u8 % 10], 2 * i), record(&[(2 * i + 1) as u8 % 10], 2 * i + 1)].concat();
+    names.enumerate().map(|(i, name)| (name, file(i))).collect()
+}
+
+fn write_all(folder: &Path, files: &[(String, Vec<u8>)]) {
+    fs::create_dir_all(folder).expect("a folder");
+    for (name, bytes) in files {
+        fs::write(folder.join(name), bytes).expect("writes");
+    }
+}
+
+fn tar_gz(inside: &str, files: &[(String, Vec<u8>)]) -> Vec<u8> {
+    let mut builder = tar::Builder::new(Vec::new());
+    for (name, bytes) in files {
+        let mut header = tar::Header::new_gnu();
+        header.set_size(bytes.len() as u64);
+        header.set_mode(0o644);
+        builder.append_data(&mut header, format!("{inside}/{name}"), bytes.as_slice()).expect("writes");
+    }
+    gzip(&builder.into_inner().expect("writes"))
+}
+
+fn check_cifar10(set: &DataSet) {
+    assert_eq!((set.name.as_str(), set.classes.len(), set.classes[3].as_str()), ("cifar10", 10, "cat"));
+    assert_eq!(set.train.labels, [0, 1, 2, 3, 4, 5, 6, 7, 8, 9]);
+    assert_eq!(set.test.labels, [0, 1]);
+    assert_eq!((set.train.pixels.len(), set.test.pixels.len()), (10, 2));
+    // record 4, green, row 1, column 2
+    assert_eq!(set.train.pixels.image(4)[1024 + 32 + 2], 7 * 4 + 50 + 2);
+    assert_eq!(set.test.pixels.image(1)[0], 7 * 11);
+}
+
+#[test]
+fn cifar_10_from_its_folder_the_folder_above_and_the_archive() {
+    let here = folder();
+    let inner = here.path().join("cifar-10-batches-bin");
+    write_all(&inner, &cifar10_files());
+    check_cifar10(&cifar::cifar10(&inner).expect("good"));
+    check_cifar10(&cifar::cifar10(here.path()).expect("good"));
+    let archive = here.path().join("cifar-10-binary.tar.gz");
+    fs::write(&archive, tar_gz("cifar-10-batches-bin", &cifar10_files())).expect("writes");
+    check_cifar10(&cifar::cifar10(&archive).expect("good"));
+}
+
+#[test]
+fn cifar_100_has_fine_labels_and_names() {
+    let here = folder();
+    let names: String = (0..100).map(|c| format!("name{c}\n")).collect();
+    let files = [
+        ("train.bin".to_owned(), [record(&[3, 99], 0), record(&[19, 0], 1)].concat()),
+        ("test.bin".to_owned(), record(&[0, 42], 2)),
+        ("fine_label_names.txt".to_owned(), names.into_bytes()),
+    ];
+    write_all(here.path(), &files);
+    let set = cifar::cifar100(here.path()).expect("good");
+    assert_eq!((set.train.labels, set.test.labels), (vec![99, 0], vec![42]));
+    assert_eq!(set.classes[42], "name42");
+    fs::write(here.path().join("fine_label_names.txt"), "a\nb\n").expect("writes");
+    let error = cifar::cifar100(here.path()).expect_err("too few names").to_string();
+    assert!(error.contains("fine_label_names.txt: line 3: 2 names for 100 classes"), "{error}");
+}
+
+#[test]
+fn bad_cifar() {
+    let here = folder();
+    let error = cifar::cifar10(&here.path().join("nowhere")).expect_err("nothing there");
+    assert!(matches!(error, DataError::Read { .. }), "{error}");
+    let mut files = cifar10_files();
+    let missing = files.remove(2);
+    write_all(here.path(), &files);
+    let error = cifar::cifar10(here.path()).expect_err("a batch is missing").to_string();
+    assert!(error.ends_with("there is no data_batch_3.bin"), "{error}");
+    for cut in [0, 1, 3072, 3074, 6145] {
+        fs::write(here.path().join(&missing.0), &missing.1[..cut]).expect("writes");
+        let error = cifar::cifar10(here.path()).expect_err("torn");
+        assert!(matches!(&error, DataError::Size { got, .. } if *got == cut as u64), "{error}");
+        assert!(error.to_string().contains("data_batch_3.bin"), "{error}");
+    }
+    let mut spoilt = missing.1.clone();
+    spoilt[3073] = 10;
+    fs::write(here.path().join(&missing.0), spoilt).expect("writes");
+    let error = cifar::cifar10(here.path()).expect_err("label").to_string();
+    assert!(error.ends_with("data_batch_3.bin: record 1: label 10: there are 10 classes"), "{error}");
+    // an archive that is no archive, and one that is cut off
+    let file = here.path().join("x.tar.gz");
+    fs::write(&file, b"no archive at all").expect("writes");
+    assert!(cifar::cifar10(&file).is_err());
+    let whole = tar_gz("cifar-10-batches-bin", &cifar10_files());
+    fs::write(&file, &whole[..whole.len() / 2]).expect("writes");
+    assert!(cifar::cifar10(&file).is_err());
+}
+
+fn idx_images(number: u32, height: u32, width: u32, bytes: usize) -> Vec<u8> {
+    let head = [0x0803, number, height, width].map(u32::to_be_bytes).concat();
+    [head, (0..bytes).map(|i| i as u8).collect()].concat()
+}
+
+fn idx_labels(labels: &[u8]) -> Vec<u8> {
+    [[0x0801, labels.len() as u32].map(u32::to_be_bytes).concat(), labels.to_vec()].concat()
+}
+
+#[test]
+fn idx_plain_and_gzip() {
+    let plain = folder();
+    let files = [
+        ("train-images-idx3-ubyte".to_owned(), idx_images(3, 4, 5, 60)),
+        ("train-labels-idx1-ubyte".to_owned(), idx_labels(&[0, 2, 1])),
+        ("t10k-images-idx3-ubyte".to_owned(), idx_images(1, 4, 5, 20)),
+        ("t10k-labels-idx1-ubyte".to_owned(), idx_labels(&[2])),
+    ];
+    write_all(plain.path(), &files);
+    let zipped = folder();
+    let gz: Vec<_> = files.iter().map(|(name, bytes)| (format!("{name}.gz"), gzip(bytes))).collect();
+    write_all(zipped.path(), &gz);
+    let set = idx::folder(plain.path(), "own", None).expect("good");
+    assert_eq!(set, idx::folder(zipped.path(), "own", None).expect("good"));
+    assert_eq!(
+        (set.classes, set.train.labels, set.test.labels),
+        (["0", "1", "2"].map(str::to_owned).to_vec(), vec![0, 2, 1], vec![2])
+    );
+    let pixels = &set.train.pixels;
+    assert_eq!((pixels.channels, pixels.height, pixels.width, pixels.len()), (1, 4, 5, 3));
+    assert_eq!(pixels.image(2)[0], 40);
+    let error = idx::folder(plain.path(), "own", Some(&["a", "b"])).expect_err("label 2").to_string();
+    assert!(error.contains("train-labels-idx1-ubyte: record 1: label 2: there are 2 classes"), "{error}");
+    fs::write(plain.path().join("t10k-labels-idx1-ubyte"), idx_labels(&[2, 2])).expect("writes");
+    let error = idx::folder(plain.path(), "own", None).expect_err("two labels, one image").to_string();
+    assert!(error.contains("2 labels, but 1 images in"), "{error}");
+    fs::remove_file(plain.path().join("t10k-labels-idx1-ubyte")).expect("removes");
+    let error = idx::folder(plain.path(), "own", None).expect_err("missing").to_string();
+    assert!(error.ends_with("there is no t10k-labels-idx1-ubyte[.gz]"), "{error}");
+}
+
+#[test]
+fn bad_idx() {
+    let images = |bytes: &[u8]| idx::images(Path::new("f"), &mut &bytes[..]);
+    assert!(matches!(images(b""), Err(DataError::Magic { .. })));
+    assert!(matches!(images(&idx_labels(&[1])), Err(DataError::Magic { .. })));
+    assert!(matches!(images(&idx_images(3, 4, 5, 60)[..10]), Err(DataError::Size { .. })));
+    assert!(matches!(images(&idx_images(3, 4, 5, 59)), Err(DataError::Size { got: 75, .. })));
+    assert!(matches!(images(&idx_images(3, 4, 5, 61)), Err(DataError::Size { .. })));
+    assert!(matches!(images(&idx_images(3, 0, 5, 0)), Err(DataError::Size { .. })));
+    // refused by the header, before any memory is taken
+    assert!(matches!(images(&idx_images(1, 5000, 5, 0)), Err(DataError::Limit { what: "rows", .. })));
+    assert!(matches!(
+        images(&idx_images(u32::MAX, 4096, 4096, 0)),
+        Err(DataError::Limit { what: "bytes of images", .. })
+    ));
+    assert!(matches!(idx::labels(Path::new("f"), &mut &idx_labels(&[1, 2])[..9]), Err(DataError::Size { .. })));
+}
