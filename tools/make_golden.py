@@ -61,6 +61,7 @@ for name, params in {
     "ema": {"memory": "ema"}, "ema_uniform": {"memory": "ema", "regions": "uniform", "momentum": 0.9, "bins": 7},
     "ema_batch-mean": {"memory": "ema", "normalize": "batch-mean", "bins": 5}, "alpha0": {"alpha": 0.0},
     "ema_weight_only": {"memory": "ema", "inter": False, "prior": 0.0}, "wide": {"gamma": 60.0},
+    "ema_decayed": {"memory": "ema", "prior": 0.0, "normalize": "valid-bins", "momentum": 0.3},
     "off": {"intra": False, "inter": False}, "one_bin": {"bins": 1},
 }.items():
     case(f"cwap_{name}", "cwap", six, epochs, params)
@@ -81,6 +82,7 @@ case("equalization_drawn", "equalization", counts(17), drawn, {"gamma": 0.5, "la
 for method in ("softmax", "class-balanced", "ldam", "cwap", "ghm", "equalization"):
     case(f"drw_{method}", method, six, epochs, drw={"start": 1, "beta": 0.99})
 case("drw_batch", "softmax", six, epochs, drw={"start": 2, "reduction": "batch"})
+case("drw_sigmoid_equalization", "equalization", six, epochs, {"form": "sigmoid"}, drw={"start": 0, "beta": 0.99})
 case("drw_sigmoid", "ghm", six, epochs, {"form": "sigmoid"}, drw={"start": 1})
 
 if __name__ == "__main__":

@@ -132,7 +132,7 @@ class Ghm(Softmax):
         if self.p.get("form", "softmax") == "softmax":
             self.harmonize([(1 - softmax(z)[y], share) for z, labels, _ in rows for y, share in labels])
         else:
-            self.harmonize([(abs(sigmoid(a) - t), 1.0) for z, labels, _ in rows for a, t in zip(z, targets(z, labels))])
+            self.harmonize([(abs(sigmoid(a) - t), 1.0) for z, labels, _ in rows for a, t in zip(z, targets(z, labels, self.late))])
 
     def part(self, z, y, example):
         return cross_entropy(z, y, self.gain[self.bin_of(1 - softmax(z)[y])])
@@ -142,16 +142,17 @@ class Ghm(Softmax):
         if self.p.get("form", "softmax") == "softmax":
             return None
         d = len(z) if self.p.get("average", "elements") == "elements" else 1
-        t = targets(z, labels)
+        t = targets(z, labels, self.late)
         w = [self.gain[self.bin_of(abs(sigmoid(a) - b))] for a, b in zip(z, t)]
         loss = sum(k * (softplus(a) - b * a) for k, a, b in zip(w, z, t)) / d
         return loss, [k * (sigmoid(a) - b) / d for k, a, b in zip(w, z, t)], sum(w) / len(w)
 
 
-def targets(z, labels):
-    t = [0.0] * len(z)
+def targets(z, labels, late):
+    """The labels' shares, deferred weights included, so that a row is the sum of its parts."""
+    t, total = [0.0] * len(z), sum(share * late[y] for y, share in labels)
     for y, share in labels:
-        t[y] += share
+        t[y] += share * late[y] / total if total else share
     return t
 
 
@@ -168,7 +169,7 @@ class Equalization(Softmax):
     def whole(self, z, labels):
         if self.p.get("form", "softmax") == "softmax":
             return None
-        t = targets(z, labels)
+        t = targets(z, labels, self.late)
         return sum(softplus(a) - b * a for a, b in zip(z, t)), [sigmoid(a) - b for a, b in zip(z, t)], 1.0
 
 
@@ -306,7 +307,9 @@ class Cwap(Softmax):
         if total == 0:
             return 1.0
         smooth = [a + self.prior * total / self.N for a in v]
-        raw = [(s if s > 0 else 1 / (self.N * d)) ** -self.alpha for s, d in zip(smooth, width)]
+        one = [(1 - self.p.get("momentum", 0.75) if self.ema else 1) / (self.N * d) for d in width]
+        held = [max(s, o) if self.ema and self.prior == 0 else s or o for s, o in zip(smooth, one)]
+        raw = [h ** -self.alpha for h in held]
         i = region(width, self.norm(z, y))
         if self.normalize == "class-mean":
             return raw[i] * total / sum(k * r for k, r in zip(count, raw))
@@ -391,6 +394,7 @@ def step(m, drw, s, epoch):
     late = effective_number(m.n, on.get("beta", 0.9999)) if on else [1.0] * len(m.n)
     divides = on and on.get("reduction", "weights") == "weights"
     d = sum(share * m.divisor(y) * (late[y] if divides else 1.0) for _, labels, _ in rows for y, share in labels)
+    m.late = late
     m.begin(rows, epoch)
     loss, grad, weights = 0.0, [], []
     for z, labels, example in rows:

@@ -4,6 +4,7 @@ use std::fmt;
 use std::str::FromStr;
 
 use serde::{Deserialize, Deserializer, Serialize};
+use serde_json::{Map, Value};
 
 use crate::counts::Counts;
 use crate::criterion::Criterion;
@@ -46,6 +47,10 @@ pub(crate) trait Parameters: Declared {
     /// Presets differ from the default only where a method says so.
     fn preset(_preset: Preset) -> Self {
         Self::default()
+    }
+    /// Refuses what only the number of classes makes impossible.
+    fn check_for(&self, _counts: &Counts) -> Result<(), ConfigError> {
+        Ok(())
     }
     fn build(&self, counts: &Counts) -> Self::Method;
 }
@@ -147,6 +152,32 @@ impl From<MethodConfig> for Config {
 }
 
 impl Config {
+    /// A method's parameters by name, on top of a preset (or the defaults).
+    ///
+    /// # Errors
+    /// Names the parameter that is unknown or not of its type.
+    pub fn from_parts(
+        method: Id,
+        preset: Option<Preset>,
+        params: &Map<String, Value>,
+        drw: Option<DrwConfig>,
+    ) -> Result<Self, ConfigError> {
+        let wrong = |path: String, what: String| ConfigError::Params { path, what };
+        let base = serde_json::to_value(method.preset(preset.unwrap_or(Preset::Reference)));
+        let Ok(Value::Object(mut values)) = base else {
+            return Err(wrong(String::new(), "the preset is not an object".to_owned()));
+        };
+        values.extend(params.clone());
+        let values = Value::Object(values);
+        let mut track = serde_path_to_error::Track::new();
+        let read = method.params(serde_path_to_error::Deserializer::new(&values, &mut track));
+        let method = read.map_err(|error| match track.path().to_string().as_str() {
+            "." => wrong(String::new(), error.to_string()),
+            path => wrong(format!(".{path}"), error.to_string()),
+        })?;
+        Ok(Self { method, drw })
+    }
+
     /// A criterion for a data set with these images per class.
     ///
     /// # Errors
@@ -156,7 +187,24 @@ impl Config {
     }
 }
 
-/// Written and read as `{"method": ID, "params": {..}, "drw": {..}}`; `params` and `drw` may be left out.
+/// Read as `{"method": ID, "preset": .., "params": {..}, "drw": {..}}`, where everything but the method may be left out.
+impl<'de> Deserialize<'de> for Config {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        #[derive(Deserialize)]
+        #[serde(deny_unknown_fields)]
+        struct Parts {
+            method: Id,
+            preset: Option<Preset>,
+            #[serde(default)]
+            params: Map<String, Value>,
+            drw: Option<DrwConfig>,
+        }
+        let Parts { method, preset, params, drw } = Parts::deserialize(deserializer)?;
+        Self::from_parts(method, preset, &params, drw).map_err(serde::de::Error::custom)
+    }
+}
+
+/// Written as `{"method": ID, "params": {..}, "drw": {..}}`, every parameter with its value.
 impl Serialize for Config {
     fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         #[derive(Serialize)]

@@ -125,15 +125,25 @@ impl Criterion {
         if let Some(row) = work.rows.iter().position(|row| !row.finite) {
             return Err(self.not_finite(batch, row));
         }
+        let over = if denominator > 0.0 { 1.0 / denominator } else { 0.0 };
         let (mut loss, mut sum, mut max) = (0f64, 0f64, 0f64);
-        for (row, weight) in work.rows.iter().zip(out.weights) {
+        for (number, (row, weight)) in work.rows.iter().zip(out.weights).enumerate() {
+            // the largest entry of a row's gradient is at most its slope
+            let slope = row.steepest() * over;
+            if !row.loss.is_finite() || ![row.weight, slope].iter().all(|x| (*x as f32).is_finite()) {
+                return Err(BatchError::Overflow { row: number, weight: row.weight });
+            }
             loss += row.loss;
             sum += row.weight;
             max = max.max(row.weight);
             *weight = row.weight as f32;
         }
-        let loss = if denominator > 0.0 { loss / denominator } else { 0.0 };
-        Ok(Summary { loss, mean_weight: sum / batch.len() as f64, max_weight: max, regions: method.regions(work) })
+        Ok(Summary {
+            loss: loss * over,
+            mean_weight: sum / batch.len() as f64,
+            max_weight: max,
+            regions: method.regions(work),
+        })
     }
 
     /// Writes the batch's rows into `work`; returns what the loss is divided by.
@@ -172,6 +182,15 @@ impl Criterion {
     /// Ends an epoch: call it once, after the last batch.
     pub fn end_epoch(&mut self) {
         self.kind.as_method_mut().end_epoch();
+    }
+
+    /// The effective size S of every class, for `cwap`.
+    #[must_use]
+    pub fn effective_sizes(&self) -> Option<Vec<f64>> {
+        match &self.kind {
+            Kind::Cwap(cwap) => Some(cwap.sizes()),
+            _ => None,
+        }
     }
 
     /// Everything that was counted.

@@ -34,11 +34,22 @@ pub enum ConfigError {
         count: u64,
     },
     /// There is no criterion of that name.
-    #[error("method: unknown criterion `{0}`{hint}", hint = nearest_hint(.0))]
+    #[error("unknown criterion `{0}`{hint}", hint = nearest_hint(.0))]
     UnknownMethod(String),
+    /// A parameter is unknown, or not of its type.
+    #[error("params{path}: {what}")]
+    Params {
+        /// `.` and the parameter's name, or empty.
+        path: String,
+        /// What is wrong with it.
+        what: String,
+    },
 }
 
 fn nearest_hint(name: &str) -> String {
+    if name == "drw" {
+        return ": `drw` is a schedule on top of a criterion, a key beside `method`".to_owned();
+    }
     match Id::nearest(name) {
         Some(id) => format!(", did you mean `{id}`? (`equipoise criteria` lists them)"),
         None => " (`equipoise criteria` lists them)".to_owned(),
@@ -102,6 +113,14 @@ pub enum BatchError {
         class: usize,
         /// The logit.
         value: f32,
+    },
+    /// An example's weight, or its loss, is beyond what f32 holds: the criterion's parameters are too extreme for these data.
+    #[error("labels[{row}]: weight {weight}: too large; a smaller alpha, a prior or a cap keeps weights bounded")]
+    Overflow {
+        /// Its row.
+        row: usize,
+        /// The weight.
+        weight: f64,
     },
 }
 

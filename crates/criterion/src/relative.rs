@@ -80,7 +80,7 @@ impl<W: Fn(&Part) -> Weighed + Sync> Softmax for LevelRows<'_, W> {
     where
         Self: 'a;
     fn shape<'a>(&'a self, part: &Part, _row: &'a mut Vec<f32>) -> Wide<'a> {
-        Wide { level: self.table, own: self.table[part.label], boost: self.boost }
+        Wide::new(self.table, part.label, self.boost)
     }
     fn weigh(&self, part: &Part) -> Weighed {
         (self.weigh)(part)

@@ -182,12 +182,14 @@ fn states_that_do_not_fit() {
         f(&mut state);
         State::Cwap(state)
     };
-    let cases: [(Spoil<'_>, &str); 6] = [
+    let cases: [(Spoil<'_>, &str); 8] = [
         (&|s| s.bins = 7, "bins"),
         (&|s| s.counts.clear(), "counts"),
         (&|s| s.filling[4] = 0.0, "filling"),
         (&|s| s.widths[4] = f64::NAN, "widths"),
         (&|s| s.values[4] = -1.0, "values"),
+        (&|s| s.values[4] = 1e308, "values"),
+        (&|s| s.widths.fill(1.0), "widths"),
         (&|s| s.average = Some(AverageState { values: vec![], widths: vec![] }), "average"),
     ];
     for (spoil, field) in cases {

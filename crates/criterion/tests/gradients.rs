@@ -26,7 +26,8 @@ struct Example<'a> {
     counts: &'a [f64],
     /// The weight that the criterion reported.
     weight: f64,
-    state: &'a State,
+    /// S of every class, for `cwap`.
+    sizes: &'a [f64],
     /// Examples of each class in the batch.
     batch: &'a [f64],
 }
@@ -70,8 +71,7 @@ fn equation(config: &MethodConfig, e: &Example<'_>) -> Loss {
             plus((0..n.len()).map(|j| if j == y { 0.0 } else { factor(j).ln() }).collect(), 1.0)
         }
         MethodConfig::Cwap(c) => {
-            let State::Cwap(state) = e.state else { panic!("not a state of cwap") };
-            let margin = |j: usize| c.gamma * (state.sizes[j] / state.sizes[y]).min(1.0).ln();
+            let margin = |j: usize| c.gamma * (e.sizes[j] / e.sizes[y]).min(1.0).ln();
             plus((0..n.len()).map(margin).collect(), w)
         }
         MethodConfig::BalancedSoftmax(_) => plus(n.iter().map(|n| n.ln()).collect(), 1.0),
@@ -125,7 +125,8 @@ fn loss_and_gradient_follow_the_equations() {
             owned.labels.iter().for_each(|y| batch[*y as usize] += 1.0);
             let weighted = matches!(name, Id::ClassBalanced | Id::EffectiveNumber);
             let denominator = if weighted { got.weights.iter().map(|w| f64::from(*w)).sum() } else { rows as f64 };
-            let (state, float_counts) = (criterion.state(), n.iter().map(|n| *n as f64).collect::<Vec<_>>());
+            let (sizes, float_counts) =
+                (criterion.effective_sizes().unwrap_or_default(), n.iter().map(|n| *n as f64).collect::<Vec<_>>());
             let mut loss = 0.0;
             for (row, y) in owned.labels.iter().enumerate() {
                 let z: Vec<f64> = owned.logits[row * classes..][..classes].iter().map(|z| f64::from(*z)).collect();
@@ -134,7 +135,7 @@ fn loss_and_gradient_follow_the_equations() {
                     z: &z,
                     counts: &float_counts,
                     weight: f64::from(got.weights[row]),
-                    state: &state,
+                    sizes: &sizes,
                     batch: &batch,
                 };
                 let f = equation(&config, &example);

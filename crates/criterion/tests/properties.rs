@@ -46,6 +46,72 @@ fn a_common_shift_of_a_row_changes_nothing() {
     }
 }
 
+/// The same far from 0, where an f32 has few digits left behind the point.
+#[test]
+fn a_large_common_shift_changes_nothing() {
+    for (name, config) in configs().iter().filter(|(name, _)| shift_invariant(name)) {
+        let criterion = config.init(&counts(50)).expect("valid");
+        let spread = if name == "ldam" { 0.5 } else { 4.0 };
+        let owned = Owned::new(11, 9, 50, spread);
+        // multiples of 1/64 are exact up to 2^17
+        let base = Owned { logits: owned.logits.iter().map(|z| (z * 64.0).round() / 64.0).collect(), ..owned };
+        let want = evaluate(&criterion, &base.batch());
+        for offset in [8192.0, -65_536.0] {
+            let moved = Owned { logits: base.logits.iter().map(|z| z + offset).collect(), ..base.clone() };
+            let got = evaluate(&criterion, &moved.batch());
+            let tolerance = 1e-6 * (1.0 + want.summary.loss);
+            assert!(
+                (got.summary.loss - want.summary.loss).abs() <= tolerance,
+                "{name}: {:?}",
+                (got.summary, want.summary)
+            );
+            close(name, &got.grad, &want.grad, 5e-6, 1e-8);
+        }
+    }
+}
+
+/// Every configuration survives being written and read, and nothing unknown is read.
+#[test]
+fn configurations_are_written_and_read() {
+    for (name, config) in configs() {
+        let text = serde_json::to_string(&config).expect("serializes");
+        assert_eq!(serde_json::from_str::<Config>(&text).expect("parses"), config, "{name}: {text}");
+    }
+    let read = |text: &str| serde_json::from_str::<Config>(text).map_err(|e| e.to_string());
+    let paper = read(r#"{"method": "seesaw", "preset": "paper", "params": {"p": 0.5}}"#).expect("parses");
+    assert_eq!(paper.method, MethodConfig::Seesaw(SeesawConfig { p: 0.5, q: 0.0, eps: 0.01 }));
+    for (text, message) in [
+        (r#"{"method": "sesaw"}"#, "did you mean `seesaw`?"),
+        (r#"{"method": "seesaw", "params": {"pp": 1}}"#, "params.pp: unknown field `pp`"),
+        (r#"{"method": "seesaw", "params": {"p": []}}"#, "params.p: invalid type: sequence"),
+        (r#"{"method": "seesaw", "start": 3}"#, "unknown field `start`"),
+        (r#"{"params": {}}"#, "missing field `method`"),
+    ] {
+        let error = read(text).expect_err("wrong");
+        assert!(error.contains(message), "{text}: {error}");
+    }
+}
+
+/// The number of filled regions is that of the state, whatever the memory.
+#[test]
+fn filled_regions_are_counted() {
+    for (memory, momentum) in [(Memory::Epoch, 0.75), (Memory::Ema, 0.75), (Memory::Ema, 0.0)] {
+        let config = CwapConfig { memory, momentum, bins: 5, ..CwapConfig::default() };
+        let mut criterion = config.init(&counts(4)).expect("valid");
+        for seed in 0..200 {
+            let owned = Owned::new(seed, 6, 4, 4.0);
+            drop(train(&mut criterion, &owned.batch()));
+            if seed % 50 == 49 {
+                criterion.end_epoch();
+            }
+            let State::Cwap(state) = criterion.state() else { panic!("not a state of cwap") };
+            let values = state.average.map_or(state.values, |average| average.values);
+            let filled = values.iter().filter(|v| **v > 0.0).count() as u64;
+            assert_eq!(evaluate(&criterion, &owned.batch()).summary.regions, Some(filled), "{memory:?} {momentum}");
+        }
+    }
+}
+
 /// Naming the classes in another order names the gradient in that order.
 #[test]
 fn permuting_classes_permutes_the_gradient() {

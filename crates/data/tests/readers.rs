@@ -2,16 +2,35 @@
 
 use std::fs;
 use std::io::Write;
-use std::path::Path;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use equipoise_data::format::{cifar, idx};
 use equipoise_data::{DataError, DataSet};
 use flate2::Compression;
 use flate2::write::GzEncoder;
-use tempfile::TempDir;
 
-fn folder() -> TempDir {
-    TempDir::new().expect("a folder")
+/// A new, empty folder, removed at the end.
+struct Folder(PathBuf);
+
+impl Folder {
+    fn path(&self) -> &Path {
+        &self.0
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+fn folder() -> Folder {
+    static NUMBER: AtomicUsize = AtomicUsize::new(0);
+    let name = format!("readers-{}-{}", std::process::id(), NUMBER.fetch_add(1, Ordering::Relaxed));
+    let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
+    fs::create_dir_all(&path).expect("a folder");
+    Folder(path)
 }
 
 fn gzip(bytes: &[u8]) -> Vec<u8> {

@@ -83,7 +83,13 @@ fn main() -> ExitCode {
         }
         Failure::Failed(error) => (1, format!("{error:#}")),
     };
-    // one line, whatever a library's message looks like; nowhere left to complain if this fails
-    let _ = writeln!(io::stderr(), "equipoise: {}", message.lines().map(str::trim).collect::<Vec<_>>().join(" "));
+    // nowhere left to complain if this fails
+    let _ = writeln!(io::stderr(), "equipoise: {}", one_line(&message));
     ExitCode::from(code)
+}
+
+/// A message in one line, without what a terminal would take for commands.
+fn one_line(message: &str) -> String {
+    let line = message.lines().map(str::trim).collect::<Vec<_>>().join(" ");
+    line.chars().map(|c| if c.is_control() { c.escape_default().to_string() } else { c.to_string() }).collect()
 }

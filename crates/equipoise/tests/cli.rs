@@ -1,18 +1,27 @@
 //! The real binary in an empty folder: what it prints, what it refuses, how it ends.
 
 use std::io::Write;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use serde_json::{Value, json};
-use tempfile::TempDir;
+
+/// A new, empty folder for a test.
+fn folder() -> PathBuf {
+    static NUMBER: AtomicUsize = AtomicUsize::new(0);
+    let name = format!("cli-{}-{}", std::process::id(), NUMBER.fetch_add(1, Ordering::Relaxed));
+    let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
+    std::fs::create_dir_all(&path).expect("a folder");
+    path
+}
 
 /// Runs the binary in an empty folder with this standard input.
 fn equipoise(args: &[&str], input: &str) -> Output {
-    let folder = TempDir::new().expect("a folder");
+    let folder = folder();
     let mut child = Command::new(env!("CARGO_BIN_EXE_equipoise"))
         .args(args)
-        .current_dir(folder.path())
+        .current_dir(&folder)
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
@@ -20,7 +29,10 @@ fn equipoise(args: &[&str], input: &str) -> Output {
         .expect("starts");
     // a command that does not read its input may be gone already
     let _ = child.stdin.take().expect("a pipe").write_all(input.as_bytes());
-    child.wait_with_output().expect("ends")
+    let out = child.wait_with_output().expect("ends");
+    // nothing was left behind
+    std::fs::remove_dir(&folder).expect("an empty folder");
+    out
 }
 
 fn stdout(out: &Output) -> String {
@@ -62,8 +74,7 @@ fn criteria_lists_and_explains() {
 /// `equipoise criteria --docs docs/criteria` has been run since the methods' headers were last changed.
 #[test]
 fn pages_in_docs_are_what_the_program_says() {
-    let folder = TempDir::new().expect("a folder");
-    let made = folder.path().join("pages");
+    let made = folder().join("pages");
     stdout(&equipoise(&["criteria", "--docs", made.to_str().expect("UTF-8")], ""));
     let kept = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/criteria");
     let read = |dir: &Path| {
@@ -156,7 +167,7 @@ fn wrong_cases_are_refused_in_one_line_that_names_the_field() {
         (case("focal", "", r#"{"logits": [], "labels": []}"#), "steps[0].labels: the batch is empty"),
         (case("focal", "", r#"{"labels": [0]}"#), "steps[0].logits: missing"),
         (case("focal", "", r#"{"logits": [[0, 1]]}"#), "steps[0].labels: missing"),
-        (case("focal", "", r#"{"end_epoch": false}"#), "steps[0].end_epoch: end_epoch stands alone and is true"),
+        (case("focal", "", r#"{"end_epoch": false}"#), "steps[0].end_epoch: it stands alone and is true"),
         (
             case("focal", "", r#"{"logits": [[0, 1]], "labels": [0], "mixed": {"labels": [1], "share": [2]}}"#),
             "steps[0].mixed.share[0] = 2",
@@ -165,14 +176,27 @@ fn wrong_cases_are_refused_in_one_line_that_names_the_field() {
             case("focal", "", r#"{"logits": [[0, 1]], "labels": [0], "weights": [1]}"#),
             "steps[0].weights: unknown field `weights`",
         ),
+        (
+            case("focal", "", r#"{"end_epoch": true, "train": false}"#),
+            "steps[0].end_epoch: it stands alone and is true",
+        ),
+        (case("drw", "", step), "method: unknown criterion `drw`: `drw` is a schedule on top of a criterion"),
+        (case("\\u001b[31mred", "", step), "method: unknown criterion `\\u{1b}[31mred`"),
+        (r#"["softmax", null, {}, null, [9, 1], [], null]"#.to_owned(), "the case is not a JSON object {..}"),
+        (
+            r#"{"method": "cwap", "params": {"bins": 10000}, "counts": ["#.to_owned()
+                + &"1,".repeat(20_000)
+                + r#"1], "steps": []}"#,
+            "cwap: bins = 10000: must be at most 2^27 over",
+        ),
         (r#"{"method": "focal", "counts": [9], "steps": []}"#.to_owned(), "counts: 1 classes: at least 2 are needed"),
         (r#"{"method": "focal", "counts": [0, 0], "steps": []}"#.to_owned(), "counts: every class is empty"),
         (r#"{"method": "focal", "counts": [9, -1], "steps": []}"#.to_owned(), "counts[1]: invalid value: integer `-1`"),
         (r#"{"method": "focal", "steps": []}"#.to_owned(), "missing field `counts`"),
         (r#"{"method": "focal", "counts": [9, 1], "steps": []} x"#.to_owned(), "trailing characters"),
-        ("[1, 2".to_owned(), "invalid type"),
-        (String::new(), "EOF while parsing"),
-        ("[".repeat(100_000), ""),
+        ("[1, 2".to_owned(), "the case is not a JSON object"),
+        (String::new(), "the case is not a JSON object"),
+        (r#"{"method": "focal", "params": "#.to_owned() + &r#"{"a": "#.repeat(100_000), "recursion limit exceeded"),
     ];
     for (input, message) in cases {
         let out = equipoise(&["loss", "-"], &input);
@@ -202,15 +226,34 @@ fn exit_codes_are_honest() {
 /// A reader that has seen enough is no failure.
 #[test]
 fn a_closed_pipe_is_no_failure() {
-    let mut child = Command::new(env!("CARGO_BIN_EXE_equipoise"))
-        .args(["criteria", "--json"])
-        .stdout(Stdio::piped())
+    let case = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/golden/more_cwap_517.json");
+    for args in [&["criteria", "--json"][..], &["loss", case]] {
+        let mut child = Command::new(env!("CARGO_BIN_EXE_equipoise"))
+            .args(args)
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .expect("starts");
+        drop(child.stdout.take());
+        let out = child.wait_with_output().expect("ends");
+        assert!(out.status.success() && out.stderr.is_empty(), "{args:?}: {}", String::from_utf8_lossy(&out.stderr));
+    }
+}
+
+/// A device that is full is one, with the reason.
+#[cfg(target_os = "linux")]
+#[test]
+fn a_full_device_is_a_failure() {
+    let full = std::fs::File::create("/dev/full").expect("opens");
+    let out = Command::new(env!("CARGO_BIN_EXE_equipoise"))
+        .arg("criteria")
+        .stdout(full)
         .stderr(Stdio::piped())
         .spawn()
-        .expect("starts");
-    drop(child.stdout.take());
-    let out = child.wait_with_output().expect("ends");
-    assert!(out.status.success() && out.stderr.is_empty(), "{}", String::from_utf8_lossy(&out.stderr));
+        .and_then(std::process::Child::wait_with_output)
+        .expect("runs");
+    assert_eq!(out.status.code(), Some(1));
+    assert!(String::from_utf8_lossy(&out.stderr).contains("No space left"), "{out:?}");
 }
 
 #[test]

@@ -15,7 +15,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 
-/// Rounds of waiting awake: some tens of microseconds.
+/// Rounds of waiting awake: some hundred microseconds, depending on the CPU.
 const AWAKE: u32 = 20_000;
 
 /// A handle to a group of threads; clones share them. They end with the last handle.

@@ -138,6 +138,11 @@ impl Row {
         self.weight = self.parts().iter().map(|p| p.gain * p.weighed.weight).sum();
     }
 
+    /// The largest slope of its parts, before the batch's denominator.
+    pub(crate) fn steepest(&self) -> f64 {
+        self.parts().iter().map(|p| (p.gain * p.weighed.scale).abs()).fold(0.0, f64::max)
+    }
+
     pub(crate) fn parts_mut(&mut self) -> &mut [Part] {
         &mut self.parts[..self.count]
     }

@@ -9,11 +9,14 @@ pub(crate) trait Shape {
     const FACTOR: bool = false;
     /// dz'/dz is not 1.
     const SLOPE: bool = false;
-    /// The sum of the raw logits is wanted, and targets can be smoothed.
+    /// The sum of z' is wanted, and targets can be smoothed.
     const SMOOTH: bool = false;
     /// The raw sums need a pass of their own, before z' can be said.
     const APART: bool = false;
 
+    /// Told the label's logit before anything else. A shape that adds to or multiplies logits first takes it off all of
+    /// them: a softmax does not change by that, and rounding does not depend on how large the logits are.
+    fn refer(&mut self, _z: f32) {}
     /// z' of the classes `at..at + LANES`.
     fn logit<I: Isa>(&self, z: I::V, at: usize) -> I::V;
     /// z' of the label.
@@ -52,33 +55,52 @@ impl Shape for Plain {
     }
 }
 
-/// z' = z, and the sum of the logits.
-pub(crate) struct WithMean;
+/// z' = z - z_y, and the sum of z'.
+#[derive(Default)]
+pub(crate) struct WithMean {
+    /// The label's logit.
+    base: f32,
+}
 
 impl Shape for WithMean {
     const SMOOTH: bool = true;
     #[inline(always)]
     fn logit<I: Isa>(&self, z: I::V, _at: usize) -> I::V {
-        z
+        I::sub(z, I::splat(self.base))
     }
-    fn own(&self, z: f32) -> f64 {
-        f64::from(z)
+    fn refer(&mut self, z: f32) {
+        self.base = z;
+    }
+    fn own(&self, _z: f32) -> f64 {
+        0.0
     }
 }
 
 /// z'_j = z_j + b_j; minus infinity takes a class out.
 pub(crate) struct Bias<'a> {
-    pub(crate) bias: &'a [f32],
-    pub(crate) own: f32,
+    bias: &'a [f32],
+    own: f32,
+    /// The label's logit.
+    base: f32,
+}
+
+impl<'a> Bias<'a> {
+    /// Offsets of all classes, and the label's.
+    pub(crate) fn new(bias: &'a [f32], own: f32) -> Self {
+        Self { bias, own, base: 0.0 }
+    }
 }
 
 impl Shape for Bias<'_> {
     #[inline(always)]
     fn logit<I: Isa>(&self, z: I::V, at: usize) -> I::V {
-        I::add(z, I::at(self.bias, at))
+        I::add(I::sub(z, I::splat(self.base)), I::at(self.bias, at))
     }
-    fn own(&self, z: f32) -> f64 {
-        f64::from(z) + f64::from(self.own)
+    fn refer(&mut self, z: f32) {
+        self.base = z;
+    }
+    fn own(&self, _z: f32) -> f64 {
+        self.own.into()
     }
 }
 
@@ -109,18 +131,29 @@ impl Shape for Affine<'_> {
 
 /// z'_j = s (z_j - m [j = y]).
 pub(crate) struct Scaled {
-    pub(crate) scale: f32,
-    pub(crate) margin: f32,
+    scale: f32,
+    margin: f32,
+    /// The label's logit.
+    base: f32,
+}
+
+impl Scaled {
+    pub(crate) fn new(scale: f32, margin: f32) -> Self {
+        Self { scale, margin, base: 0.0 }
+    }
 }
 
 impl Shape for Scaled {
     const SLOPE: bool = true;
     #[inline(always)]
     fn logit<I: Isa>(&self, z: I::V, _at: usize) -> I::V {
-        I::mul(z, I::splat(self.scale))
+        I::mul(I::sub(z, I::splat(self.base)), I::splat(self.scale))
     }
-    fn own(&self, z: f32) -> f64 {
-        f64::from(self.scale) * (f64::from(z) - f64::from(self.margin))
+    fn refer(&mut self, z: f32) {
+        self.base = z;
+    }
+    fn own(&self, _z: f32) -> f64 {
+        -f64::from(self.scale) * f64::from(self.margin)
     }
     #[inline(always)]
     fn slope<I: Isa>(&self, _at: usize) -> I::V {
@@ -148,22 +181,28 @@ pub(crate) const NARROW: f64 = 40.0;
 /// Adds q max(0, z_j - t), t = max(z_y, lse(z) + ln eps) (the compensation factor of Seesaw).
 #[derive(Clone, Copy)]
 pub(crate) struct Boost {
-    pub(crate) q: f32,
-    pub(crate) ln_eps: f64,
+    q: f64,
+    ln_eps: f64,
     /// t, once the raw sums are known.
-    pub(crate) threshold: f32,
+    threshold: f64,
 }
 
 impl Boost {
-    fn learn(&mut self, raw: &Tally) {
-        let lse = f64::from(raw.shift) + raw.sum().ln();
-        self.threshold = raw.own.max(lse + self.ln_eps) as f32;
+    pub(crate) fn new(q: f64, eps: f64) -> Self {
+        Self { q, ln_eps: eps.ln(), threshold: f64::INFINITY }
     }
 
+    fn learn(&mut self, raw: &Tally) {
+        let lse = f64::from(raw.shift) + raw.sum().ln();
+        self.threshold = raw.own.max(lse + self.ln_eps);
+    }
+
+    /// For logits from which `base` was taken off.
     #[inline(always)]
-    fn of<I: Isa>(&self, z: I::V) -> I::V {
-        let above = I::max(I::sub(z, I::splat(self.threshold)), I::splat(0.0));
-        I::mul(above, I::splat(self.q))
+    fn of<I: Isa>(&self, z: I::V, base: f32) -> I::V {
+        let threshold = (self.threshold - f64::from(base)) as f32;
+        let above = I::max(I::sub(z, I::splat(threshold)), I::splat(0.0));
+        I::mul(above, I::splat(self.q as f32))
     }
 }
 
@@ -192,14 +231,15 @@ impl Shape for Relative<'_> {
         let Some(boost) = &mut self.boost else { return };
         boost.learn(&sums.raw);
         let (top, t, q) = (sums.raw.shift, boost.threshold, boost.q);
-        if top <= t {
+        if f64::from(top) <= t {
             return;
         }
         // the shift stays, unless the largest boosted logit there can be would overflow relative to it
-        let rise = q * (top - t);
-        let shift = if f64::from(rise) <= NARROW { top } else { top + rise };
+        let rise = q * (f64::from(top) - t);
+        let shift = if rise <= NARROW { top } else { (f64::from(top) + rise) as f32 };
         let mut others = sums.adjusted.others * change_of_shift(top, shift);
-        classes_above(simd, z, label, t, place);
+        // none may be missed by rounding; one that is not above t is not raised
+        classes_above(simd, z, label, (t as f32).next_down(), place);
         let (mut block, mut down) = (usize::MAX, 1.0);
         for (x, &j) in place.late.iter_mut().zip(&*place.late_at) {
             if block != j as usize / BLOCK {
@@ -208,7 +248,7 @@ impl Shape for Relative<'_> {
             }
             others -= f64::from(place.exps[j as usize]) * down;
             let zj = f64::from(*x);
-            *x = (zj - f64::from(shift) + f64::from(q) * (zj - f64::from(t))) as f32;
+            *x = (zj - f64::from(shift) + q * (zj - t).max(0.0)) as f32;
         }
         exp_all(simd, place.late);
         for (e, &j) in place.late.iter_mut().zip(&*place.late_at) {
@@ -254,10 +294,18 @@ dispatch!(fn exp_all(values: &mut [f32]) = exp_all_kernel);
 /// z'_j = z_j + min(0, l_j - l_y) (+ boost): the same margin as [`Relative`] for spans beyond [`NARROW`].
 pub(crate) struct Wide<'a> {
     /// l_j of every class.
-    pub(crate) level: &'a [f32],
+    level: &'a [f32],
     /// l_y.
-    pub(crate) own: f32,
-    pub(crate) boost: Option<Boost>,
+    own: f32,
+    boost: Option<Boost>,
+    /// The label's logit.
+    base: f32,
+}
+
+impl<'a> Wide<'a> {
+    pub(crate) fn new(level: &'a [f32], label: usize, boost: Option<Boost>) -> Self {
+        Self { level, own: level[label], boost, base: 0.0 }
+    }
 }
 
 impl Shape for Wide<'_> {
@@ -265,14 +313,18 @@ impl Shape for Wide<'_> {
     #[inline(always)]
     fn logit<I: Isa>(&self, z: I::V, at: usize) -> I::V {
         let margin = I::min(I::sub(I::at(self.level, at), I::splat(self.own)), I::splat(0.0));
+        let z = I::sub(z, I::splat(self.base));
         let z = match self.boost {
-            Some(boost) => I::add(z, boost.of::<I>(z)),
+            Some(boost) => I::add(z, boost.of::<I>(z, self.base)),
             None => z,
         };
         I::add(z, margin)
     }
-    fn own(&self, z: f32) -> f64 {
-        f64::from(z)
+    fn refer(&mut self, z: f32) {
+        self.base = z;
+    }
+    fn own(&self, _z: f32) -> f64 {
+        0.0
     }
     fn learn(&mut self, raw: &Tally) {
         if let Some(boost) = &mut self.boost {

@@ -17,6 +17,11 @@ fn scores<I: Isa>(z: &Lanes) -> (Lanes, Lanes) {
     (s, e)
 }
 
+/// softplus(z) from e^-abs(z).
+fn softplus(z: f32, e: f32) -> f64 {
+    f64::from(z.max(0.0)) + f64::from(ln_1p(e))
+}
+
 /// One logit with a target that is not 0, in f64: sigmoid(z) - t without cancellation, and its loss.
 fn targeted(z: f32, t: f64) -> (f64, f64) {
     let z = f64::from(z);
@@ -25,13 +30,16 @@ fn targeted(z: f32, t: f64) -> (f64, f64) {
     (((1.0 - t) * up - t * down) / (1.0 + e), z.max(0.0) + e.ln_1p() - t * z)
 }
 
-/// The classes of a row with a target that is not 0, and their targets.
+/// The classes of a row with a target that is not 0, and their targets: the labels' shares, deferred class weights
+/// included, so that the row is the sum of its parts.
 fn targets(row: &Row) -> ([(usize, f64); 2], usize) {
     let [a, b] = &row.parts;
-    match row.count {
-        2 if a.label == b.label => ([(a.label, a.share + b.share), (0, 0.0)], 1),
-        n => ([(a.label, a.share), (b.label, b.share)], n),
+    if row.count == 1 {
+        return ([(a.label, 1.0), (0, 0.0)], 1);
     }
+    let total = a.gain + b.gain;
+    let (x, y) = if total > 0.0 { (a.gain / total, b.gain / total) } else { (a.share, b.share) };
+    if a.label == b.label { ([(a.label, 1.0), (0, 0.0)], 1) } else { ([(a.label, x), (b.label, y)], 2) }
 }
 
 #[inline(always)]
@@ -90,7 +98,7 @@ fn row_kernel<I: Isa>(z: &[f32], row: &mut Row, gains: &[f32], over: f64, into: 
         let (s, e) = scores::<I>(&z);
         for i in 0..width {
             let w = weight_at(s[i]);
-            loss += f64::from(w * (z[i].max(0.0) + ln_1p(e[i])));
+            loss += f64::from(w) * softplus(z[i], e[i]);
             weight += f64::from(w);
             into[done + i] = w * s[i] * scale;
         }
@@ -100,11 +108,10 @@ fn row_kernel<I: Isa>(z: &[f32], row: &mut Row, gains: &[f32], over: f64, into: 
     for &(label, t) in &targets[..n] {
         let (d, l) = targeted(z[label], t);
         let (s, e) = scores::<I>(&[z[label]; LANES]);
-        let before = weight_at(s[0]);
-        let after = f64::from(weight_at(d.abs() as f32));
-        // takes out exactly the f32 that the loop put in
-        loss += after * l - f64::from(before * (z[label].max(0.0) + ln_1p(e[0])));
-        weight += after - f64::from(before);
+        let (before, after) = (f64::from(weight_at(s[0])), f64::from(weight_at(d.abs() as f32)));
+        // takes out exactly what the loop put in
+        loss += after * l - before * softplus(z[label], e[0]);
+        weight += after - before;
         into[label] = (after * d * coefficient) as f32;
     }
     row.loss = gain * loss / over;

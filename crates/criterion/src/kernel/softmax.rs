@@ -20,8 +20,8 @@ use super::shape::{Plain, Shape};
 /// Elements between two transfers from f32 to f64 sums.
 pub(crate) const BLOCK: usize = 512;
 
-/// Stands for "no class here": smaller than every logit, and finite.
-const ABSENT: f32 = f32::MIN;
+/// Stands for "no class here": whatever a shape makes of it (also NaN), its exponential is 0.
+const ABSENT: f32 = f32::NEG_INFINITY;
 
 /// Sum over a row, the label kept apart: e^{own - shift} + others.
 #[derive(Clone, Copy, Debug, Default)]
@@ -77,7 +77,7 @@ pub(crate) struct Sums {
     pub(crate) raw: Tally,
     /// Of z' and its factors.
     pub(crate) adjusted: Tally,
-    /// Sum of the logits (with `SMOOTH`).
+    /// Sum of z' (with `SMOOTH`).
     pub(crate) logits: f64,
     /// No logit was infinite or NaN, and no z' overflowed.
     pub(crate) finite: bool,
@@ -113,6 +113,8 @@ pub(crate) struct Row<'a> {
     label: usize,
     /// The lanes that held the label.
     around: Lanes,
+    /// The logits in `rest` and `around` are finite, the label's too.
+    finite: bool,
 }
 
 impl<'a> Row<'a> {
@@ -122,8 +124,9 @@ impl<'a> Row<'a> {
         let mut rest = [ABSENT; LANES];
         rest[..tail.len()].copy_from_slice(tail);
         let mut around = *whole.get(label / LANES).unwrap_or(&rest);
+        let finite = tail.iter().chain(whole.get(label / LANES).into_iter().flatten()).all(|z| z.is_finite());
         around[label % LANES] = ABSENT;
-        Self { whole, rest, label: label / LANES, around }
+        Self { whole, rest, label: label / LANES, around, finite }
     }
 
     /// The k-th lanes.
@@ -132,8 +135,8 @@ impl<'a> Row<'a> {
         if k == self.label { &self.around } else { self.whole.get(k).unwrap_or(&self.rest) }
     }
 
-    /// Some of the lanes in up to four runs, each with the number of its first lanes: before the label, around it, behind
-    /// it, and the row's end. Runs are plain slices, which loops go through without looking left and right.
+    /// Some of the lanes in four runs, each with the number of its first lanes: before the label, around it, behind it, and
+    /// the row's end; any may be empty. Runs are plain slices, which loops go through without looking left and right.
     #[inline(always)]
     fn runs(&self, lanes: Range<usize>) -> [(usize, &[Lanes]); 4] {
         let end = lanes.end.min(self.whole.len());
@@ -150,12 +153,18 @@ impl<'a> Row<'a> {
     }
 }
 
-/// The largest z' of a run of lanes from number `k` on; `odd` becomes NaN if a logit is not finite.
+/// The largest z' of a run of lanes from number `k` on.
 #[inline(always)]
-fn top_of<I: Isa, S: Shape>(shape: &S, mut k: usize, run: &[Lanes], top: &mut I::V, odd: &mut I::V) {
+fn top_of<I: Isa, S: Shape>(shape: &S, k: usize, run: &[Lanes], top: I::V) -> I::V {
+    run.iter().enumerate().fold(top, |top, (i, z)| I::max(shape.logit::<I>(I::load(z), (k + i) * LANES), top))
+}
+
+/// The same, and `odd` becomes NaN if a logit is not finite.
+#[inline(always)]
+fn checked_top_of<I: Isa, S: Shape>(shape: &S, mut k: usize, run: &[Lanes], top: I::V, odd: &mut I::V) -> I::V {
     // four at a time, as one comparison must wait for the one before
     const AT_ONCE: usize = 4;
-    let mut tops = [*top; AT_ONCE];
+    let mut tops = [top; AT_ONCE];
     let mut odds = [*odd; AT_ONCE];
     let (fours, rest) = run.as_chunks::<AT_ONCE>();
     for four in fours {
@@ -172,8 +181,8 @@ fn top_of<I: Isa, S: Shape>(shape: &S, mut k: usize, run: &[Lanes], top: &mut I:
         tops[0] = I::max(shape.logit::<I>(z, (k + i) * LANES), tops[0]);
         odds[0] = I::fma(z, I::splat(0.0), odds[0]);
     }
-    *top = I::max(I::max(tops[0], tops[1]), I::max(tops[2], tops[3]));
     *odd = I::add(I::add(odds[0], odds[1]), I::add(odds[2], odds[3]));
+    I::max(I::max(tops[0], tops[1]), I::max(tops[2], tops[3]))
 }
 
 #[inline(always)]
@@ -181,17 +190,18 @@ fn sums_kernel<I: Isa, S: Shape>(shape: &S, z: &[f32], label: usize, place: &mut
     let row = Row::new(z, label);
     let own = shape.own(z[label]);
     let mut shift = own as f32;
-    let (mut adjusted, mut raw, mut logits) = (0f64, 0f64, f64::from(z[label]));
-    let mut odd = I::splat(z[label] * 0.0);
+    let (mut adjusted, mut raw, mut logits) = (0f64, 0f64, own);
+    let mut odd = I::splat(0.0);
     for (number, exps) in place.exps.chunks_mut(BLOCK).enumerate() {
         let start = number * (BLOCK / LANES);
         let end = start + exps.len().div_ceil(LANES);
         let runs = row.runs(start..end);
-        let mut top = I::splat(f32::NEG_INFINITY);
-        for (k, run) in runs {
-            top_of::<I, S>(shape, k, run, &mut top, &mut odd);
-        }
-        let top = largest::<I>(top);
+        let [before, around, behind, end_run] = runs;
+        let top = I::splat(f32::NEG_INFINITY);
+        let top = checked_top_of::<I, S>(shape, before.0, before.1, top, &mut odd);
+        let top = checked_top_of::<I, S>(shape, behind.0, behind.1, top, &mut odd);
+        let top = top_of::<I, S>(shape, around.0, around.1, top);
+        let top = largest::<I>(top_of::<I, S>(shape, end_run.0, end_run.1, top));
         if top > shift {
             let down = change_of_shift(shift, top);
             (adjusted, raw, shift) = (adjusted * down, raw * down, top);
@@ -221,22 +231,23 @@ fn sums_kernel<I: Isa, S: Shape>(shape: &S, z: &[f32], label: usize, place: &mut
     }
     let adjusted = Tally::new(shift, own, adjusted);
     let raw = if S::FACTOR { Tally { others: raw, ..adjusted } } else { adjusted };
-    let finite = shift.is_finite() && (own as f32).is_finite() && I::array(odd).iter().all(|x| *x == 0.0);
+    let odd = I::array(odd).iter().any(|x| *x != 0.0);
+    let finite = row.finite && !odd && shift.is_finite() && (own as f32).is_finite();
     Sums { raw, adjusted, logits, finite }
 }
 
-/// e^{z' - shift} times its factor, added to the sums: adjusted, raw and of the logits.
+/// e^{z' - shift} times its factor, added to the sums: adjusted, raw and of z'.
 #[inline(always)]
 fn exps_of<I: Isa, S: Shape>(shape: &S, z: &Lanes, at: usize, shift: f32, sums: &mut [I::V; 3]) -> I::V {
-    let z = I::load(z);
-    let mut e = exp::<I>(I::sub(shape.logit::<I>(z, at), I::splat(shift)));
+    let x = shape.logit::<I>(I::load(z), at);
+    let mut e = exp::<I>(I::sub(x, I::splat(shift)));
     if S::FACTOR {
         sums[1] = I::add(sums[1], e);
         e = I::mul(e, shape.factor::<I>(at));
     }
     if S::SMOOTH {
         // the label and what lies behind the row's end are as good as minus infinity
-        let known = I::array(z).map(|z| if z > ABSENT { z } else { 0.0 });
+        let known = I::array(x).map(|x| if x > ABSENT { x } else { 0.0 });
         sums[2] = I::add(sums[2], I::load(&known));
     }
     sums[0] = I::add(sums[0], e);
@@ -246,6 +257,7 @@ dispatch!(fn sums_pass<S: Shape>(shape: &S, z: &[f32], label: usize, place: &mut
 
 /// The first pass: the sums of a row, and its exponentials.
 pub(crate) fn sums<S: Shape>(simd: Simd, shape: &mut S, z: &[f32], label: usize, place: &mut Place<'_>) -> Sums {
+    shape.refer(z[label]);
     let mut sums = if S::APART {
         let raw = sums_pass(simd, &Plain, z, label, place).raw;
         shape.learn(&raw);

@@ -14,7 +14,7 @@ pub(crate) struct Biased {
 impl Softmax for Biased {
     type Shape<'a> = Bias<'a>;
     fn shape<'a>(&'a self, part: &Part, _row: &'a mut Vec<f32>) -> Bias<'a> {
-        Bias { bias: &self.bias, own: self.bias[part.label] }
+        Bias::new(&self.bias, self.bias[part.label])
     }
     fn weigh(&self, part: &Part) -> Weighed {
         Weighed::cross_entropy(part)

@@ -112,7 +112,7 @@ impl Softmax for Rows<'_> {
         let draws = Draws::new(self.method.seed, self.batch.epoch, self.batch.example(part.row));
         row.resize(self.method.thresholds.len().next_multiple_of(LANES), 0.0);
         drop_classes(self.simd, draws, &self.method.thresholds, row);
-        Bias { bias: row, own: 0.0 }
+        Bias::new(row, 0.0)
     }
     fn weigh(&self, part: &Part) -> Weighed {
         Weighed::cross_entropy(part)

@@ -21,7 +21,8 @@
 //! # Differs
 //! The sigmoid form is the published one, including that empty regions do not decay and that A starts at 0 without
 //! correction, so that the first step is 1 / (1 - momentum) times too large. The softmax form is ours: the paper leaves
-//! it undefined. Mixed labels: in the softmax form each label counts with its share; in the sigmoid form t is mixed.
+//! it undefined. Mixed labels: in the softmax form each label counts with its share; in the sigmoid form t is mixed by
+//! the shares (deferred class weights included).
 //!
 //! # Reduces to
 //! `softmax` (softmax form) for one region without momentum.

@@ -14,8 +14,9 @@
 //! <https://arxiv.org/abs/2104.00466>.
 //!
 //! # Differs
-//! The smoothed mass is spread over all C classes, the label included (the published code gives e / (C - 1) to the
-//! others; the two are the same up to e_y). The concave form only; with equal counts every class gets `tail`.
+//! Nothing from the published code, which spreads the smoothed mass over all C classes, the label included, where the
+//! paper's equation gives e / (C - 1) to each of the others. The concave form only; with equal counts every class gets
+//! `tail`.
 //!
 //! # Reduces to
 //! `softmax` for head = tail = 0; ordinary label smoothing for head = tail.
@@ -59,7 +60,7 @@ pub(crate) struct LabelAwareSmoothing {
 impl Softmax for LabelAwareSmoothing {
     type Shape<'a> = WithMean;
     fn shape<'a>(&'a self, _part: &Part, _row: &'a mut Vec<f32>) -> WithMean {
-        WithMean
+        WithMean::default()
     }
     fn weigh(&self, part: &Part) -> Weighed {
         let (smooth, tally) = (self.smooth[part.label], &part.sums.adjusted);

@@ -57,7 +57,7 @@ pub(crate) struct Ldam {
 impl Softmax for Ldam {
     type Shape<'a> = Scaled;
     fn shape<'a>(&'a self, part: &Part, _row: &'a mut Vec<f32>) -> Scaled {
-        Scaled { scale: self.scale, margin: self.margins[part.label] }
+        Scaled::new(self.scale, self.margins[part.label])
     }
     fn weigh(&self, part: &Part) -> Weighed {
         Weighed::cross_entropy(part)

@@ -85,6 +85,7 @@ macro_rules! methods {
             pub(crate) fn build(&self, counts: &Counts) -> Result<Kind, ConfigError> {
                 match self { $(Self::$variant(config) => {
                     config.check()?;
+                    config.check_for(counts)?;
                     Ok(Kind::$variant(config.build(counts)))
                 })* }
             }

@@ -158,8 +158,7 @@ impl Method for Seesaw {
                 counts[class] = 0;
             }
         }
-        let (q, ln_eps) = (self.config.q as f32, self.config.eps.ln());
-        let boost = (self.config.q > 0.0).then_some(Boost { q, ln_eps, threshold: f32::INFINITY });
+        let boost = (self.config.q > 0.0).then(|| Boost::new(self.config.q, self.config.eps));
         let weigh = |part: &_| Weighed::cross_entropy(part);
         match form {
             Form::Ratios => job.fused(&RatioRows { table: &table, boost, weigh }),

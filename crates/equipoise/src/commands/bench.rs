@@ -34,7 +34,7 @@ struct LossArgs {
     #[arg(long, default_value_t = 128, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     batch: u32,
     /// Classes
-    #[arg(long, default_value_t = 1000, value_parser = clap::value_parser!(u32).range(2..=10_000_000))]
+    #[arg(long, default_value_t = 1000, value_parser = clap::value_parser!(u32).range(2..=1_000_000))]
     classes: u32,
     /// Threads; all cores if left out
     #[arg(long, value_parser = clap::value_parser!(u16).range(1..=1024))]

@@ -109,16 +109,9 @@ pub(crate) fn run(args: &Args, out: &mut impl Write) -> Result<(), Failure> {
         (None, None) => {
             for topic in Topic::all() {
                 writeln!(out, "{:<23}{}", topic.name, topic.page.idea)?;
-                let mut line = format!("{:23}{}", "", short(&topic.page));
-                for (i, parameter) in topic.defaults().enumerate() {
-                    if line.len() + parameter.len() > 108 {
-                        writeln!(out, "{line},")?;
-                        line = format!("{:25}{parameter}", "");
-                    } else {
-                        let _ = write!(line, "{}{parameter}", if i == 0 { "; " } else { ", " });
-                    }
-                }
-                writeln!(out, "{line}")?;
+                let mut about = vec![short(&topic.page).to_owned()];
+                about.extend(topic.defaults());
+                out.write_all(wrapped(&about.join(", "), &" ".repeat(23)).as_bytes())?;
             }
             writeln!(
                 out,
@@ -166,19 +159,39 @@ fn text(topic: &Topic) -> String {
     let mut text = format!("{}: {}\n", topic.name, topic.page.idea);
     for section in &topic.page.sections {
         let _ = writeln!(text, "\n{}", section.heading);
-        let mut code = false;
-        for line in section.text.lines() {
-            if line.starts_with("```") {
-                code = !code;
-            } else if code {
-                let _ = writeln!(text, "  {line}");
+        for (i, block) in section.text.split("```").enumerate() {
+            if i % 2 == 1 {
+                for line in block.lines().skip(1) {
+                    let _ = writeln!(text, "  {line}");
+                }
             } else {
-                let _ = writeln!(text, "  {}", line.replace('`', "").replace("<http", "http").replace(">.", "."));
+                let plain = block.replace('`', "").replace("<http", "http").replace(">.", ".");
+                text.push_str(&wrapped(&plain, "  "));
             }
         }
         if section.heading == "Equation" {
             text.push_str(&parameters(topic));
         }
+    }
+    text
+}
+
+/// Words in lines of at most `WIDTH` columns behind an indent.
+fn wrapped(words: &str, indent: &str) -> String {
+    const WIDTH: usize = 100;
+    let (mut text, mut line) = (String::new(), String::new());
+    for word in words.split_whitespace() {
+        if !line.is_empty() && indent.len() + line.len() + 1 + word.len() > WIDTH {
+            let _ = writeln!(text, "{indent}{line}");
+            line.clear();
+        }
+        if !line.is_empty() {
+            line.push(' ');
+        }
+        line.push_str(word);
+    }
+    if !line.is_empty() {
+        let _ = writeln!(text, "{indent}{line}");
     }
     text
 }
@@ -190,7 +203,8 @@ fn parameters(topic: &Topic) -> String {
     }
     let mut text = "\nParameters\n".to_owned();
     for (field, default) in topic.fields.iter().zip(topic.defaults()) {
-        let _ = writeln!(text, "  {default:<22}{}", field.doc.trim());
+        let doc = wrapped(field.doc.trim(), &" ".repeat(24));
+        let _ = write!(text, "  {default:<22}{}", doc.trim_start());
     }
     for (name, changed) in &topic.presets {
         let changed: Vec<String> = changed.iter().map(|(key, value)| format!("{key}={}", plain(value))).collect();

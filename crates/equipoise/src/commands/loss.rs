@@ -4,7 +4,7 @@ use std::io::{Read, Write};
 use std::path::PathBuf;
 
 use anyhow::Context;
-use equipoise_criterion::{Batch, Config, Criterion, DrwConfig, Id, Mixed, Output, Preset, State, Work};
+use equipoise_criterion::{Batch, Config, ConfigError, Criterion, DrwConfig, Id, Mixed, Output, Preset, State, Work};
 use serde::de::IgnoredAny;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
@@ -65,46 +65,61 @@ struct MixedStep {
     share: Vec<f32>,
 }
 
+/// What is printed.
 #[derive(Serialize)]
 struct Answer {
-    steps: Vec<Value>,
+    steps: Vec<StepAnswer>,
+}
+
+#[derive(Serialize)]
+#[serde(untagged)]
+enum StepAnswer {
+    Batch { loss: f64, grad: Vec<Vec<f32>>, weights: Vec<f32> },
+    End { end_epoch: bool, state: Value },
 }
 
 pub(crate) fn run(args: &Args, out: &mut impl Write) -> Result<(), Failure> {
-    let mut text = String::new();
+    let mut bytes = Vec::new();
     if args.case.as_os_str() == "-" {
-        std::io::stdin().read_to_string(&mut text).context("cannot read standard input")?;
+        std::io::stdin().read_to_end(&mut bytes).context("cannot read standard input")?;
     } else {
-        text = std::fs::read_to_string(&args.case).with_context(|| format!("cannot read {}", args.case.display()))?;
+        bytes = std::fs::read(&args.case).with_context(|| format!("cannot read {}", args.case.display()))?;
     }
-    let case = parse(&text)?;
-    let mut criterion = criterion(&case)?;
+    let case = parse(&bytes)?;
+    let usage = |error: ConfigError| Failure::Usage(error.to_string());
+    let config = Config::from_parts(case.method, case.preset, &case.params, case.drw.clone()).map_err(usage)?;
+    let mut criterion = config.init(&case.counts).map_err(usage)?;
     for warning in criterion.warnings() {
-        writeln!(std::io::stderr(), "equipoise: warning: {warning}")?;
+        // a warning that nobody can read is no reason to stop
+        let _ = writeln!(std::io::stderr(), "equipoise: warning: {warning}");
     }
     let mut work = Work::new();
     let (mut steps, mut epoch) = (Vec::new(), 0);
     for (number, step) in case.steps.iter().enumerate() {
         let at = format!("steps[{number}]");
-        if let Some(end) = step.end_epoch {
-            if !end || step.logits.is_some() || step.labels.is_some() {
-                let what = "end_epoch stands alone and is true";
-                return Err(Failure::Usage(format!("{at}.end_epoch: {what}")));
+        match step {
+            Step { end_epoch: Some(true), logits: None, labels: None, mixed: None, examples: None, train: None } => {
+                criterion.end_epoch();
+                epoch += 1;
+                steps.push(StepAnswer::End { end_epoch: true, state: state(&criterion) });
             }
-            criterion.end_epoch();
-            epoch += 1;
-            steps.push(json!({"end_epoch": true, "state": state(&criterion)}));
-        } else {
-            steps.push(batch(&at, step, epoch, &mut criterion, &mut work)?);
+            Step { end_epoch: Some(_), .. } => {
+                return Err(Failure::Usage(format!("{at}.end_epoch: it stands alone and is true")));
+            }
+            _ => steps.push(batch(&at, step, epoch, &mut criterion, &mut work)?),
         }
     }
-    serde_json::to_writer(&mut *out, &Answer { steps })?;
-    writeln!(out)?;
+    writeln!(out, "{}", serde_json::to_string(&Answer { steps })?)?;
     Ok(())
 }
 
 /// Reads the case; an error names the field by its path.
-fn parse(text: &str) -> Result<Case, Failure> {
+fn parse(bytes: &[u8]) -> Result<Case, Failure> {
+    let text = std::str::from_utf8(bytes).map_err(|error| Failure::Usage(format!("the case is not UTF-8: {error}")))?;
+    // serde would take a list of the fields' values as well
+    if !text.trim_start().starts_with('{') {
+        return Err(Failure::Usage("the case is not a JSON object {..}".to_owned()));
+    }
     let mut json = serde_json::Deserializer::from_str(text);
     let case =
         serde_path_to_error::deserialize(&mut json).map_err(|error| match error.path().to_string().as_str() {
@@ -115,27 +130,7 @@ fn parse(text: &str) -> Result<Case, Failure> {
     Ok(case)
 }
 
-fn criterion(case: &Case) -> Result<Criterion, Failure> {
-    let mut params = Map::new();
-    if let Some(preset) = case.preset
-        && let Value::Object(values) = serde_json::to_value(case.method.preset(preset))?
-    {
-        params = values;
-    }
-    params.extend(case.params.clone());
-    let params = Value::Object(params);
-    let mut track = serde_path_to_error::Track::new();
-    let read = serde_path_to_error::Deserializer::new(&params, &mut track);
-    let method = case.method.params(read).map_err(|error| {
-        let path = track.path().to_string();
-        let dot = if path == "." { String::new() } else { format!(".{path}") };
-        Failure::Usage(format!("params{dot}: {error}"))
-    })?;
-    let config = Config { method, drw: case.drw.clone() };
-    config.init(&case.counts).map_err(|error| Failure::Usage(error.to_string()))
-}
-
-fn batch(at: &str, step: &Step, epoch: u64, criterion: &mut Criterion, work: &mut Work) -> Result<Value, Failure> {
+fn batch(at: &str, step: &Step, epoch: u64, criterion: &mut Criterion, work: &mut Work) -> Result<StepAnswer, Failure> {
     let usage = |what: String| Failure::Usage(format!("{at}.{what}"));
     let rows = step.logits.as_ref().ok_or_else(|| usage("logits: missing".to_owned()))?;
     let labels = step.labels.as_ref().ok_or_else(|| usage("labels: missing".to_owned()))?;
@@ -162,8 +157,8 @@ fn batch(at: &str, step: &Step, epoch: u64, criterion: &mut Criterion, work: &mu
         criterion.evaluate(&batch, output, work)
     };
     let summary = summary.map_err(|error| usage(error.to_string()))?;
-    let grad: Vec<&[f32]> = grad.chunks(classes).collect();
-    Ok(json!({"loss": summary.loss, "grad": grad, "weights": weights}))
+    let grad = grad.chunks(classes).map(<[f32]>::to_vec).collect();
+    Ok(StepAnswer::Batch { loss: summary.loss, grad, weights })
 }
 
 /// What the contract shows of a state.
@@ -177,7 +172,7 @@ fn state(criterion: &Criterion) -> Value {
         }
         State::Cwap(state) => {
             let by_class = |table: &[f64]| table.chunks(state.bins).map(<[f64]>::to_vec).collect::<Vec<_>>();
-            json!({"sizes": state.sizes, "values": by_class(&state.values), "widths": by_class(&state.filling)})
+            json!({"sizes": criterion.effective_sizes(), "values": by_class(&state.values), "widths": by_class(&state.filling)})
         }
     }
 }

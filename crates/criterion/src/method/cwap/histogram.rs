@@ -88,14 +88,13 @@ impl Histogram {
         }
     }
 
-    pub(super) fn state(&self, averages: Option<&Averages>, sizes: Vec<f64>) -> CwapState {
+    pub(super) fn state(&self, averages: Option<&Averages>) -> CwapState {
         CwapState {
             bins: self.bins,
             counts: self.counts.clone(),
             filling: self.filling.clone(),
             values: self.values.clone(),
             widths: self.widths.clone(),
-            sizes,
             average: averages.map(|a| AverageState { values: a.values.clone(), widths: a.widths.clone() }),
         }
     }
@@ -109,16 +108,15 @@ impl Histogram {
         for (field, values) in floats {
             check_length(field, values.len(), cells)?;
         }
-        for (field, values) in [("filling", &state.filling), ("widths", &state.widths)] {
-            check_values(field, values, |d| d > 0.0 && d <= 1.0, "more than 0 and at most 1")?;
-        }
-        check_values("values", &state.values, |v| v >= 0.0 && v.is_finite(), "at least 0")?;
+        check_widths("filling", &state.filling, self.bins)?;
+        check_widths("widths", &state.widths, self.bins)?;
+        check_densities("values", &state.values)?;
         let averages = match (&state.average, averaged) {
             (Some(average), true) => {
                 check_length("average.values", average.values.len(), cells)?;
                 check_length("average.widths", average.widths.len(), cells)?;
-                check_values("average.values", &average.values, |v| v >= 0.0 && v.is_finite(), "at least 0")?;
-                check_values("average.widths", &average.widths, |d| d > 0.0 && d <= 1.0, "more than 0 and at most 1")?;
+                check_densities("average.values", &average.values)?;
+                check_widths("average.widths", &average.widths, self.bins)?;
                 Some(Averages { bins: self.bins, values: average.values.clone(), widths: average.widths.clone() })
             }
             (None, false) => None,
@@ -130,6 +128,19 @@ impl Histogram {
         let (counts, filling) = (state.counts.clone(), state.filling.clone());
         let (values, widths) = (state.values.clone(), state.widths.clone());
         Ok((Self { bins: self.bins, counts, filling, values, widths }, averages))
+    }
+}
+
+fn check_densities(field: &'static str, values: &[f64]) -> Result<(), StateError> {
+    check_values(field, values, |v| (0.0..=1e30).contains(&v), "in 0..=1e30")
+}
+
+fn check_widths(field: &'static str, widths: &[f64], bins: usize) -> Result<(), StateError> {
+    check_values(field, widths, |d| d > 0.0 && d <= 1.0, "more than 0 and at most 1")?;
+    let whole = |class: &[f64]| (class.iter().sum::<f64>() - 1.0).abs() < 1e-6;
+    match widths.chunks_exact(bins).position(|class| !whole(class)) {
+        Some(class) => Err(StateError::Value { field, at: class * bins, want: "the first of widths that add up to 1" }),
+        None => Ok(()),
     }
 }
 
@@ -147,8 +158,6 @@ pub struct CwapState {
     pub values: Vec<f64>,
     /// Widths d of its regions.
     pub widths: Vec<f64>,
-    /// S of every class, which follows from the densities.
-    pub sizes: Vec<f64>,
     /// With `memory: ema`, the moving averages.
     pub average: Option<AverageState>,
 }
@@ -248,12 +257,11 @@ impl Averages {
     }
 
     /// Keeps the densities of `work`; returns how many more regions are filled now.
-    pub(super) fn put(&mut self, work: &Work) -> u64 {
+    pub(super) fn put(&mut self, work: &Work) -> i64 {
         let mut more = 0;
         for (&class, values) in work.classes.iter().zip(work.mass.chunks_exact(self.bins)) {
             for (old, new) in self.values[class as usize * self.bins..].iter_mut().zip(values) {
-                // an average never falls back to 0
-                more += u64::from(*old == 0.0 && *new > 0.0);
+                more += i64::from(*new > 0.0) - i64::from(*old > 0.0);
                 *old = *new;
             }
         }

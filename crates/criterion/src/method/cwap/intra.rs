@@ -8,6 +8,9 @@ pub(super) struct Scale {
     pub(super) alpha: f64,
     pub(super) prior: f64,
     pub(super) normalize: Normalize,
+    /// With moving averages: what one example just counted leaves in its region. Without a prior no region is looked up as
+    /// holding less, or a region that only decays would weigh more and more.
+    pub(super) one: Option<f64>,
 }
 
 impl Scale {
@@ -23,7 +26,12 @@ impl Scale {
         }
         let smooth = |i: usize| values[i] + self.prior * total / bins;
         // an empty region counts as if it held this one example
-        let held = |i: usize| if smooth(i) > 0.0 { smooth(i) } else { 1.0 / (bins * widths[i]) };
+        let one = |i: usize| self.one.unwrap_or(1.0) / (bins * widths[i]);
+        let held = |i: usize| match smooth(i) {
+            v if self.one.is_some() && self.prior == 0.0 => v.max(one(i)),
+            v if v > 0.0 => v,
+            _ => one(i),
+        };
         for (i, w) in into.iter_mut().enumerate() {
             *w = held(i).powf(-self.alpha);
         }

@@ -1,4 +1,4 @@
-//! `cwap`: balances every class in itself by a histogram of gradient norms, and classes among each other by margins.
+//! `cwap`: balances examples within each class by their gradient norms, and classes by margins.
 //!
 //! # Equation
 //! ```text
@@ -44,15 +44,19 @@ use crate::batch::Batch;
 use crate::config::{Parameters, Preset, parameters};
 use crate::counts::Counts;
 use crate::criterion::Method;
-use crate::error::StateError;
+use crate::error::{ConfigError, StateError};
 use crate::kernel::rows::{Job, Part, Row, Softmax, Weighed, Work};
 use crate::relative::{Form, LevelRows, NoMargin, RatioRows};
+use crate::method::Id;
 use crate::state::State;
 
 pub use histogram::{AverageState, CwapState};
 use histogram::{Averages, Histogram, region};
 use inter::Margins;
 use intra::Scale;
+
+/// Classes times regions: 36 bytes each.
+const MOST_CELLS: usize = 1 << 27;
 
 /// How the regions of a class are cut.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -137,6 +141,13 @@ impl Parameters for CwapConfig {
             Preset::Reference | Preset::Recommended => Self::default(),
         }
     }
+    fn check_for(&self, counts: &Counts) -> Result<(), ConfigError> {
+        if counts.classes().saturating_mul(self.bins as usize) > MOST_CELLS {
+            let (method, field, value) = (Id::Cwap, "bins", self.bins.into());
+            return Err(ConfigError::Range { method, field, value, want: "at most 2^27 over the number of classes" });
+        }
+        Ok(())
+    }
     fn build(&self, counts: &Counts) -> Cwap {
         let histogram = Histogram::new(counts, self.bins as usize);
         let averages = (self.memory == Memory::Ema).then(|| Averages::new(counts.classes(), self.bins as usize));
@@ -163,7 +174,9 @@ pub(crate) struct Cwap {
 
 impl Cwap {
     fn scale(&self) -> Scale {
-        Scale { alpha: self.config.alpha, prior: self.config.prior, normalize: self.config.normalize }
+        let CwapConfig { alpha, prior, normalize, .. } = self.config;
+        let one = (self.config.memory == Memory::Ema).then_some(1.0 - self.config.momentum);
+        Scale { alpha, prior, normalize, one }
     }
 
     /// W and M from the histogram.
@@ -185,7 +198,7 @@ impl Cwap {
     }
 
     /// S of every class.
-    fn sizes(&self) -> Vec<f64> {
+    pub(crate) fn sizes(&self) -> Vec<f64> {
         self.histogram.classes().map(|(values, _)| inter::size(values, self.config.alpha)).collect()
     }
 
@@ -268,7 +281,7 @@ impl Method for Cwap {
         if let Some(averages) = &mut self.averages
             && self.config.intra
         {
-            self.filled += averages.put(work);
+            self.filled = self.filled.saturating_add_signed(averages.put(work));
         }
     }
 
@@ -288,7 +301,7 @@ impl Method for Cwap {
     }
 
     fn state(&self) -> State {
-        State::Cwap(self.histogram.state(self.averages.as_ref(), self.sizes()))
+        State::Cwap(self.histogram.state(self.averages.as_ref()))
     }
 
     fn restore(&mut self, state: &State) -> Result<(), StateError> {
