@@ -1,5 +1,6 @@
 //! Image data sets with long tails: what is on disk becomes images, labels and counts.
 
+pub mod embedded;
 pub mod error;
 pub mod format;
 pub mod groups;

@@ -1,0 +1,78 @@
+//! `fashion-mini`: a long-tailed cut of Fashion-MNIST inside the program, for a first run without any download.
+//!
+//! 1,485 training images (600 in the largest class, 6 in the smallest) and 1,000 test images of 28 x 28, made by
+//! `tools/make_fashion_mini.py`; the images' licence is beside them in `embedded/LICENSE`.
+
+use std::path::Path;
+
+use flate2::read::GzDecoder;
+
+use crate::error::DataError;
+use crate::format::idx;
+use crate::set::{DataSet, Part};
+
+/// Fashion-MNIST's classes.
+pub const FASHION_NAMES: [&str; 10] =
+    ["t-shirt", "trouser", "pullover", "dress", "coat", "sandal", "shirt", "sneaker", "bag", "ankle boot"];
+
+macro_rules! file {
+    ($name:literal) => {
+        ($name, &include_bytes!(concat!("../embedded/", $name))[..])
+    };
+}
+
+/// Unpacks the embedded set.
+///
+/// # Errors
+/// None that can happen while the tests pass; the embedded bytes are read like any others.
+pub fn fashion_mini() -> Result<DataSet, DataError> {
+    let part = |images: (&str, &[u8]), labels: (&str, &[u8])| {
+        Ok(Part {
+            pixels: idx::images(Path::new(images.0), &mut GzDecoder::new(images.1))?,
+            labels: idx::labels(Path::new(labels.0), &mut GzDecoder::new(labels.1))?,
+        })
+    };
+    Ok(DataSet {
+        name: "fashion-mini".to_owned(),
+        classes: FASHION_NAMES.map(str::to_owned).to_vec(),
+        train: part(file!("train-images-idx3-ubyte.gz"), file!("train-labels-idx1-ubyte.gz"))?,
+        test: part(file!("t10k-images-idx3-ubyte.gz"), file!("t10k-labels-idx1-ubyte.gz"))?,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// FNV-1a.
+    fn hash(bytes: &[u8]) -> u64 {
+        bytes.iter().fold(0xcbf2_9ce4_8422_2325, |h, b| (h ^ u64::from(*b)).wrapping_mul(0x0100_0000_01b3))
+    }
+
+    /// The counts that the script says, and the very bytes it makes (`--check` compares them with the original set).
+    #[test]
+    fn the_embedded_set_is_what_the_script_makes() {
+        let set = fashion_mini().expect("good");
+        assert_eq!(set.counts().expect("labels"), [600, 359, 215, 129, 77, 46, 27, 16, 10, 6]);
+        assert_eq!(crate::longtail::counts(&set.test.labels, 10).expect("labels"), [100; 10]);
+        for part in [&set.train, &set.test] {
+            assert_eq!((part.pixels.channels, part.pixels.height, part.pixels.width), (1, 28, 28));
+            assert_eq!(part.pixels.len(), part.labels.len());
+        }
+        let labels = |part: &Part| part.labels.iter().map(|l| *l as u8).collect::<Vec<u8>>();
+        let hashes = [
+            hash(&set.train.pixels.bytes),
+            hash(&labels(&set.train)),
+            hash(&set.test.pixels.bytes),
+            hash(&labels(&set.test)),
+        ];
+        // as the script prints them
+        let want = [
+            15_633_225_453_556_108_024,
+            3_309_760_378_494_151_385,
+            3_438_920_989_822_068_648,
+            15_715_625_687_124_078_819,
+        ];
+        assert_eq!(hashes, want);
+    }
+}
