@@ -1,9 +1,11 @@
 //! Image data sets with long tails: what is on disk becomes images, labels and counts.
 
+pub mod augment;
 pub mod embedded;
 pub mod error;
 pub mod format;
 pub mod groups;
+pub mod index;
 pub mod longtail;
 pub mod mt19937;
 pub mod sampler;

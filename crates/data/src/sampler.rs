@@ -12,6 +12,9 @@ use equipoise_random::Draws;
 use crate::error::DataError;
 use crate::longtail::by_class;
 
+/// Keeps these draws apart from those of other parts of a run with the same seed.
+const SALT: u64 = 0x7361_6d70_6c65_7200;
+
 /// How often classes are drawn.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Kind {
@@ -131,7 +134,7 @@ impl Sampler {
     }
 
     fn draws(&self, epoch: u64, stream: Stream, of: u64) -> Draws {
-        Draws::new(self.seed, epoch, (of << 2) | stream as u64)
+        Draws::new(self.seed ^ SALT, epoch, (of << 2) | stream as u64)
     }
 
     /// Every example once, by a random key of its own.

@@ -1,0 +1,259 @@
+//! From 8-bit images in memory to a normalised f32 batch, with the usual random changes for small images.
+//!
+//! What happens to an image is a function of (seed, epoch, example): a resumed run, or one with other threads, sees the same
+//! pixels. Crop, flip, cut-out and normalisation are one pass from u8 to f32 without a copy between them.
+
+use equipoise_pool::Pool;
+use equipoise_random::Draws;
+
+use crate::set::Pixels;
+
+/// Keeps these draws apart from those of other parts of a run with the same seed.
+const SALT: u64 = 0x6175_676d_656e_7400;
+
+/// x -> (x / 255 - mean) / std, by channel.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Normalize {
+    /// Of x: 1 / (255 std).
+    scale: Vec<f32>,
+    /// Added: -mean / std.
+    offset: Vec<f32>,
+}
+
+impl Normalize {
+    /// With these means and standard deviations of the channels, in 0..=1.
+    #[must_use]
+    pub fn new(mean: &[f32], std: &[f32]) -> Self {
+        let scale = std.iter().map(|s| 1.0 / (255.0 * s)).collect();
+        let offset = mean.iter().zip(std).map(|(m, s)| -m / s).collect();
+        Self { scale, offset }
+    }
+
+    /// CIFAR's usual figures.
+    #[must_use]
+    pub fn cifar() -> Self {
+        Self::new(&[0.4914, 0.4822, 0.4465], &[0.2023, 0.1994, 0.2010])
+    }
+
+    /// Means and standard deviations of the images at these positions, counted in integers.
+    #[must_use]
+    pub fn of(pixels: &Pixels, positions: &[u32]) -> Self {
+        let plane = pixels.height * pixels.width;
+        let mut sums = vec![(0u64, 0u64); pixels.channels];
+        for at in positions {
+            for (sum, channel) in sums.iter_mut().zip(pixels.image(*at as usize).chunks_exact(plane)) {
+                for x in channel {
+                    sum.0 += u64::from(*x);
+                    sum.1 += u64::from(*x) * u64::from(*x);
+                }
+            }
+        }
+        let n = (positions.len() * plane).max(1) as f64;
+        let figures = sums.iter().map(|(sum, squares)| {
+            let mean = *sum as f64 / n / 255.0;
+            let variance = *squares as f64 / n / (255.0 * 255.0) - mean * mean;
+            // a channel of one colour has nothing to scale
+            (mean as f32, variance.max(1e-6).sqrt() as f32)
+        });
+        let (mean, std): (Vec<f32>, Vec<f32>) = figures.unzip();
+        Self::new(&mean, &std)
+    }
+}
+
+/// What is done to images.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Policy {
+    /// Black pixels added on every side before a random crop of the original size; 0: no crop.
+    pub pad: usize,
+    /// Half of the images are mirrored.
+    pub flip: bool,
+    /// Side of a random square that becomes the channel's mean (DeVries, Taylor, 2017); 0: none.
+    pub cutout: usize,
+    /// Normalisation.
+    pub normalize: Normalize,
+}
+
+impl Policy {
+    /// The usual training policy for CIFAR: pad 4, crop, flip.
+    #[must_use]
+    pub fn train(normalize: Normalize) -> Self {
+        Self { pad: 4, flip: true, cutout: 0, normalize }
+    }
+
+    /// Normalisation only, for evaluation.
+    #[must_use]
+    pub fn plain(normalize: Normalize) -> Self {
+        Self { pad: 0, flip: false, cutout: 0, normalize }
+    }
+
+    /// Fills `out` with the images at these positions: image after image, channel after channel.
+    ///
+    /// # Shapes
+    /// `out` is `positions.len()` x channels x height x width.
+    ///
+    /// # Panics
+    /// If `out` has another size, or there is no such image.
+    pub fn batch(&self, pixels: &Pixels, positions: &[u32], seed: u64, epoch: u64, out: &mut [f32], pool: &Pool) {
+        let stride = pixels.stride();
+        assert_eq!(out.len(), positions.len() * stride, "room for every pixel of the batch");
+        // enough to be worth a task, and the same whatever the threads
+        const IMAGES: usize = 16;
+        let mut tasks: Vec<(&[u32], &mut [f32])> =
+            positions.chunks(IMAGES).zip(out.chunks_mut(IMAGES * stride)).collect();
+        pool.each(&mut tasks, |_, (positions, out)| {
+            for (at, out) in positions.iter().zip(out.chunks_exact_mut(stride)) {
+                self.image(pixels, *at, seed, epoch, out);
+            }
+        });
+    }
+
+    fn image(&self, pixels: &Pixels, at: u32, seed: u64, epoch: u64, out: &mut [f32]) {
+        let draws = Draws::new(seed ^ SALT, epoch, at.into());
+        let below = |position: u64, n: usize| (draws.unit(position) * n as f64) as usize;
+        let (height, width) = (pixels.height, pixels.width);
+        // where the crop starts in the padded image
+        let (top, left) = (below(0, 2 * self.pad + 1), below(1, 2 * self.pad + 1));
+        let mirrored = self.flip && draws.at(2) & 1 == 1;
+        let plane = height * width;
+        let channels = pixels.image(at as usize).chunks_exact(plane).zip(out.chunks_exact_mut(plane));
+        for (c, (from, to)) in channels.enumerate() {
+            let (scale, offset) = (self.normalize.scale[c], self.normalize.offset[c]);
+            for (y, to) in to.chunks_exact_mut(width).enumerate() {
+                // padding is black, which normalisation makes `offset`
+                let Some(row) = (y + top).checked_sub(self.pad).filter(|row| *row < height) else {
+                    to.fill(offset);
+                    continue;
+                };
+                crop(&from[row * width..][..width], to, left, self.pad, scale, offset);
+                if mirrored {
+                    to.reverse();
+                }
+            }
+        }
+        if self.cutout > 0 {
+            // the square's middle lies anywhere in the image, so that it may stick out
+            let (y, x) = (below(3, height), below(4, width));
+            let half = self.cutout / 2;
+            let rows = y.saturating_sub(half)..(y + self.cutout - half).min(height);
+            let columns = x.saturating_sub(half)..(x + self.cutout - half).min(width);
+            for to in out.chunks_exact_mut(plane) {
+                for row in rows.clone() {
+                    to[row * width..][columns.clone()].fill(0.0);
+                }
+            }
+        }
+    }
+}
+
+/// A row shifted by `left - pad`, what comes from outside black.
+fn crop(from: &[u8], to: &mut [f32], left: usize, pad: usize, scale: f32, offset: f32) {
+    let width = to.len();
+    let (skip, black) = (left.saturating_sub(pad).min(width), pad.saturating_sub(left).min(width));
+    let inside = width - skip - black;
+    to[..black].fill(offset);
+    for (to, from) in to[black..black + inside].iter_mut().zip(&from[skip..]) {
+        *to = f32::from(*from) * scale + offset;
+    }
+    to[black + inside..].fill(offset);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Images of 3 x 5 x 7 whose pixels are all different.
+    fn pixels(number: usize) -> Pixels {
+        Pixels { channels: 3, height: 5, width: 7, bytes: (0..number * 105).map(|i| (i % 251) as u8).collect() }
+    }
+
+    fn run(policy: &Policy, pixels: &Pixels, positions: &[u32], seed: u64, epoch: u64, threads: usize) -> Vec<f32> {
+        let mut out = vec![f32::NAN; positions.len() * pixels.stride()];
+        policy.batch(pixels, positions, seed, epoch, &mut out, &Pool::new(threads).expect("threads"));
+        out
+    }
+
+    fn normalize() -> Normalize {
+        Normalize::new(&[0.5, 0.25, 0.0], &[0.5, 0.25, 1.0])
+    }
+
+    #[test]
+    fn plain_normalises() {
+        let pixels = pixels(2);
+        let out = run(&Policy::plain(normalize()), &pixels, &[1], 0, 0, 1);
+        for (i, x) in out.iter().enumerate() {
+            let (mean, std) = [(0.5, 0.5), (0.25, 0.25), (0.0, 1.0)][i / 35];
+            let want = (f32::from(pixels.image(1)[i]) / 255.0 - mean) / std;
+            assert!((x - want).abs() < 1e-6, "{i}: {x}, not {want}");
+        }
+    }
+
+    /// Every crop and mirroring is one of the (2 pad + 1)^2 x 2 that there are, by a plain loop; and all of them occur.
+    #[test]
+    fn crops_and_flips_are_those_of_a_padded_image() {
+        let pixels = pixels(1);
+        let policy = Policy { pad: 2, flip: true, cutout: 0, normalize: Normalize::new(&[0.0; 3], &[1.0 / 255.0; 3]) };
+        let mut possible = Vec::new();
+        for top in 0..5usize {
+            for left in 0..5usize {
+                for mirrored in [false, true] {
+                    let at = |c: usize, y: usize, x: usize| {
+                        let x = if mirrored { 6 - x } else { x };
+                        let (row, column) = ((y + top).checked_sub(2), (x + left).checked_sub(2));
+                        match (row, column) {
+                            (Some(row @ 0..5), Some(column @ 0..7)) => {
+                                f32::from(pixels.bytes[c * 35 + row * 7 + column])
+                            }
+                            _ => 0.0,
+                        }
+                    };
+                    let image: Vec<f32> = (0..105).map(|i| at(i / 35, i % 35 / 7, i % 7)).collect();
+                    possible.push(image);
+                }
+            }
+        }
+        let mut seen = vec![0; possible.len()];
+        for epoch in 0..2000 {
+            let out: Vec<f32> = run(&policy, &pixels, &[0], 3, epoch, 1).iter().map(|x| x.round()).collect();
+            let which = possible.iter().position(|image| *image == out);
+            seen[which.expect("an image that a plain loop makes too")] += 1;
+        }
+        assert!(seen.iter().all(|n| (15..=75).contains(n)), "uneven: {seen:?}");
+    }
+
+    #[test]
+    fn an_image_depends_on_seed_epoch_and_example_only() {
+        let pixels = pixels(60);
+        let policy = Policy { cutout: 3, ..Policy::train(normalize()) };
+        let positions: Vec<u32> = (0..50).collect();
+        let base = run(&policy, &pixels, &positions, 1, 2, 1);
+        for threads in [2, 3] {
+            assert_eq!(run(&policy, &pixels, &positions, 1, 2, threads), base);
+        }
+        // the same image elsewhere in another batch
+        assert_eq!(run(&policy, &pixels, &[9, 7], 1, 2, 1)[105..], base[7 * 105..8 * 105]);
+        assert_ne!(run(&policy, &pixels, &positions, 2, 2, 1), base);
+        assert_ne!(run(&policy, &pixels, &positions, 1, 3, 1), base);
+    }
+
+    #[test]
+    fn cutout_removes_a_square() {
+        let pixels = pixels(1);
+        let policy = Policy { pad: 0, flip: false, cutout: 3, normalize: Normalize::new(&[-1.0; 3], &[1.0; 3]) };
+        for epoch in 0..200 {
+            let out = run(&policy, &pixels, &[0], 0, epoch, 1);
+            let gone: Vec<usize> = (0..35).filter(|i| out[*i] == 0.0).collect();
+            // 2 x 2 in a corner, 3 x 3 inside
+            assert!([4, 6, 9].contains(&gone.len()), "{gone:?}");
+            assert!(gone.iter().all(|i| out[i + 35] == 0.0 && out[i + 70] == 0.0));
+        }
+    }
+
+    #[test]
+    fn figures_of_a_set() {
+        let pixels = Pixels { channels: 1, height: 1, width: 2, bytes: vec![0, 255, 51, 51].into() };
+        let want = Normalize::new(&[0.5], &[0.5]);
+        let got = Normalize::of(&pixels, &[0]);
+        assert!((got.scale[0] - want.scale[0]).abs() < 1e-6 && (got.offset[0] - want.offset[0]).abs() < 1e-6);
+        assert!(Normalize::of(&pixels, &[1]).scale[0].is_finite());
+    }
+}
