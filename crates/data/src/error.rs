@@ -5,6 +5,10 @@ use std::path::PathBuf;
 
 use thiserror::Error;
 
+fn known_names() -> String {
+    crate::known::KNOWN.iter().map(|known| known.name).collect::<Vec<_>>().join(", ")
+}
+
 /// Data cannot be used.
 #[derive(Debug, Error)]
 pub enum DataError {
@@ -115,6 +119,18 @@ pub enum DataError {
     TooMany {
         /// How many.
         images: usize,
+    },
+    /// Neither a known set nor a path.
+    #[error("`{name}` is neither a known set ({}) nor a path", known_names())]
+    Unknown {
+        /// What was asked for.
+        name: String,
+    },
+    /// A folder in which no reader finds what it needs.
+    #[error("{}: no data set that can be read: neither CIFAR's .bin files nor IDX files are there", path.display())]
+    Unrecognised {
+        /// The folder.
+        path: PathBuf,
     },
     /// A rule for groups that cannot be used.
     #[error("groups = {rule}: {what}")]

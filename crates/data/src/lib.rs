@@ -6,6 +6,8 @@ pub mod error;
 pub mod format;
 pub mod groups;
 pub mod index;
+pub mod inspect;
+pub mod known;
 pub mod longtail;
 pub mod mt19937;
 pub mod sampler;

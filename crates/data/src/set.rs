@@ -69,6 +69,20 @@ pub struct DataSet {
     pub test: Part,
 }
 
+impl Part {
+    /// The images at these positions, in that order.
+    ///
+    /// # Panics
+    /// If there is no such image.
+    #[must_use]
+    pub fn subset(&self, positions: &[u32]) -> Self {
+        let image = |at: &u32| self.pixels.image(*at as usize);
+        let bytes: Vec<u8> = positions.iter().flat_map(image).copied().collect();
+        let labels = positions.iter().map(|at| self.labels[*at as usize]).collect();
+        Self { pixels: Pixels { bytes: bytes.into(), ..self.pixels }, labels }
+    }
+}
+
 impl DataSet {
     /// Training images per class.
     ///

@@ -1,0 +1,228 @@
+//! What there is to know about a data set before training on it.
+
+use std::collections::HashMap;
+
+use serde::Serialize;
+
+use crate::error::DataError;
+use crate::groups::Rule;
+use crate::longtail::counts;
+use crate::set::{DataSet, Part};
+
+/// What was found.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Report {
+    /// The set's name.
+    pub dataset: String,
+    /// Training images.
+    pub train: u64,
+    /// Test images.
+    pub test: u64,
+    /// Every class.
+    pub classes: Vec<Class>,
+    /// Largest class over smallest, of those that are not empty.
+    pub imbalance_factor: f64,
+    /// 0 when all classes are equally large, towards 1 when one has everything.
+    pub gini: f64,
+    /// Classes by size.
+    pub groups: Vec<Group>,
+    /// What is odd, by image.
+    pub problems: Vec<Problem>,
+    /// What follows from all this.
+    pub advice: Vec<String>,
+}
+
+/// A class.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Class {
+    /// Its name.
+    pub name: String,
+    /// Its training images.
+    pub train: u64,
+    /// Its test images.
+    pub test: u64,
+}
+
+/// A group of classes.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Group {
+    /// Its name.
+    pub name: String,
+    /// Its classes' names, the largest first.
+    pub classes: Vec<String>,
+}
+
+/// Something odd.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Problem {
+    /// Which image: its file, or the part and position.
+    pub path: String,
+    /// What is odd about it.
+    pub what: String,
+}
+
+/// Looks at a set.
+///
+/// # Errors
+/// For a label out of range.
+pub fn inspect(set: &DataSet, rule: Rule) -> Result<Report, DataError> {
+    let (train, test) = (counts(&set.train.labels, set.classes.len())?, counts(&set.test.labels, set.classes.len())?);
+    let name = |class: &usize| set.classes[*class].clone();
+    let groups: Vec<Group> = rule
+        .groups(&train)
+        .into_iter()
+        .map(|group| Group { classes: group.classes.iter().map(name).collect(), name: group.name })
+        .collect();
+    let classes = (0..set.classes.len()).map(|c| Class { name: name(&c), train: train[c], test: test[c] }).collect();
+    let (problems, overlap) = duplicates(set);
+    let mut report = Report {
+        dataset: set.name.clone(),
+        train: train.iter().sum(),
+        test: test.iter().sum(),
+        classes,
+        imbalance_factor: imbalance(&train),
+        gini: gini(&train),
+        groups,
+        problems,
+        advice: Vec::new(),
+    };
+    report.advice = advice(&report, overlap);
+    Ok(report)
+}
+
+/// Largest over smallest, empty classes left out.
+fn imbalance(counts: &[u64]) -> f64 {
+    let filled = || counts.iter().copied().filter(|n| *n > 0);
+    match (filled().max(), filled().min()) {
+        (Some(most), Some(least)) => most as f64 / least as f64,
+        _ => 1.0,
+    }
+}
+
+/// The Gini coefficient of class sizes.
+fn gini(counts: &[u64]) -> f64 {
+    let mut sorted = counts.to_vec();
+    sorted.sort_unstable();
+    let (n, total) = (sorted.len() as f64, sorted.iter().sum::<u64>() as f64);
+    if total == 0.0 {
+        return 0.0;
+    }
+    let ranked: f64 = sorted.iter().enumerate().map(|(i, x)| (i + 1) as f64 * *x as f64).sum();
+    2.0 * ranked / (n * total) - (n + 1.0) / n
+}
+
+/// Images that are there more than once, and how many test images are also trained on.
+fn duplicates(set: &DataSet) -> (Vec<Problem>, u64) {
+    // by content: a map finds candidates by hash and compares the bytes
+    let mut first: HashMap<&[u8], (&str, usize, u32)> = HashMap::new();
+    let (mut problems, mut overlap) = (Vec::new(), 0);
+    let parts: [(&str, &Part); 2] = [("train", &set.train), ("test", &set.test)];
+    for (part, Part { pixels, labels }) in parts {
+        for (at, label) in labels.iter().enumerate() {
+            let (before, place, other) = *first.entry(pixels.image(at)).or_insert((part, at, *label));
+            if (before, place) == (part, at) {
+                continue;
+            }
+            overlap += u64::from(before != part);
+            let class = if other == *label { "" } else { ", with another label" };
+            let what = format!("the same image as {before}[{place}]{class}");
+            problems.push(Problem { path: format!("{part}[{at}]"), what });
+        }
+    }
+    (problems, overlap)
+}
+
+fn advice(report: &Report, overlap: u64) -> Vec<String> {
+    let mut advice = Vec::new();
+    let factor = report.imbalance_factor;
+    advice.push(match factor {
+        ..1.5 => "The classes are about equally large: `softmax` is all you need.".to_owned(),
+        1.5..10.0 => format!("Imbalance {factor:.1}: start with `balanced-softmax`, and see what `softmax` loses on the small classes."),
+        _ => format!("Imbalance {factor:.0}: compare `balanced-softmax`, `seesaw` and `cwap` with `softmax`; an ordinary run will neglect the small classes."),
+    });
+    let listed = |classes: &[&Class]| {
+        let names: Vec<&str> = classes.iter().take(5).map(|class| class.name.as_str()).collect();
+        let more = if classes.len() > 5 { format!(" and {} more", classes.len() - 5) } else { String::new() };
+        format!("{}{more}", names.join(", "))
+    };
+    let empty: Vec<&Class> = report.classes.iter().filter(|class| class.train == 0).collect();
+    if !empty.is_empty() {
+        advice.push(format!("No training image at all: {}. Leave these classes out, or find some.", listed(&empty)));
+    }
+    let few: Vec<&Class> = report.classes.iter().filter(|class| (1..20).contains(&class.train)).collect();
+    if !few.is_empty() {
+        advice.push(format!(
+            "Fewer than 20 training images: {}. What they learn depends on which images these are.",
+            listed(&few)
+        ));
+    }
+    if let Some(rare) = report.groups.iter().rev().find(|group| !group.classes.is_empty()) {
+        let in_group = |class: &&Class| rare.classes.contains(&class.name);
+        let tested: u64 = report.classes.iter().filter(in_group).map(|class| class.test).sum();
+        // half of a 95 % interval of a share near one half
+        let half = 98.0 / (tested.max(1) as f64).sqrt();
+        if tested == 0 {
+            advice.push(format!("No test image in group {}: nothing can be said about it.", rare.name));
+        } else if half > 5.0 {
+            advice.push(format!(
+                "{tested} test images in group {}: its accuracy is known to about +- {half:.0} points only.",
+                rare.name
+            ));
+        }
+    }
+    if overlap > 0 {
+        advice.push(format!("{overlap} test images are also trained on: results will look better than they are."));
+    }
+    advice
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::set::Pixels;
+
+    /// One pixel per image, the given bytes.
+    fn part(images: &[u8], labels: &[u32]) -> Part {
+        let pixels = Pixels { channels: 1, height: 1, width: 1, bytes: images.to_vec().into() };
+        Part { pixels, labels: labels.to_vec() }
+    }
+
+    fn set(train: Part, test: Part) -> DataSet {
+        let classes = ["a", "b", "c"].map(str::to_owned).to_vec();
+        DataSet { name: "own".to_owned(), classes, train, test }
+    }
+
+    #[test]
+    fn figures_problems_and_advice() {
+        let train = part(&[1, 2, 3, 4, 5, 6, 7, 8, 2], &[0, 0, 0, 0, 0, 0, 1, 1, 1]);
+        let test = part(&[9, 3], &[0, 1]);
+        let report = inspect(&set(train, test), Rule::Rank(3)).expect("valid");
+        assert_eq!((report.train, report.test, report.imbalance_factor), (9, 2, 2.0));
+        assert_eq!(report.groups.iter().map(|g| g.classes.concat()).collect::<Vec<_>>(), ["a", "b", "c"]);
+        let problems: Vec<(&str, &str)> = report.problems.iter().map(|p| (p.path.as_str(), p.what.as_str())).collect();
+        let want = [
+            ("train[8]", "the same image as train[1], with another label"),
+            ("test[1]", "the same image as train[2], with another label"),
+        ];
+        assert_eq!(problems, want);
+        let advice = report.advice.join("\n");
+        for what in [
+            "Imbalance 2.0",
+            "No training image at all: c",
+            "Fewer than 20",
+            "No test image in group Few",
+            "1 test images are also",
+        ] {
+            assert!(advice.contains(what), "{what}: {advice}");
+        }
+    }
+
+    #[test]
+    fn gini_has_its_limits() {
+        assert_eq!(gini(&[7, 7, 7]), 0.0);
+        assert!((gini(&[0, 0, 0, 12]) - 0.75).abs() < 1e-12);
+        // sum over pairs of differences / (2 n^2 mean): (1 + 2 + 1) * 2 / (2 * 9 * 2)
+        assert!((gini(&[1, 2, 3]) - 2.0 / 9.0).abs() < 1e-12);
+        assert_eq!(gini(&[0, 0]), 0.0);
+    }
+}
