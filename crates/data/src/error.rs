@@ -13,7 +13,7 @@ fn known_names() -> String {
 #[derive(Debug, Error)]
 pub enum DataError {
     /// The system did not let us read.
-    #[error("cannot read {}: {source}", path.display())]
+    #[error("cannot read {}", path.display())]
     Read {
         /// What was to be read.
         path: PathBuf,

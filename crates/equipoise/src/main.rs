@@ -15,9 +15,9 @@ const START: &str = "\
 equipoise: train image classifiers that do not forget the tail
 
 Three commands to start with:
-  equipoise criteria          the training criteria: idea, paper, parameters
-  equipoise criteria cwap     one of them: its equation and how to choose its parameters
-  equipoise bench loss        how fast they are on this machine
+  equipoise inspect fashion-mini    a data set before training: bars, imbalance, problems, advice
+  equipoise criteria                the training criteria: idea, paper, parameters
+  equipoise criteria cwap           one of them: its equation and how to choose its parameters
 
 `equipoise help` lists all commands, `equipoise help COMMAND` explains one.
 ";
@@ -36,6 +36,10 @@ struct Cli {
 
 #[derive(Subcommand)]
 enum Command {
+    /// Look at a data set before training: images per class, imbalance, problems, advice
+    Inspect(commands::inspect::Args),
+    /// List known data sets; write long-tailed subsets
+    Data(commands::data::Args),
     /// List the training criteria, or explain one
     Criteria(commands::criteria::Args),
     /// Evaluate a criterion on given logits: loss, gradient, weights and state as JSON
@@ -62,6 +66,8 @@ fn run(cli: Cli) -> Result<(), Failure> {
     let out = &mut io::stdout();
     match cli.command {
         None => out.write_all(START.as_bytes())?,
+        Some(Command::Inspect(args)) => commands::inspect::run(&args, out)?,
+        Some(Command::Data(args)) => commands::data::run(&args, out)?,
         Some(Command::Criteria(args)) => commands::criteria::run(&args, out)?,
         Some(Command::Loss(args)) => commands::loss::run(&args, out)?,
         Some(Command::Bench(args)) => commands::bench::run(&args, out)?,

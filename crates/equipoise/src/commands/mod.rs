@@ -2,4 +2,6 @@
 
 pub(crate) mod bench;
 pub(crate) mod criteria;
+pub(crate) mod data;
+pub(crate) mod inspect;
 pub(crate) mod loss;

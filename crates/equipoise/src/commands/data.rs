@@ -1,0 +1,171 @@
+//! `equipoise data`: the sets that can be named, and long-tailed subsets as text.
+
+use std::io::Write;
+use std::path::PathBuf;
+
+use anyhow::Context;
+use clap::{Subcommand, ValueEnum};
+use equipoise_data::index::to_text;
+use equipoise_data::known::{KNOWN, data_root, load};
+use equipoise_data::longtail::{LongTail, Profile, counts};
+use equipoise_data::{DataError, DataSet};
+use serde_json::json;
+
+use crate::Failure;
+
+#[derive(clap::Args)]
+pub(crate) struct Args {
+    #[command(subcommand)]
+    what: What,
+}
+
+#[derive(Subcommand)]
+enum What {
+    /// List the sets that can be named, and where they are looked for
+    List(ListArgs),
+    /// Write a long-tailed subset as text: one position in the original training order per line
+    #[command(after_long_help = "\
+Positions come class by class, in the order they were drawn: the exact images that NumPy's seed picks.
+
+Examples:
+  equipoise data index cifar10 --imbalance 100
+  equipoise data index cifar10 --imbalance 50 --profile step --subset-seed 3 -o subset.txt")]
+    Index(IndexArgs),
+}
+
+#[derive(clap::Args)]
+struct ListArgs {
+    #[command(flatten)]
+    root: RootArgs,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(clap::Args)]
+struct IndexArgs {
+    #[command(flatten)]
+    set: SetArgs,
+    /// Write to this file instead of standard output
+    #[arg(short = 'o', long = "out", value_name = "FILE")]
+    out: Option<PathBuf>,
+}
+
+/// Where named sets are.
+#[derive(clap::Args)]
+pub(crate) struct RootArgs {
+    /// Folder of the named sets [default: EQUIPOISE_DATA, or the user's data folder]
+    #[arg(long, value_name = "DIR")]
+    data_root: Option<PathBuf>,
+}
+
+/// A set and the part of it that is trained on.
+#[derive(clap::Args)]
+pub(crate) struct SetArgs {
+    /// A set's name (see `equipoise data list`) or a path
+    data: String,
+    /// Take a long-tailed subset with this imbalance factor
+    #[arg(long, value_name = "FACTOR")]
+    imbalance: Option<f64>,
+    /// How class sizes fall off
+    #[arg(long, value_enum, default_value_t = ProfileName::Exp, requires = "imbalance")]
+    profile: ProfileName,
+    /// Seed of the subset's choice of images; public tables use 0
+    #[arg(long, value_name = "N", default_value_t = 0, requires = "imbalance")]
+    subset_seed: u32,
+    #[command(flatten)]
+    root: RootArgs,
+}
+
+#[derive(Clone, Copy, ValueEnum)]
+enum ProfileName {
+    /// Exponentially
+    Exp,
+    /// In one step: half of the classes keep everything
+    Step,
+}
+
+/// What was read.
+pub(crate) struct Chosen {
+    pub(crate) set: DataSet,
+    /// Positions of the subset, if one was asked for.
+    pub(crate) subset: Option<(LongTail, Vec<u32>)>,
+}
+
+/// An error of the data as the command line reports it: wrong input, except where the system failed us.
+pub(crate) fn failure(error: DataError) -> Failure {
+    match error {
+        DataError::Read { .. } => Failure::Failed(error.into()),
+        error => Failure::Usage(error.to_string()),
+    }
+}
+
+impl SetArgs {
+    pub(crate) fn load(&self) -> Result<Chosen, Failure> {
+        let set = load(&self.data, &data_root(self.root.data_root.as_deref())).map_err(failure)?;
+        let subset = match self.imbalance {
+            None => None,
+            Some(imbalance) => {
+                let profile = match self.profile {
+                    ProfileName::Exp => Profile::Exp,
+                    ProfileName::Step => Profile::Step,
+                };
+                let tail = LongTail { imbalance, profile, seed: self.subset_seed };
+                let positions = tail.draw(&set.train.labels, set.classes.len()).map_err(failure)?;
+                Some((tail, positions))
+            }
+        };
+        Ok(Chosen { set, subset })
+    }
+}
+
+pub(crate) fn run(args: &Args, out: &mut impl Write) -> Result<(), Failure> {
+    match &args.what {
+        What::List(args) => list(args, out),
+        What::Index(args) => index(args, out),
+    }
+}
+
+fn list(args: &ListArgs, out: &mut impl Write) -> Result<(), Failure> {
+    let root = data_root(args.root.data_root.as_deref());
+    for known in KNOWN {
+        let place = root.join(known.name);
+        let place = match known.name {
+            "fashion-mini" => "inside the program".to_owned(),
+            _ if place.exists() => place.display().to_string(),
+            _ => format!("not in {}", root.display()),
+        };
+        if args.json {
+            writeln!(out, "{}", json!({"name": known.name, "about": known.about, "place": place}))?;
+        } else {
+            writeln!(out, "{:<15}{}\n{:15}{place}", known.name, known.about, "")?;
+        }
+    }
+    Ok(())
+}
+
+fn index(args: &IndexArgs, out: &mut impl Write) -> Result<(), Failure> {
+    let Chosen { set, subset } = args.set.load()?;
+    let Some((tail, positions)) = subset else {
+        return Err(Failure::Usage("--imbalance: say how steep the subset is to be".to_owned()));
+    };
+    let labels: Vec<u32> = positions.iter().map(|at| set.train.labels[*at as usize]).collect();
+    let counts = counts(&labels, set.classes.len()).map_err(failure)?;
+    let profile = if tail.profile == Profile::Exp { "exp" } else { "step" };
+    let about = format!(
+        "{}, imbalance {}, profile {profile}, subset seed {}: {} training images\nper class {counts:?}",
+        set.name,
+        tail.imbalance,
+        tail.seed,
+        positions.len(),
+    );
+    let text = to_text(&positions, &about);
+    match &args.out {
+        None => out.write_all(text.as_bytes())?,
+        Some(path) => {
+            std::fs::write(path, text).with_context(|| format!("cannot write {}", path.display()))?;
+            writeln!(out, "{} positions are in {}", positions.len(), path.display())?;
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,102 @@
+//! `equipoise inspect`: a data set before training, as bars, figures, problems and advice.
+
+use std::io::Write;
+
+use equipoise_data::groups::Rule;
+use equipoise_data::inspect::{Report, inspect};
+
+use super::data::{Chosen, SetArgs, failure};
+use crate::Failure;
+
+#[derive(clap::Args)]
+#[command(after_long_help = "\
+Examples:
+  equipoise inspect fashion-mini
+  equipoise inspect cifar10 --imbalance 100
+  equipoise inspect path/to/cifar-10-batches-bin --json")]
+pub(crate) struct Args {
+    #[command(flatten)]
+    set: SetArgs,
+    /// How classes are grouped: rank:K, mass:K or threshold
+    #[arg(long, value_name = "RULE", default_value_t = Rule::default())]
+    groups: Rule,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+}
+
+/// Problems and classes shown in full before the rest is only counted.
+const SHOWN: usize = 20;
+/// Classes shown one by one before the middle is left out.
+const BARS: usize = 40;
+
+pub(crate) fn run(args: &Args, out: &mut impl Write) -> Result<(), Failure> {
+    let Chosen { mut set, subset } = args.set.load()?;
+    if let Some((_, positions)) = subset {
+        set.train = set.train.subset(&positions);
+    }
+    let report = inspect(&set, args.groups).map_err(failure)?;
+    if args.json {
+        writeln!(out, "{}", serde_json::to_string(&report)?)?;
+        return Ok(());
+    }
+    let pixels = &set.train.pixels;
+    let colour = if pixels.channels == 1 { "grey" } else { "colour" };
+    writeln!(
+        out,
+        "{}: {} training and {} test images, {} classes, {colour} {} x {}",
+        report.dataset,
+        report.train,
+        report.test,
+        report.classes.len(),
+        pixels.width,
+        pixels.height,
+    )?;
+    writeln!(out, "imbalance factor {:.1}, Gini {:.2}\n", report.imbalance_factor, report.gini)?;
+    bars(&report, out)?;
+    writeln!(out)?;
+    for group in &report.groups {
+        let names: Vec<&str> = group.classes.iter().take(8).map(String::as_str).collect();
+        let more = if group.classes.len() > 8 { ", ..." } else { "" };
+        writeln!(out, "{:<8}{:>5} classes: {}{more}", group.name, group.classes.len(), names.join(", "))?;
+    }
+    if !report.problems.is_empty() {
+        writeln!(out, "\n{} problems:", report.problems.len())?;
+        for problem in report.problems.iter().take(SHOWN) {
+            writeln!(out, "  {}: {}", problem.path, problem.what)?;
+        }
+        if report.problems.len() > SHOWN {
+            writeln!(out, "  and {} more (--json lists all)", report.problems.len() - SHOWN)?;
+        }
+    }
+    writeln!(out)?;
+    for advice in &report.advice {
+        writeln!(out, "- {advice}")?;
+    }
+    Ok(())
+}
+
+/// Images per class, the largest first.
+fn bars(report: &Report, out: &mut impl Write) -> Result<(), Failure> {
+    const WIDTH: f64 = 50.0;
+    let mut classes: Vec<_> = report.classes.iter().collect();
+    classes.sort_by_key(|class| std::cmp::Reverse(class.train));
+    let most = classes.first().map_or(1, |class| class.train.max(1)) as f64;
+    let name_width = classes.iter().map(|class| class.name.chars().count()).max().unwrap_or(0).clamp(5, 30);
+    writeln!(out, "{:<name_width$} {:>7} {:>7}", "class", "train", "test")?;
+    for (rank, class) in classes.iter().enumerate() {
+        if classes.len() > BARS && (BARS / 2..classes.len() - BARS / 2).contains(&rank) {
+            if rank == BARS / 2 {
+                writeln!(out, "... {} classes between ...", classes.len() - BARS)?;
+            }
+            continue;
+        }
+        // a class that has any image shows at least a sliver
+        let eighths = (class.train as f64 / most * WIDTH * 8.0).round().max(if class.train > 0 { 1.0 } else { 0.0 });
+        let (full, rest) = (eighths as usize / 8, eighths as usize % 8);
+        let bar = "█".repeat(full) + ["", "▏", "▎", "▍", "▌", "▋", "▊", "▉"][rest];
+        let name: String = class.name.chars().take(name_width).collect();
+        writeln!(out, "{name:<name_width$} {:>7} {:>7} {bar}", class.train, class.test)?;
+    }
+    Ok(())
+}
