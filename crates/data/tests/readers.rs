@@ -1,12 +1,17 @@
 //! Readers on small files that the tests make themselves, good and bad.
 
+mod common;
+
 use std::fs;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+use common::damaged;
 use equipoise_data::format::{cifar, idx};
+use equipoise_data::index;
 use equipoise_data::{DataError, DataSet};
+use equipoise_random::Draws;
 use flate2::Compression;
 use flate2::write::GzEncoder;
 
@@ -197,4 +202,28 @@ fn bad_idx() {
         Err(DataError::Limit { what: "bytes of images", .. })
     ));
     assert!(matches!(idx::labels(Path::new("f"), &mut &idx_labels(&[1, 2])[..9]), Err(DataError::Size { .. })));
+}
+
+/// 100,000 damaged files for each parser of bytes and text: an error or a result, never a panic.
+#[test]
+fn a_hundred_thousand_damaged_files() {
+    let (images, labels) = (idx_images(3, 4, 5, 60), idx_labels(&[0, 2, 1]));
+    let text = index::to_text(&[5, 0, 3, 17, 8], "own, imbalance 10");
+    let path = Path::new("f");
+    let mut read = [0; 3];
+    for round in 0..100_000 {
+        let bytes = damaged(&images, Draws::new(1, 0, round));
+        if let Ok(pixels) = idx::images(path, &mut &bytes[..]) {
+            assert_eq!(pixels.bytes.len(), pixels.len() * pixels.stride());
+            read[0] += 1;
+        }
+        let bytes = damaged(&labels, Draws::new(1, 1, round));
+        read[1] += usize::from(idx::labels(path, &mut &bytes[..]).is_ok());
+        let bytes = damaged(text.as_bytes(), Draws::new(1, 2, round));
+        if let Ok(positions) = index::parse(path, &String::from_utf8_lossy(&bytes), 20) {
+            assert!(positions.iter().all(|at| *at < 20));
+            read[2] += 1;
+        }
+    }
+    assert!(read.iter().all(|n| (1000..99_000).contains(n)), "{read:?} of 100,000 could be read");
 }

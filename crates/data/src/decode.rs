@@ -1,0 +1,149 @@
+//! Image files to pixels: JPEG, PNG, WebP, BMP, GIF (its first frame) and PPM, told by their first bytes.
+//!
+//! Grey, palette, 16-bit and CMYK images become 8-bit red, green, blue; transparency is dropped; the orientation that a
+//! camera noted (EXIF) is applied. JPEG is read in strict mode: the lenient default of decoders accepts half of all truncated
+//! files. Sizes are checked before memory is taken.
+
+use std::io::Cursor;
+
+use image::metadata::Orientation;
+use image::{DynamicImage, ImageDecoder, ImageFormat, ImageReader, Limits};
+use thiserror::Error;
+use zune_core::bytestream::ZCursor;
+use zune_core::colorspace::ColorSpace;
+use zune_core::options::DecoderOptions;
+use zune_jpeg::JpegDecoder;
+
+/// What an image may be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Bounds {
+    /// Largest width and height.
+    pub side: u32,
+    /// Largest width times height.
+    pub pixels: u64,
+}
+
+impl Default for Bounds {
+    /// 16,384 a side, 64 million pixels.
+    fn default() -> Self {
+        Self { side: 16_384, pixels: 64_000_000 }
+    }
+}
+
+/// A decoded image: 8-bit red, green, blue, pixel after pixel, row after row.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Rgb {
+    /// Columns.
+    pub width: u32,
+    /// Rows.
+    pub height: u32,
+    /// 3 bytes a pixel.
+    pub bytes: Vec<u8>,
+}
+
+/// Why an image cannot be used.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+pub enum DecodeError {
+    /// There is nothing in the file.
+    #[error("the file is empty")]
+    Empty,
+    /// The first bytes are of no format that is read.
+    #[error("not a JPEG, PNG, WebP, BMP, GIF or PPM image")]
+    Format,
+    /// Larger than allowed.
+    #[error("{width} x {height} pixels: at most {side} a side and {pixels} in all are accepted")]
+    TooLarge {
+        /// Its width.
+        width: u64,
+        /// Its height.
+        height: u64,
+        /// The largest side.
+        side: u32,
+        /// The most pixels.
+        pixels: u64,
+    },
+    /// Damaged, cut off, or of a kind that the decoder does not know.
+    #[error("{format}: {what}")]
+    Damaged {
+        /// Its format.
+        format: &'static str,
+        /// What the decoder said.
+        what: String,
+    },
+}
+
+/// Decodes an image.
+///
+/// # Errors
+/// Says why it cannot be used.
+pub fn decode(bytes: &[u8], bounds: Bounds) -> Result<Rgb, DecodeError> {
+    if bytes.is_empty() {
+        return Err(DecodeError::Empty);
+    }
+    let (format, name) = match image::guess_format(bytes) {
+        Ok(ImageFormat::Jpeg) => return jpeg(bytes, bounds),
+        Ok(format @ ImageFormat::Png) => (format, "PNG"),
+        Ok(format @ ImageFormat::WebP) => (format, "WebP"),
+        Ok(format @ ImageFormat::Bmp) => (format, "BMP"),
+        Ok(format @ ImageFormat::Gif) => (format, "GIF"),
+        Ok(format @ ImageFormat::Pnm) => (format, "PPM"),
+        _ => return Err(DecodeError::Format),
+    };
+    let damaged = |error: image::ImageError| DecodeError::Damaged { format: name, what: error.to_string() };
+    let mut limits = Limits::default();
+    // room for 16 bits and four channels, and what a decoder needs beside
+    limits.max_alloc = Some(bounds.pixels.saturating_mul(8).saturating_add(1 << 24));
+    let mut reader = ImageReader::with_format(Cursor::new(bytes), format);
+    reader.limits(limits);
+    let mut decoder = reader.into_decoder().map_err(damaged)?;
+    let (width, height) = decoder.dimensions();
+    bounds.check(width.into(), height.into())?;
+    let orientation = decoder.orientation().unwrap_or(Orientation::NoTransforms);
+    let image = DynamicImage::from_decoder(decoder).map_err(damaged)?;
+    Ok(upright(image, orientation))
+}
+
+impl Bounds {
+    fn check(&self, width: u64, height: u64) -> Result<(), DecodeError> {
+        let side = u64::from(self.side);
+        if width <= side && height <= side && width * height <= self.pixels {
+            return Ok(());
+        }
+        Err(DecodeError::TooLarge { width, height, side: self.side, pixels: self.pixels })
+    }
+}
+
+fn upright(mut image: DynamicImage, orientation: Orientation) -> Rgb {
+    image.apply_orientation(orientation);
+    let image = image.into_rgb8();
+    Rgb { width: image.width(), height: image.height(), bytes: image.into_raw() }
+}
+
+fn jpeg(bytes: &[u8], bounds: Bounds) -> Result<Rgb, DecodeError> {
+    let damaged = |what: String| DecodeError::Damaged { format: "JPEG", what };
+    // a decoder's own limit would hide how large the image is
+    let most = usize::from(u16::MAX);
+    let options = DecoderOptions::default()
+        .set_strict_mode(true)
+        .set_max_width(most)
+        .set_max_height(most)
+        .jpeg_set_out_colorspace(ColorSpace::RGB);
+    let mut decoder = JpegDecoder::new_with_options(ZCursor::new(bytes), options);
+    decoder.decode_headers().map_err(|error| damaged(error.to_string()))?;
+    let info = decoder.info().ok_or_else(|| damaged("no frame".to_owned()))?;
+    bounds.check(info.width.into(), info.height.into())?;
+    let orientation = decoder.exif().and_then(|exif| Orientation::from_exif_chunk(exif));
+    let pixels = decoder.decode().map_err(|error| damaged(error.to_string()))?;
+    // the strict mode of the decoder does not ask for the end
+    if !ends(bytes) {
+        return Err(damaged("the end of the image is missing".to_owned()));
+    }
+    let image = image::RgbImage::from_raw(info.width.into(), info.height.into(), pixels);
+    let image = image.ok_or_else(|| damaged("fewer pixels than the header says".to_owned()))?;
+    Ok(upright(image.into(), orientation.unwrap_or(Orientation::NoTransforms)))
+}
+
+/// Whether a JPEG has its end marker; what some cameras append behind it does not matter.
+fn ends(bytes: &[u8]) -> bool {
+    bytes.windows(2).rev().any(|pair| pair == [0xff, 0xd9])
+}
