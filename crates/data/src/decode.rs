@@ -5,6 +5,7 @@
 //! files. Sizes are checked before memory is taken.
 
 use std::io::Cursor;
+use std::path::Path;
 
 use image::metadata::Orientation;
 use image::{DynamicImage, ImageDecoder, ImageFormat, ImageReader, Limits};
@@ -72,6 +73,31 @@ pub enum DecodeError {
     },
 }
 
+/// The largest image file that is read.
+const MOST_BYTES: u64 = 256 << 20;
+
+/// The bytes of an image file, or why they cannot be had.
+pub(crate) fn read_image(file: &Path) -> Result<Vec<u8>, String> {
+    let size = file.metadata().map_err(|error| error.to_string())?.len();
+    if size > MOST_BYTES {
+        return Err(format!("{size} bytes: at most {MOST_BYTES} are read"));
+    }
+    std::fs::read(file).map_err(|error| error.to_string())
+}
+
+/// The name of an image's format by its first bytes.
+pub(crate) fn format_of(bytes: &[u8]) -> &'static str {
+    match image::guess_format(bytes) {
+        Ok(ImageFormat::Jpeg) => "JPEG",
+        Ok(ImageFormat::Png) => "PNG",
+        Ok(ImageFormat::WebP) => "WebP",
+        Ok(ImageFormat::Bmp) => "BMP",
+        Ok(ImageFormat::Gif) => "GIF",
+        Ok(ImageFormat::Pnm) => "PPM",
+        _ => "unknown",
+    }
+}
+
 /// Decodes an image.
 ///
 /// # Errors
@@ -80,13 +106,10 @@ pub fn decode(bytes: &[u8], bounds: Bounds) -> Result<Rgb, DecodeError> {
     if bytes.is_empty() {
         return Err(DecodeError::Empty);
     }
-    let (format, name) = match image::guess_format(bytes) {
+    let name = format_of(bytes);
+    let format = match image::guess_format(bytes) {
         Ok(ImageFormat::Jpeg) => return jpeg(bytes, bounds),
-        Ok(format @ ImageFormat::Png) => (format, "PNG"),
-        Ok(format @ ImageFormat::WebP) => (format, "WebP"),
-        Ok(format @ ImageFormat::Bmp) => (format, "BMP"),
-        Ok(format @ ImageFormat::Gif) => (format, "GIF"),
-        Ok(format @ ImageFormat::Pnm) => (format, "PPM"),
+        Ok(format) if name != "unknown" => format,
         _ => return Err(DecodeError::Format),
     };
     let damaged = |error: image::ImageError| DecodeError::Damaged { format: name, what: error.to_string() };

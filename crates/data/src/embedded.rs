@@ -9,7 +9,7 @@ use flate2::read::GzDecoder;
 
 use crate::error::DataError;
 use crate::format::idx;
-use crate::set::{DataSet, Part};
+use crate::set::{DataSet, Images, Part};
 
 /// Fashion-MNIST's classes.
 pub const FASHION_NAMES: [&str; 10] =
@@ -28,7 +28,7 @@ macro_rules! file {
 pub fn fashion_mini() -> Result<DataSet, DataError> {
     let part = |images: (&str, &[u8]), labels: (&str, &[u8])| {
         Ok(Part {
-            pixels: idx::images(Path::new(images.0), &mut GzDecoder::new(images.1))?,
+            images: Images::Memory(idx::images(Path::new(images.0), &mut GzDecoder::new(images.1))?),
             labels: idx::labels(Path::new(labels.0), &mut GzDecoder::new(labels.1))?,
         })
     };
@@ -36,7 +36,9 @@ pub fn fashion_mini() -> Result<DataSet, DataError> {
         name: "fashion-mini".to_owned(),
         classes: FASHION_NAMES.map(str::to_owned).to_vec(),
         train: part(file!("train-images-idx3-ubyte.gz"), file!("train-labels-idx1-ubyte.gz"))?,
+        val: None,
         test: part(file!("t10k-images-idx3-ubyte.gz"), file!("t10k-labels-idx1-ubyte.gz"))?,
+        problems: Vec::new(),
     })
 }
 
@@ -55,17 +57,13 @@ mod tests {
         let set = fashion_mini().expect("good");
         assert_eq!(set.counts().expect("labels"), [600, 359, 215, 129, 77, 46, 27, 16, 10, 6]);
         assert_eq!(crate::longtail::counts(&set.test.labels, 10).expect("labels"), [100; 10]);
-        for part in [&set.train, &set.test] {
-            assert_eq!((part.pixels.channels, part.pixels.height, part.pixels.width), (1, 28, 28));
-            assert_eq!(part.pixels.len(), part.labels.len());
+        let [train, test] = [&set.train, &set.test].map(|part| part.images.pixels().expect("in memory"));
+        for (pixels, part) in [(train, &set.train), (test, &set.test)] {
+            assert_eq!((pixels.channels, pixels.height, pixels.width), (1, 28, 28));
+            assert_eq!(pixels.len(), part.labels.len());
         }
         let labels = |part: &Part| part.labels.iter().map(|l| *l as u8).collect::<Vec<u8>>();
-        let hashes = [
-            hash(&set.train.pixels.bytes),
-            hash(&labels(&set.train)),
-            hash(&set.test.pixels.bytes),
-            hash(&labels(&set.test)),
-        ];
+        let hashes = [hash(&train.bytes), hash(&labels(&set.train)), hash(&test.bytes), hash(&labels(&set.test))];
         // as the script prints them
         let want = [
             15_633_225_453_556_108_024,

@@ -127,10 +127,36 @@ pub enum DataError {
         name: String,
     },
     /// A folder in which no reader finds what it needs.
-    #[error("{}: no data set that can be read: neither CIFAR's .bin files nor IDX files are there", path.display())]
+    #[error("{}: no data set that can be read: neither CIFAR's .bin files nor IDX files nor folders of images are there", path.display())]
     Unrecognised {
         /// The folder.
         path: PathBuf,
+    },
+    /// A class of a test or validation folder that is not trained on.
+    #[error("{}: there is no such class in {}", folder.display(), train.display())]
+    ExtraClass {
+        /// The class's folder.
+        folder: PathBuf,
+        /// Where it should be too.
+        train: PathBuf,
+    },
+    /// Two folders whose names cannot be told apart once they are text.
+    #[error("{}: another class's name looks the same", folder.display())]
+    SameClass {
+        /// The second of them.
+        folder: PathBuf,
+    },
+    /// No class of a tree or list has a file.
+    #[error("{}: it names no image", path.display())]
+    NoImages {
+        /// The tree.
+        path: PathBuf,
+    },
+    /// A share of test images that leaves one of the parts empty.
+    #[error("test share = {share}: must be more than 0 and less than 1")]
+    Share {
+        /// The share.
+        share: f64,
     },
     /// A rule for groups that cannot be used.
     #[error("groups = {rule}: {what}")]

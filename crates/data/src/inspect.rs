@@ -1,13 +1,16 @@
 //! What there is to know about a data set before training on it.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
+use std::path::Path;
 
+use equipoise_pool::Pool;
 use serde::Serialize;
 
+use crate::decode::{Bounds, decode, format_of, read_image};
 use crate::error::DataError;
 use crate::groups::Rule;
 use crate::longtail::counts;
-use crate::set::{DataSet, Part};
+use crate::set::{DataSet, Images, Part, Problem};
 
 /// What was found.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -26,6 +29,10 @@ pub struct Report {
     pub gini: f64,
     /// Classes by size.
     pub groups: Vec<Group>,
+    /// Width and height of the images, the most common first, at most ten.
+    pub sizes: Vec<(String, u64)>,
+    /// Formats of the files, the most common first.
+    pub formats: Vec<(String, u64)>,
     /// What is odd, by image.
     pub problems: Vec<Problem>,
     /// What follows from all this.
@@ -52,20 +59,11 @@ pub struct Group {
     pub classes: Vec<String>,
 }
 
-/// Something odd.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct Problem {
-    /// Which image: its file, or the part and position.
-    pub path: String,
-    /// What is odd about it.
-    pub what: String,
-}
-
-/// Looks at a set.
+/// Looks at a set; files are read and decoded on all threads.
 ///
 /// # Errors
 /// For a label out of range.
-pub fn inspect(set: &DataSet, rule: Rule) -> Result<Report, DataError> {
+pub fn inspect(set: &DataSet, rule: Rule, pool: &Pool) -> Result<Report, DataError> {
     let (train, test) = (counts(&set.train.labels, set.classes.len())?, counts(&set.test.labels, set.classes.len())?);
     let name = |class: &usize| set.classes[*class].clone();
     let groups: Vec<Group> = rule
@@ -74,7 +72,7 @@ pub fn inspect(set: &DataSet, rule: Rule) -> Result<Report, DataError> {
         .map(|group| Group { classes: group.classes.iter().map(name).collect(), name: group.name })
         .collect();
     let classes = (0..set.classes.len()).map(|c| Class { name: name(&c), train: train[c], test: test[c] }).collect();
-    let (problems, overlap) = duplicates(set);
+    let found = findings(set, pool);
     let mut report = Report {
         dataset: set.name.clone(),
         train: train.iter().sum(),
@@ -83,11 +81,21 @@ pub fn inspect(set: &DataSet, rule: Rule) -> Result<Report, DataError> {
         imbalance_factor: imbalance(&train),
         gini: gini(&train),
         groups,
-        problems,
+        sizes: common(found.sizes.iter().map(|((w, h), n)| (format!("{w} x {h}"), *n))),
+        formats: common(found.formats.iter().map(|(name, n)| ((*name).to_owned(), *n))),
+        problems: found.problems,
         advice: Vec::new(),
     };
-    report.advice = advice(&report, overlap);
+    report.advice = advice(&report, found.overlap, found.broken);
     Ok(report)
+}
+
+/// The most common of some things.
+fn common(things: impl Iterator<Item = (String, u64)>) -> Vec<(String, u64)> {
+    let mut things: Vec<(String, u64)> = things.collect();
+    things.sort_by(|a, b| b.1.cmp(&a.1).then_with(|| a.0.cmp(&b.0)));
+    things.truncate(10);
+    things
 }
 
 /// Largest over smallest, empty classes left out.
@@ -111,29 +119,103 @@ fn gini(counts: &[u64]) -> f64 {
     2.0 * ranked / (n * total) - (n + 1.0) / n
 }
 
-/// Images that are there more than once, and how many test images are also trained on.
-fn duplicates(set: &DataSet) -> (Vec<Problem>, u64) {
-    // by content: a map finds candidates by hash and compares the bytes
-    let mut first: HashMap<&[u8], (&str, usize, u32)> = HashMap::new();
-    let (mut problems, mut overlap) = (Vec::new(), 0);
-    let parts: [(&str, &Part); 2] = [("train", &set.train), ("test", &set.test)];
-    for (part, Part { pixels, labels }) in parts {
-        for (at, label) in labels.iter().enumerate() {
-            let (before, place, other) = *first.entry(pixels.image(at)).or_insert((part, at, *label));
-            if (before, place) == (part, at) {
-                continue;
-            }
-            overlap += u64::from(before != part);
-            let class = if other == *label { "" } else { ", with another label" };
-            let what = format!("the same image as {before}[{place}]{class}");
-            problems.push(Problem { path: format!("{part}[{at}]"), what });
-        }
-    }
-    (problems, overlap)
+/// What a look at one image says.
+struct Look {
+    /// Of its content: equal images have equal ones, others practically never.
+    key: u128,
+    width: u64,
+    height: u64,
+    format: &'static str,
 }
 
-fn advice(report: &Report, overlap: u64) -> Vec<String> {
+/// Looks at every image of a part, files on all threads.
+fn look(part: &Part, pool: &Pool) -> Vec<Result<Look, String>> {
+    let mut looks: Vec<Result<Look, String>> = (0..part.labels.len()).map(|_| Err(String::new())).collect();
+    const AT_ONCE: usize = 16;
+    let mut tasks: Vec<&mut [Result<Look, String>]> = looks.chunks_mut(AT_ONCE).collect();
+    pool.each(&mut tasks, |task, looks| {
+        for (i, look) in looks.iter_mut().enumerate() {
+            let at = task * AT_ONCE + i;
+            *look = match &part.images {
+                Images::Memory(pixels) => {
+                    let (width, height) = (pixels.width as u64, pixels.height as u64);
+                    Ok(Look { key: key(pixels.image(at)), width, height, format: "in memory" })
+                }
+                Images::Files(files) => look_at(&files[at]),
+            };
+        }
+    });
+    looks
+}
+
+/// Reads and decodes a file.
+fn look_at(file: &Path) -> Result<Look, String> {
+    let bytes = read_image(file)?;
+    let format = format_of(&bytes);
+    let image = decode(&bytes, Bounds::default()).map_err(|error| error.to_string())?;
+    Ok(Look { key: key(&bytes), width: image.width.into(), height: image.height.into(), format })
+}
+
+/// A hash of 128 bits.
+fn key(bytes: &[u8]) -> u128 {
+    let step = |h: u64, b: &u8, by: u64| (h ^ u64::from(*b)).wrapping_mul(by);
+    let low = bytes.iter().fold(0xcbf2_9ce4_8422_2325, |h, b| step(h, b, 0x0100_0000_01b3));
+    let high = bytes.iter().fold(bytes.len() as u64, |h, b| step(h, b, 0x9e37_79b9_7f4a_7c15).rotate_left(23));
+    u128::from(high) << 64 | u128::from(low)
+}
+
+/// What a look at all images says.
+#[derive(Default)]
+struct Findings {
+    problems: Vec<Problem>,
+    /// Test images that are also trained on.
+    overlap: u64,
+    /// Images that cannot be read.
+    broken: u64,
+    sizes: BTreeMap<(u64, u64), u64>,
+    formats: BTreeMap<&'static str, u64>,
+}
+
+fn findings(set: &DataSet, pool: &Pool) -> Findings {
+    let mut found = Findings { problems: set.problems.clone(), ..Findings::default() };
+    let mut first: HashMap<u128, (&str, usize, u32)> = HashMap::new();
+    let parts = [("train", Some(&set.train)), ("val", set.val.as_ref()), ("test", Some(&set.test))];
+    let parts: Vec<(&str, &Part)> = parts.into_iter().filter_map(|(name, part)| Some((name, part?))).collect();
+    let path = |part: &str, at: usize| match parts.iter().find(|(name, _)| *name == part).map(|(_, part)| &part.images)
+    {
+        Some(Images::Files(files)) => files[at].display().to_string(),
+        _ => format!("{part}[{at}]"),
+    };
+    for &(name, part) in &parts {
+        for (at, look) in look(part, pool).into_iter().enumerate() {
+            let look = match look {
+                Ok(look) => look,
+                Err(what) => {
+                    found.broken += 1;
+                    found.problems.push(Problem { path: path(name, at), what });
+                    continue;
+                }
+            };
+            *found.sizes.entry((look.width, look.height)).or_default() += 1;
+            *found.formats.entry(look.format).or_default() += 1;
+            let label = part.labels[at];
+            let (before, place, other) = *first.entry(look.key).or_insert((name, at, label));
+            if (before, place) != (name, at) {
+                found.overlap += u64::from(before == "train" && name == "test");
+                let class = if other == label { "" } else { ", with another label" };
+                let what = format!("the same image as {}{class}", path(before, place));
+                found.problems.push(Problem { path: path(name, at), what });
+            }
+        }
+    }
+    found
+}
+
+fn advice(report: &Report, overlap: u64, broken: u64) -> Vec<String> {
     let mut advice = Vec::new();
+    if broken > 0 {
+        advice.push(format!("{broken} files cannot be read: mend or remove them before training."));
+    }
     let factor = report.imbalance_factor;
     advice.push(match factor {
         ..1.5 => "The classes are about equally large: `softmax` is all you need.".to_owned(),
@@ -184,19 +266,19 @@ mod tests {
     /// One pixel per image, the given bytes.
     fn part(images: &[u8], labels: &[u32]) -> Part {
         let pixels = Pixels { channels: 1, height: 1, width: 1, bytes: images.to_vec().into() };
-        Part { pixels, labels: labels.to_vec() }
+        Part { images: Images::Memory(pixels), labels: labels.to_vec() }
     }
 
     fn set(train: Part, test: Part) -> DataSet {
         let classes = ["a", "b", "c"].map(str::to_owned).to_vec();
-        DataSet { name: "own".to_owned(), classes, train, test }
+        DataSet { name: "own".to_owned(), classes, train, val: None, test, problems: Vec::new() }
     }
 
     #[test]
     fn figures_problems_and_advice() {
         let train = part(&[1, 2, 3, 4, 5, 6, 7, 8, 2], &[0, 0, 0, 0, 0, 0, 1, 1, 1]);
         let test = part(&[9, 3], &[0, 1]);
-        let report = inspect(&set(train, test), Rule::Rank(3)).expect("valid");
+        let report = inspect(&set(train, test), Rule::Rank(3), &Pool::single()).expect("valid");
         assert_eq!((report.train, report.test, report.imbalance_factor), (9, 2, 2.0));
         assert_eq!(report.groups.iter().map(|g| g.classes.concat()).collect::<Vec<_>>(), ["a", "b", "c"]);
         let problems: Vec<(&str, &str)> = report.problems.iter().map(|p| (p.path.as_str(), p.what.as_str())).collect();

@@ -4,7 +4,8 @@ use std::path::{Path, PathBuf};
 
 use crate::embedded::{FASHION_NAMES, fashion_mini};
 use crate::error::DataError;
-use crate::format::{cifar, idx};
+use crate::format::folder::{self, Split};
+use crate::format::{cifar, idx, list};
 use crate::set::DataSet;
 
 /// A set that can be named.
@@ -54,11 +55,12 @@ pub fn data_root(given: Option<&Path>) -> PathBuf {
         .unwrap_or_else(|| PathBuf::from("equipoise-data"))
 }
 
-/// Reads a set by its name (from `root`) or from a path: a CIFAR folder or archive, or a folder of IDX files.
+/// Reads a set by its name (from `root`) or from a path: a CIFAR folder or archive, a folder of IDX files, a list, or a
+/// tree with a folder per class; a list or a tree without parts is split.
 ///
 /// # Errors
 /// Says what is missing or wrong, and where.
-pub fn load(name_or_path: &str, root: &Path) -> Result<DataSet, DataError> {
+pub fn load(name_or_path: &str, root: &Path, split: Split) -> Result<DataSet, DataError> {
     if let Some(known) = KNOWN.iter().find(|known| known.name == name_or_path) {
         return known.load(&root.join(known.name));
     }
@@ -68,6 +70,9 @@ pub fn load(name_or_path: &str, root: &Path) -> Result<DataSet, DataError> {
     }
     let name = path.file_name().map_or_else(|| name_or_path.to_owned(), |n| n.to_string_lossy().into_owned());
     let holds = |names: &[&str]| names.iter().any(|name| path.join(name).exists());
+    if list::is_list(path) {
+        return list::list(path, split);
+    }
     if path.is_file() {
         // an archive tells by what it holds
         return cifar::cifar10(path).or_else(|error| match error {
@@ -81,6 +86,8 @@ pub fn load(name_or_path: &str, root: &Path) -> Result<DataSet, DataError> {
         cifar::cifar100(path)
     } else if holds(&["train-images-idx3-ubyte", "train-images-idx3-ubyte.gz", "train-images.idx3-ubyte"]) {
         idx::folder(path, &name, None)
+    } else if folder::is_tree(path) {
+        folder::tree(path, split)
     } else {
         Err(DataError::Unrecognised { path: path.to_owned() })
     }

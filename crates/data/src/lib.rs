@@ -16,4 +16,4 @@ pub mod set;
 mod source;
 
 pub use error::DataError;
-pub use set::{DataSet, Part, Pixels};
+pub use set::{DataSet, Images, Part, Pixels, Problem};

@@ -1,6 +1,9 @@
 //! What flows from readers to everybody else: images, labels, names.
 
 use std::borrow::Cow;
+use std::path::PathBuf;
+
+use serde::Serialize;
 
 use crate::error::DataError;
 use crate::longtail;
@@ -47,13 +50,57 @@ impl Pixels {
     }
 }
 
+/// Where a part's images are.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Images {
+    /// Decoded, of one size, in memory.
+    Memory(Pixels),
+    /// In files, decoded when they are needed.
+    Files(Vec<PathBuf>),
+}
+
+impl Images {
+    /// Number of images.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        match self {
+            Self::Memory(pixels) => pixels.len(),
+            Self::Files(files) => files.len(),
+        }
+    }
+
+    /// Whether there are none.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// The pixels, if they are in memory.
+    #[must_use]
+    pub fn pixels(&self) -> Option<&Pixels> {
+        match self {
+            Self::Memory(pixels) => Some(pixels),
+            Self::Files(_) => None,
+        }
+    }
+}
+
 /// Images with labels.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Part {
     /// The images.
-    pub pixels: Pixels,
+    pub images: Images,
     /// The class of each.
     pub labels: Vec<u32>,
+}
+
+/// Something odd that a person should know of.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Problem {
+    /// Which image or folder: its path, or the part and position.
+    pub path: String,
+    /// What is odd about it.
+    pub what: String,
 }
 
 /// A data set.
@@ -65,8 +112,12 @@ pub struct DataSet {
     pub classes: Vec<String>,
     /// What is trained on, in its original order.
     pub train: Part,
+    /// What choices are made on, where the set has such a part.
+    pub val: Option<Part>,
     /// What is tested on.
     pub test: Part,
+    /// What was odd while reading; nothing is skipped without being named here.
+    pub problems: Vec<Problem>,
 }
 
 impl Part {
@@ -76,10 +127,14 @@ impl Part {
     /// If there is no such image.
     #[must_use]
     pub fn subset(&self, positions: &[u32]) -> Self {
-        let image = |at: &u32| self.pixels.image(*at as usize);
-        let bytes: Vec<u8> = positions.iter().flat_map(image).copied().collect();
-        let labels = positions.iter().map(|at| self.labels[*at as usize]).collect();
-        Self { pixels: Pixels { bytes: bytes.into(), ..self.pixels }, labels }
+        let images = match &self.images {
+            Images::Memory(pixels) => {
+                let bytes: Vec<u8> = positions.iter().flat_map(|at| pixels.image(*at as usize)).copied().collect();
+                Images::Memory(Pixels { bytes: bytes.into(), ..*pixels })
+            }
+            Images::Files(files) => Images::Files(positions.iter().map(|at| files[*at as usize].clone()).collect()),
+        };
+        Self { images, labels: positions.iter().map(|at| self.labels[*at as usize]).collect() }
     }
 }
 

@@ -4,39 +4,15 @@ mod common;
 
 use std::fs;
 use std::io::Write;
-use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::path::Path;
 
-use common::damaged;
+use common::{damaged, folder};
 use equipoise_data::format::{cifar, idx};
 use equipoise_data::index;
 use equipoise_data::{DataError, DataSet};
 use equipoise_random::Draws;
 use flate2::Compression;
 use flate2::write::GzEncoder;
-
-/// A new, empty folder, removed at the end.
-struct Folder(PathBuf);
-
-impl Folder {
-    fn path(&self) -> &Path {
-        &self.0
-    }
-}
-
-impl Drop for Folder {
-    fn drop(&mut self) {
-        let _ = fs::remove_dir_all(&self.0);
-    }
-}
-
-fn folder() -> Folder {
-    static NUMBER: AtomicUsize = AtomicUsize::new(0);
-    let name = format!("readers-{}-{}", std::process::id(), NUMBER.fetch_add(1, Ordering::Relaxed));
-    let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
-    fs::create_dir_all(&path).expect("a folder");
-    Folder(path)
-}
 
 fn gzip(bytes: &[u8]) -> Vec<u8> {
     let mut encoder = GzEncoder::new(Vec::new(), Compression::fast());
@@ -79,15 +55,16 @@ fn check_cifar10(set: &DataSet) {
     assert_eq!((set.name.as_str(), set.classes.len(), set.classes[3].as_str()), ("cifar10", 10, "cat"));
     assert_eq!(set.train.labels, [0, 1, 2, 3, 4, 5, 6, 7, 8, 9]);
     assert_eq!(set.test.labels, [0, 1]);
-    assert_eq!((set.train.pixels.len(), set.test.pixels.len()), (10, 2));
+    let (train, test) = (set.train.images.pixels().expect("in memory"), set.test.images.pixels().expect("in memory"));
+    assert_eq!((train.len(), test.len()), (10, 2));
     // record 4, green, row 1, column 2
-    assert_eq!(set.train.pixels.image(4)[1024 + 32 + 2], 7 * 4 + 50 + 2);
-    assert_eq!(set.test.pixels.image(1)[0], 7 * 11);
+    assert_eq!(train.image(4)[1024 + 32 + 2], 7 * 4 + 50 + 2);
+    assert_eq!(test.image(1)[0], 7 * 11);
 }
 
 #[test]
 fn cifar_10_from_its_folder_the_folder_above_and_the_archive() {
-    let here = folder();
+    let here = folder("readers");
     let inner = here.path().join("cifar-10-batches-bin");
     write_all(&inner, &cifar10_files());
     check_cifar10(&cifar::cifar10(&inner).expect("good"));
@@ -99,7 +76,7 @@ fn cifar_10_from_its_folder_the_folder_above_and_the_archive() {
 
 #[test]
 fn cifar_100_has_fine_labels_and_names() {
-    let here = folder();
+    let here = folder("readers");
     let names: String = (0..100).map(|c| format!("name{c}\n")).collect();
     let files = [
         ("train.bin".to_owned(), [record(&[3, 99], 0), record(&[19, 0], 1)].concat()),
@@ -117,7 +94,7 @@ fn cifar_100_has_fine_labels_and_names() {
 
 #[test]
 fn bad_cifar() {
-    let here = folder();
+    let here = folder("readers");
     let error = cifar::cifar10(&here.path().join("nowhere")).expect_err("nothing there");
     assert!(matches!(error, DataError::Read { .. }), "{error}");
     let mut files = cifar10_files();
@@ -156,7 +133,7 @@ fn idx_labels(labels: &[u8]) -> Vec<u8> {
 
 #[test]
 fn idx_plain_and_gzip() {
-    let plain = folder();
+    let plain = folder("readers");
     let files = [
         ("train-images-idx3-ubyte".to_owned(), idx_images(3, 4, 5, 60)),
         ("train-labels-idx1-ubyte".to_owned(), idx_labels(&[0, 2, 1])),
@@ -164,7 +141,7 @@ fn idx_plain_and_gzip() {
         ("t10k-labels-idx1-ubyte".to_owned(), idx_labels(&[2])),
     ];
     write_all(plain.path(), &files);
-    let zipped = folder();
+    let zipped = folder("readers");
     let gz: Vec<_> = files.iter().map(|(name, bytes)| (format!("{name}.gz"), gzip(bytes))).collect();
     write_all(zipped.path(), &gz);
     let set = idx::folder(plain.path(), "own", None).expect("good");
@@ -173,7 +150,7 @@ fn idx_plain_and_gzip() {
         (set.classes, set.train.labels, set.test.labels),
         (["0", "1", "2"].map(str::to_owned).to_vec(), vec![0, 2, 1], vec![2])
     );
-    let pixels = &set.train.pixels;
+    let pixels = set.train.images.pixels().expect("in memory");
     assert_eq!((pixels.channels, pixels.height, pixels.width, pixels.len()), (1, 4, 5, 3));
     assert_eq!(pixels.image(2)[0], 40);
     let error = idx::folder(plain.path(), "own", Some(&["a", "b"])).expect_err("label 2").to_string();

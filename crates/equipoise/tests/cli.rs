@@ -285,3 +285,51 @@ fn bench_loss_keeps_its_contract() {
     ));
     assert_eq!(table.lines().count(), 3, "{table}");
 }
+
+#[test]
+fn inspect_shows_the_embedded_set() {
+    let text = stdout(&equipoise(&["inspect", "fashion-mini"], ""));
+    for line in [
+        "fashion-mini: 1485 training and 1000 test images, 10 classes",
+        "imbalance factor 100.0, Gini 0.61",
+        "Rare        2 classes: bag, ankle boot",
+    ] {
+        assert!(text.lines().any(|l| l == line), "no line `{line}` in\n{text}");
+    }
+    let report: Value =
+        serde_json::from_str(&stdout(&equipoise(&["inspect", "fashion-mini", "--json"], ""))).expect("JSON");
+    assert_eq!((report["train"].as_u64(), report["test"].as_u64()), (Some(1485), Some(1000)));
+    assert_eq!(report["classes"][9], json!({"name": "ankle boot", "train": 6, "test": 100}));
+    assert_eq!(report["groups"][3], json!({"name": "Rare", "classes": ["bag", "ankle boot"]}));
+    assert!(report["problems"].as_array().is_some_and(Vec::is_empty) && report["advice"].is_array());
+    assert_eq!(report["imbalance_factor"].as_f64(), Some(100.0));
+}
+
+#[test]
+fn data_lists_sets_and_writes_subsets() {
+    let list = stdout(&equipoise(&["data", "list"], ""));
+    assert!(
+        list.contains("fashion-mini") && list.contains("inside the program") && list.contains("cifar100"),
+        "{list}"
+    );
+    let text = stdout(&equipoise(&["data", "index", "fashion-mini", "--imbalance", "10"], ""));
+    assert!(text.starts_with("# fashion-mini, imbalance 10, profile exp, subset seed 0: "), "{text}");
+    let positions: Vec<u32> =
+        text.lines().filter(|l| !l.starts_with('#')).map(|l| l.parse().expect("a position")).collect();
+    // 148.5 a class were expected; the small classes give what they have
+    assert_eq!(positions.len(), 148 + 114 + 89 + 68 + 53 + 41 + 27 + 16 + 10 + 6);
+    let error = |args: &[&str]| {
+        let out = equipoise(args, "");
+        (out.status.code(), String::from_utf8_lossy(&out.stderr).trim_end().to_owned())
+    };
+    let (code, said) = error(&["data", "index", "fashion-mini"]);
+    assert_eq!((code, said.as_str()), (Some(2), "equipoise: --imbalance: say how steep the subset is to be"));
+    let (code, said) = error(&["inspect", "fashion-mini", "--imbalance", "0.5"]);
+    assert_eq!((code, said.as_str()), (Some(2), "equipoise: imbalance = 0.5: must be at least 1 and finite"));
+    let (code, said) = error(&["inspect", "nowhere"]);
+    assert!(code == Some(2) && said.starts_with("equipoise: `nowhere` is neither a known set ("), "{said}");
+    let (code, said) = error(&["inspect", "cifar10", "--data-root", "nowhere"]);
+    assert_eq!(code, Some(1), "{said}");
+    assert!(said.starts_with("equipoise: cannot read nowhere/cifar10: No such file"), "{said}");
+    assert_eq!(error(&["inspect", "fashion-mini", "--groups", "size"]).0, Some(2));
+}

@@ -6,7 +6,7 @@
 use std::path::Path;
 
 use crate::error::DataError;
-use crate::set::{DataSet, Part, Pixels};
+use crate::set::{DataSet, Images, Part, Pixels};
 use crate::source::{Loaded, named};
 
 /// Bytes of an image.
@@ -75,7 +75,8 @@ impl Layout {
                 let missing = || DataError::Missing { folder: path.to_owned(), name: (*name).to_owned() };
                 self.records(files.get(*name).ok_or_else(missing)?, &mut bytes, &mut labels)?;
             }
-            Ok(Part { pixels: Pixels { channels: 3, height: 32, width: 32, bytes: bytes.into() }, labels })
+            let pixels = Pixels { channels: 3, height: 32, width: 32, bytes: bytes.into() };
+            Ok(Part { images: Images::Memory(pixels), labels })
         };
         let (train, test) = (part(self.train)?, part(&[self.test])?);
         let classes = match files.get(self.names) {
@@ -83,7 +84,7 @@ impl Layout {
             None if self.classes == 10 => NAMES_10.map(str::to_owned).to_vec(),
             None => (0..self.classes).map(|c| format!("class {c}")).collect(),
         };
-        Ok(DataSet { name: self.name.to_owned(), classes, train, test })
+        Ok(DataSet { name: self.name.to_owned(), classes, train, val: None, test, problems: Vec::new() })
     }
 
     fn records(&self, file: &Loaded, bytes: &mut Vec<u8>, labels: &mut Vec<u32>) -> Result<(), DataError> {

@@ -6,7 +6,7 @@ use std::io::Read;
 use std::path::{Path, PathBuf};
 
 use crate::error::DataError;
-use crate::set::{DataSet, Part, Pixels};
+use crate::set::{DataSet, Images, Part, Pixels};
 use crate::source::{cannot_read, open, up_to};
 
 /// Bytes that the images of one file may take.
@@ -36,7 +36,7 @@ pub fn folder(path: &Path, name: &str, names: Option<&[&str]>) -> Result<DataSet
             return Err(DataError::Label { path, record, label, classes: classes.len() });
         }
     }
-    Ok(DataSet { name: name.to_owned(), classes, train, test })
+    Ok(DataSet { name: name.to_owned(), classes, train, val: None, test, problems: Vec::new() })
 }
 
 /// One of the set's files.
@@ -66,7 +66,7 @@ fn part(folder: &Path, prefix: &str) -> Result<Part, DataError> {
             other: image_path,
         });
     }
-    Ok(Part { pixels, labels })
+    Ok(Part { images: Images::Memory(pixels), labels })
 }
 
 /// The dimensions in an IDX header of bytes.

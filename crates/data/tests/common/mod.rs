@@ -1,7 +1,34 @@
 //! What the tests of this crate share.
-#![allow(unreachable_pub, reason = "a part of every test that asks for it")]
+#![allow(dead_code, unreachable_pub, reason = "every test file uses a part of this")]
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use equipoise_random::Draws;
+
+/// A new, empty folder, removed at the end.
+pub struct Folder(PathBuf);
+
+impl Folder {
+    pub fn path(&self) -> &Path {
+        &self.0
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+pub fn folder(name: &str) -> Folder {
+    static NUMBER: AtomicUsize = AtomicUsize::new(0);
+    let name = format!("{name}-{}-{}", std::process::id(), NUMBER.fetch_add(1, Ordering::Relaxed));
+    let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
+    fs::create_dir_all(&path).expect("a folder");
+    Folder(path)
+}
 
 /// A file with some bytes changed, cut off, repeated or taken out.
 pub fn damaged(file: &[u8], draws: Draws) -> Vec<u8> {

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 
 use anyhow::Context;
 use clap::{Subcommand, ValueEnum};
+use equipoise_data::format::folder::Split;
 use equipoise_data::index::to_text;
 use equipoise_data::known::{KNOWN, data_root, load};
 use equipoise_data::longtail::{LongTail, Profile, counts};
@@ -73,6 +74,12 @@ pub(crate) struct SetArgs {
     /// Seed of the subset's choice of images; public tables use 0
     #[arg(long, value_name = "N", default_value_t = 0, requires = "imbalance")]
     subset_seed: u32,
+    /// Share of every class to test on, for a folder per class without train/ and test/
+    #[arg(long, value_name = "SHARE", default_value_t = Split::default().test)]
+    test: f64,
+    /// Seed of that split
+    #[arg(long, value_name = "N", default_value_t = Split::default().seed)]
+    split_seed: u64,
     #[command(flatten)]
     root: RootArgs,
 }
@@ -102,7 +109,8 @@ pub(crate) fn failure(error: DataError) -> Failure {
 
 impl SetArgs {
     pub(crate) fn load(&self) -> Result<Chosen, Failure> {
-        let set = load(&self.data, &data_root(self.root.data_root.as_deref())).map_err(failure)?;
+        let split = Split { test: self.test, seed: self.split_seed };
+        let set = load(&self.data, &data_root(self.root.data_root.as_deref()), split).map_err(failure)?;
         let subset = match self.imbalance {
             None => None,
             Some(imbalance) => {

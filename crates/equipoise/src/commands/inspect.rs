@@ -2,6 +2,8 @@
 
 use std::io::Write;
 
+use anyhow::Context;
+use equipoise_criterion::Pool;
 use equipoise_data::groups::Rule;
 use equipoise_data::inspect::{Report, inspect};
 
@@ -35,23 +37,19 @@ pub(crate) fn run(args: &Args, out: &mut impl Write) -> Result<(), Failure> {
     if let Some((_, positions)) = subset {
         set.train = set.train.subset(&positions);
     }
-    let report = inspect(&set, args.groups).map_err(failure)?;
+    let pool = Pool::new(0).context("cannot start the threads")?;
+    let report = inspect(&set, args.groups, &pool).map_err(failure)?;
     if args.json {
         writeln!(out, "{}", serde_json::to_string(&report)?)?;
         return Ok(());
     }
-    let pixels = &set.train.pixels;
-    let colour = if pixels.channels == 1 { "grey" } else { "colour" };
-    writeln!(
-        out,
-        "{}: {} training and {} test images, {} classes, {colour} {} x {}",
-        report.dataset,
-        report.train,
-        report.test,
-        report.classes.len(),
-        pixels.width,
-        pixels.height,
-    )?;
+    let (train, test, classes) = (report.train, report.test, report.classes.len());
+    writeln!(out, "{}: {train} training and {test} test images, {classes} classes", report.dataset)?;
+    let listed = |things: &[(String, u64)]| {
+        let shown: Vec<String> = things.iter().take(5).map(|(what, n)| format!("{what} ({n})")).collect();
+        format!("{}{}", shown.join(", "), if things.len() > 5 { ", ..." } else { "" })
+    };
+    writeln!(out, "formats: {}; sizes: {}", listed(&report.formats), listed(&report.sizes))?;
     writeln!(out, "imbalance factor {:.1}, Gini {:.2}\n", report.imbalance_factor, report.gini)?;
     bars(&report, out)?;
     writeln!(out)?;

@@ -1,0 +1,187 @@
+//! Trees with a folder per class: `train/`, `val/`, `test/` of them, or one tree that is split.
+//!
+//! Classes and files are taken in the order of their names, whatever order the disk has. Folders inside a class's folder belong
+//! to the class; links to folders are not followed, so that there are no loops. Hidden entries are left out.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use equipoise_random::Draws;
+
+use crate::error::DataError;
+use crate::set::{DataSet, Images, Part, Problem};
+use crate::source::cannot_read;
+
+/// Keeps these draws apart from those of other parts of a run with the same seed.
+const SALT: u64 = 0x7370_6c69_7400_0000;
+
+/// How a tree without `train/` is split.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Split {
+    /// Share of every class that becomes the test part, in 0..1.
+    pub test: f64,
+    /// Seed of the choice.
+    pub seed: u64,
+}
+
+impl Default for Split {
+    /// A fifth.
+    fn default() -> Self {
+        Self { test: 0.2, seed: 0 }
+    }
+}
+
+/// Files by class name.
+pub(super) type Tree = BTreeMap<String, Vec<PathBuf>>;
+
+/// Whether a folder looks like a tree of classes.
+#[must_use]
+pub fn is_tree(path: &Path) -> bool {
+    path.join("train").is_dir() || folders(path).is_ok_and(|folders| !folders.is_empty())
+}
+
+/// Reads a tree.
+///
+/// # Errors
+/// For a folder that cannot be read, a tree without classes or images, a share out of range, or a class of `test/` or `val/`
+/// that `train/` does not have.
+pub fn tree(path: &Path, split: Split) -> Result<DataSet, DataError> {
+    let name = path.file_name().map_or_else(|| "folder".to_owned(), |name| name.to_string_lossy().into_owned());
+    let mut problems = Vec::new();
+    let whole = path.join("train");
+    if !whole.is_dir() {
+        let all = classes(path, &mut problems)?;
+        let names: Vec<String> = all.keys().cloned().collect();
+        let (train, test) = divide(path, all, split, &names)?;
+        return Ok(DataSet { name, classes: names, train, val: None, test, problems });
+    }
+    let train = classes(&whole, &mut problems)?;
+    let names: Vec<String> = train.keys().cloned().collect();
+    let part = |folders: &[&str], problems: &mut Vec<Problem>| {
+        let Some(folder) = folders.iter().map(|name| path.join(name)).find(|folder| folder.is_dir()) else {
+            return Ok(None);
+        };
+        let tree = classes(&folder, problems)?;
+        if let Some(extra) = tree.keys().find(|class| names.binary_search(class).is_err()) {
+            return Err(DataError::ExtraClass { folder: folder.join(extra), train: whole.clone() });
+        }
+        Ok(Some(gather(&tree, &names)))
+    };
+    let val = part(&["val", "valid", "validation"], &mut problems)?;
+    let test = part(&["test"], &mut problems)?;
+    // a set with `val/` only is tested on it, as ImageNet is
+    let (val, test) = match (val, test) {
+        (val, Some(test)) => (val, test),
+        (Some(val), None) => (None, val),
+        (None, None) => {
+            return Err(DataError::Missing { folder: path.to_owned(), name: "test or val folder".to_owned() });
+        }
+    };
+    Ok(DataSet { name, train: gather(&train, &names), classes: names, val, test, problems })
+}
+
+/// A part from a tree, with labels by the classes' names.
+pub(super) fn gather(tree: &Tree, names: &[String]) -> Part {
+    let (mut files, mut labels) = (Vec::new(), Vec::new());
+    for (label, name) in names.iter().enumerate() {
+        for file in tree.get(name).into_iter().flatten() {
+            files.push(file.clone());
+            labels.push(label as u32);
+        }
+    }
+    Part { images: Images::Files(files), labels }
+}
+
+/// Splits every class by a random key of each file, which depends on its place in the tree and on nothing else.
+pub(super) fn divide(root: &Path, tree: Tree, split: Split, names: &[String]) -> Result<(Part, Part), DataError> {
+    if !(split.test > 0.0 && split.test < 1.0) {
+        return Err(DataError::Share { share: split.test });
+    }
+    let (mut train, mut test) = (Tree::new(), Tree::new());
+    for (name, files) in tree {
+        let share = (files.len() as f64 * split.test).round() as usize;
+        // a class of two or more is in both parts
+        let tested = share.clamp(usize::from(files.len() > 1), files.len().saturating_sub(1));
+        let key = |file: &PathBuf| {
+            let inside = file.strip_prefix(root).unwrap_or(file).as_os_str().as_encoded_bytes();
+            let word =
+                inside.iter().fold(0xcbf2_9ce4_8422_2325u64, |h, b| (h ^ u64::from(*b)).wrapping_mul(0x0100_0000_01b3));
+            Draws::new(split.seed ^ SALT, 0, word).at(0)
+        };
+        let mut keyed: Vec<(u64, PathBuf)> = files.into_iter().map(|file| (key(&file), file)).collect();
+        keyed.sort();
+        let mut chosen: Vec<PathBuf> = keyed.drain(..tested).map(|(_, file)| file).collect();
+        let mut rest: Vec<PathBuf> = keyed.into_iter().map(|(_, file)| file).collect();
+        chosen.sort();
+        rest.sort();
+        test.insert(name.clone(), chosen);
+        train.insert(name, rest);
+    }
+    Ok((gather(&train, names), gather(&test, names)))
+}
+
+/// The classes of a folder with their files; what is odd about them goes to `problems`.
+fn classes(path: &Path, problems: &mut Vec<Problem>) -> Result<Tree, DataError> {
+    let mut tree = Tree::new();
+    for folder in folders(path)? {
+        let raw = folder.file_name().unwrap_or_default();
+        let name = raw.to_string_lossy().into_owned();
+        let mut files = Vec::new();
+        collect(&folder, &mut files)?;
+        let mut say = |what: &str| problems.push(Problem { path: folder.display().to_string(), what: what.to_owned() });
+        if raw.to_str().is_none() {
+            say("the class's name is not UTF-8");
+        }
+        if files.is_empty() {
+            say("a class without images");
+        }
+        if tree.contains_key(&name) {
+            return Err(DataError::SameClass { folder });
+        }
+        tree.insert(name, files);
+    }
+    if tree.values().all(Vec::is_empty) {
+        return Err(DataError::NoImages { path: path.to_owned() });
+    }
+    let mut lower: BTreeMap<String, &String> = BTreeMap::new();
+    for name in tree.keys() {
+        if let Some(other) = lower.insert(name.to_lowercase(), name) {
+            let what = format!("differs from the class `{other}` in upper and lower case only");
+            problems.push(Problem { path: path.join(name).display().to_string(), what });
+        }
+    }
+    Ok(tree)
+}
+
+/// The entries of a folder that are not hidden, by name.
+fn entries(path: &Path) -> Result<Vec<fs::DirEntry>, DataError> {
+    let mut entries = Vec::new();
+    for entry in fs::read_dir(path).map_err(cannot_read(path))? {
+        let entry = entry.map_err(cannot_read(path))?;
+        if !entry.file_name().as_encoded_bytes().starts_with(b".") {
+            entries.push(entry);
+        }
+    }
+    entries.sort_by_key(fs::DirEntry::file_name);
+    Ok(entries)
+}
+
+/// The folders in a folder, by name; links are left out.
+fn folders(path: &Path) -> Result<Vec<PathBuf>, DataError> {
+    let entries = entries(path)?.into_iter();
+    Ok(entries.filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir())).map(|entry| entry.path()).collect())
+}
+
+/// Every file below a folder, by name; links to files count, links to folders do not.
+fn collect(path: &Path, files: &mut Vec<PathBuf>) -> Result<(), DataError> {
+    for entry in entries(path)? {
+        let kind = entry.file_type().map_err(cannot_read(path))?;
+        if kind.is_dir() {
+            collect(&entry.path(), files)?;
+        } else if kind.is_file() || entry.path().is_file() {
+            files.push(entry.path());
+        }
+    }
+    Ok(())
+}

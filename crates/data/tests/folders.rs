@@ -1,0 +1,206 @@
+//! Trees with a folder per class, made by the tests.
+
+mod common;
+
+use std::fs;
+use std::path::Path;
+
+use common::{Folder, folder};
+use equipoise_data::format::folder::{Split, tree};
+use equipoise_data::groups::Rule;
+use equipoise_data::inspect::inspect;
+use equipoise_data::{DataError, DataSet, Images, Part};
+use equipoise_pool::Pool;
+use image::{ImageFormat, Rgb, RgbImage};
+
+/// Writes a small PNG of one colour; the extension does not matter.
+fn picture(path: &Path, colour: u8) {
+    fs::create_dir_all(path.parent().expect("a folder")).expect("a folder");
+    RgbImage::from_pixel(6, 4, Rgb([colour, 7, 9])).save_with_format(path, ImageFormat::Png).expect("writes");
+}
+
+/// Ten images of cats, five of dogs, two of newts.
+fn zoo() -> Folder {
+    let here = folder("zoo");
+    for (class, number) in [("cat", 10), ("dog", 5), ("newt", 2)] {
+        (0..number).for_each(|i| picture(&here.path().join(class).join(format!("{i}.png")), i));
+    }
+    here
+}
+
+fn files(part: &Part) -> Vec<String> {
+    let Images::Files(files) = &part.images else { panic!("not files") };
+    let name = |path: &std::path::PathBuf| {
+        let folder = path.parent().and_then(Path::file_name).unwrap_or_default();
+        format!("{}/{}", folder.to_string_lossy(), path.file_name().unwrap_or_default().to_string_lossy())
+    };
+    files.iter().map(name).collect()
+}
+
+fn read(path: &Path) -> DataSet {
+    tree(path, Split::default()).expect("good")
+}
+
+#[test]
+fn one_tree_is_split_within_every_class() {
+    let zoo = zoo();
+    let set = read(zoo.path());
+    assert_eq!(set.classes, ["cat", "dog", "newt"]);
+    assert_eq!(set.counts().expect("labels"), [8, 4, 1]);
+    assert_eq!(set.test.labels, [0, 0, 1, 2]);
+    let mut all = [files(&set.train), files(&set.test)].concat();
+    all.sort();
+    all.dedup();
+    assert_eq!(all.len(), 17, "an image is in both parts, or in none");
+    assert_eq!(set, read(zoo.path()), "the same again");
+    let other = tree(zoo.path(), Split { seed: 1, ..Split::default() }).expect("good");
+    assert_ne!(files(&other.test), files(&set.test));
+    let half = tree(zoo.path(), Split { test: 0.5, seed: 0 }).expect("good");
+    assert_eq!(half.counts().expect("labels"), [5, 2, 1]);
+    // another class changes nothing for those that were there
+    picture(&zoo.path().join("ant/0.png"), 1);
+    let more = read(zoo.path());
+    assert!(files(&set.test).iter().all(|file| files(&more.test).contains(file)));
+}
+
+#[test]
+fn train_val_and_test_folders() {
+    let here = folder("parts");
+    for (part, number) in [("train", 3), ("val", 2), ("test", 1)] {
+        for class in ["a", "b"] {
+            (0..number).for_each(|i| picture(&here.path().join(part).join(class).join(format!("{i}.png")), i));
+        }
+    }
+    picture(&here.path().join("train/b/deeper/x.jpg"), 5);
+    let set = read(here.path());
+    assert_eq!(set.train.labels, [0, 0, 0, 1, 1, 1, 1]);
+    assert_eq!(set.val.as_ref().expect("val").labels, [0, 0, 1, 1]);
+    assert_eq!(set.test.labels, [0, 1]);
+    assert!(files(&set.train).contains(&"deeper/x.jpg".to_owned()));
+    // without test/ the set is tested on val/
+    fs::remove_dir_all(here.path().join("test")).expect("removes");
+    let set = read(here.path());
+    assert_eq!((set.val, set.test.labels), (None, vec![0, 0, 1, 1]));
+    picture(&here.path().join("val/c/0.png"), 1);
+    let error = tree(here.path(), Split::default()).expect_err("class c").to_string();
+    assert!(error.contains("val/c: there is no such class in"), "{error}");
+    fs::remove_dir_all(here.path().join("val")).expect("removes");
+    let error = tree(here.path(), Split::default()).expect_err("nothing to test on").to_string();
+    assert!(error.ends_with("there is no test or val folder"), "{error}");
+}
+
+#[test]
+fn bad_trees() {
+    let here = folder("bad");
+    let error = |path: &Path| tree(path, Split::default()).expect_err("bad");
+    assert!(matches!(error(&here.path().join("nowhere")), DataError::Read { .. }));
+    assert!(matches!(error(here.path()), DataError::NoImages { .. }));
+    fs::create_dir_all(here.path().join("empty")).expect("a folder");
+    assert!(matches!(error(here.path()), DataError::NoImages { .. }));
+    picture(&here.path().join("Cat/0.png"), 1);
+    for share in [0.0, 1.0, -1.0, f64::NAN] {
+        assert!(matches!(tree(here.path(), Split { test: share, seed: 0 }), Err(DataError::Share { .. })));
+    }
+    picture(&here.path().join("cat/0.png"), 2);
+    let problems: Vec<String> = read(here.path()).problems.iter().map(|p| p.what.clone()).collect();
+    assert_eq!(problems, ["a class without images", "differs from the class `Cat` in upper and lower case only"]);
+}
+
+/// Odd names and links have a defined result.
+#[cfg(unix)]
+#[test]
+fn odd_paths() {
+    use std::ffi::OsStr;
+    use std::os::unix::ffi::OsStrExt;
+    let here = folder("odd");
+    for class in ["caf\u{e9}", "cafe\u{301}", "\u{1f431}", "a\nb"] {
+        picture(&here.path().join(class).join("0.png"), 1);
+    }
+    picture(&here.path().join(OsStr::from_bytes(b"\xff\xfe")).join("0.png"), 2);
+    picture(&here.path().join(".hidden/0.png"), 3);
+    std::os::unix::fs::symlink(here.path(), here.path().join("loop")).expect("a link");
+    std::os::unix::fs::symlink(here.path(), here.path().join("a\nb/loop")).expect("a link");
+    std::os::unix::fs::symlink(here.path().join("a\nb/0.png"), here.path().join("a\nb/1.png")).expect("a link");
+    let set = read(here.path());
+    assert_eq!(set.classes, ["a\nb", "cafe\u{301}", "caf\u{e9}", "\u{fffd}\u{fffd}", "\u{1f431}"]);
+    assert_eq!(set.train.labels.len() + set.test.labels.len(), 6);
+    assert!(set.problems.iter().any(|p| p.what == "the class's name is not UTF-8"));
+}
+
+/// Every bad file is named before training.
+#[test]
+fn a_messy_folder() {
+    let zoo = zoo();
+    let cats = zoo.path().join("cat");
+    fs::write(cats.join("empty.jpg"), b"").expect("writes");
+    fs::write(cats.join("text.png"), b"not an image at all").expect("writes");
+    let whole = fs::read(cats.join("3.png")).expect("reads");
+    fs::write(cats.join("torn.png"), &whole[..whole.len() - 20]).expect("writes");
+    // dog/1 is another picture of the same bytes as cat/1
+    for threads in [1, 2] {
+        let report =
+            inspect(&read(zoo.path()), Rule::default(), &Pool::new(threads).expect("threads")).expect("labels");
+        let said =
+            |file: &str, what: &str| report.problems.iter().any(|p| p.path.ends_with(file) && p.what.contains(what));
+        assert!(said("cat/empty.jpg", "the file is empty"), "{:?}", report.problems);
+        assert!(said("cat/text.png", "not a JPEG, PNG"), "{:?}", report.problems);
+        assert!(said("cat/torn.png", "PNG: "), "{:?}", report.problems);
+        assert!(report.problems.iter().any(|p| p.what.contains("the same image as")), "{:?}", report.problems);
+        assert_eq!(report.sizes, [("6 x 4".to_owned(), 17)]);
+        assert_eq!(report.formats, [("PNG".to_owned(), 17)]);
+        assert!(report.advice[0].starts_with("3 files cannot be read"), "{:?}", report.advice);
+    }
+}
+
+fn list(name: &str, text: &str) -> Result<DataSet, DataError> {
+    equipoise_data::format::list::parse(&Path::new("lists").join(name), text.as_bytes(), Split::default())
+}
+
+#[test]
+fn lists_of_paths_and_labels() {
+    // numbers in their order, paths beside the list
+    let set = list("own.csv", "a.png,10\nb.png,9\n\"odd, name.png\", 9\nc.png,10\n").expect("good");
+    assert_eq!((set.name.as_str(), &set.classes[..]), ("own", &["9".to_owned(), "10".to_owned()][..]));
+    assert_eq!((set.train.labels.len(), set.test.labels.len()), (2, 2));
+    let mut all = [files(&set.train), files(&set.test)].concat();
+    all.sort();
+    assert_eq!(all, ["lists/a.png", "lists/b.png", "lists/c.png", "lists/odd, name.png"]);
+    let header = "label,path,part\ncat,a.png,train\ndog,b.png,train\ncat,c.png,test\n\ndog,d.png,val\n";
+    let set = list("own.csv", header).expect("good");
+    assert_eq!((set.classes.concat(), set.train.labels, set.test.labels), ("catdog".to_owned(), vec![0, 1], vec![0]));
+    assert_eq!(set.val.expect("val").labels, [1]);
+    let lines = "{\"path\": \"a.png\", \"label\": 3, \"part\": \"train\"}\n\n{\"path\": \"b.png\", \"label\": \"3\", \"part\": \"test\"}\n";
+    let set = list("own.jsonl", lines).expect("good");
+    assert_eq!((set.classes.concat(), files(&set.test)), ("3".to_owned(), vec!["lists/b.png".to_owned()]));
+}
+
+#[test]
+fn lines_that_make_no_sense_are_named() {
+    let said = |name: &str, text: &str| list(name, text).expect_err("wrong").to_string();
+    assert_eq!(said("x.csv", "a.png,1\nb.png\n"), "lists/x.csv: line 2: 1 fields: a path and a label are needed");
+    assert_eq!(said("x.csv", "a.png,1\n,2\n"), "lists/x.csv: line 2: a path and a label are needed");
+    assert_eq!(said("x.csv", "a,1,train\nb,2,tets\n"), "lists/x.csv: line 2: part `tets`: must be train, val or test");
+    assert_eq!(said("x.csv", "a,1,train\n"), "lists/x.csv: there is no line of part test or val");
+    assert_eq!(said("x.csv", "a,1,test\n"), "lists/x.csv: there is no line of part train");
+    assert_eq!(said("x.csv", "a,1,train\nb,1\n"), "lists/x.csv: line 1: some lines have a part and some have none");
+    assert_eq!(said("x.csv", "\n\n"), "lists/x.csv: it names no image");
+    let broken = equipoise_data::format::list::parse(Path::new("x.csv"), b"a.png,1\nb\xff.png,1\n", Split::default());
+    assert!(broken.expect_err("not UTF-8").to_string().starts_with("x.csv: line 2: "));
+    assert!(said("x.jsonl", "{\"path\": \"a\", \"label\": 1}\n{\"path\": 1}\n").starts_with("lists/x.jsonl: line 2: "));
+}
+
+/// 100,000 damaged lists of each kind: an error or a set, never a panic.
+#[test]
+fn a_hundred_thousand_damaged_lists() {
+    let csv = "path,label,part\na.png,1,train\n\"b,c.png\",cat,test\nd.png,1,val\n";
+    let json = "{\"path\": \"a.png\", \"label\": 3, \"part\": \"train\"}\n{\"path\": \"b.png\", \"label\": \"3\", \"part\": \"test\"}\n";
+    for (kind, (name, text)) in [("x.csv", csv), ("x.jsonl", json)].into_iter().enumerate() {
+        let mut read = 0;
+        for round in 0..100_000 {
+            let bytes = common::damaged(text.as_bytes(), equipoise_random::Draws::new(2, kind as u64, round));
+            let set = equipoise_data::format::list::parse(Path::new(name), &bytes, Split::default());
+            read += usize::from(set.is_ok());
+        }
+        assert!((1000..99_000).contains(&read), "{name}: {read} of 100,000 could be read");
+    }
+}
