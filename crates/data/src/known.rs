@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use crate::embedded::{FASHION_NAMES, fashion_mini};
 use crate::error::DataError;
 use crate::format::folder::{self, Split};
-use crate::format::{cifar, idx, list};
+use crate::format::{cifar, idx, inat, list, tiny_imagenet};
 use crate::set::DataSet;
 
 /// A set that can be named.
@@ -24,6 +24,9 @@ enum Reader {
     Cifar10,
     Cifar100,
     Idx(Option<&'static [&'static str]>),
+    TinyImagenet,
+    Tree,
+    Inat,
 }
 
 /// Every set that can be named.
@@ -41,6 +44,17 @@ pub const KNOWN: &[Known] = &[
     Known { name: "mnist", about: "60,000 + 10,000 grey 28 x 28 images of digits", reader: Reader::Idx(None) },
     Known { name: "cifar10", about: "50,000 + 10,000 colour 32 x 32 images of 10 classes", reader: Reader::Cifar10 },
     Known { name: "cifar100", about: "50,000 + 10,000 colour 32 x 32 images of 100 classes", reader: Reader::Cifar100 },
+    Known {
+        name: "tiny-imagenet",
+        about: "100,000 + 10,000 colour 64 x 64 images of 200 classes",
+        reader: Reader::TinyImagenet,
+    },
+    Known {
+        name: "imagenet",
+        about: "1,281,167 + 50,000 photographs of 1,000 classes (train/, val/)",
+        reader: Reader::Tree,
+    },
+    Known { name: "inat2017", about: "579,184 + 95,986 photographs of 5,089 species", reader: Reader::Inat },
 ];
 
 /// Where named sets are kept: `given`, else the environment's `EQUIPOISE_DATA`, else the user's data folder.
@@ -86,6 +100,10 @@ pub fn load(name_or_path: &str, root: &Path, split: Split) -> Result<DataSet, Da
         cifar::cifar100(path)
     } else if holds(&["train-images-idx3-ubyte", "train-images-idx3-ubyte.gz", "train-images.idx3-ubyte"]) {
         idx::folder(path, &name, None)
+    } else if tiny_imagenet::is_tiny_imagenet(path) {
+        tiny_imagenet::tiny_imagenet(path)
+    } else if inat::is_inat(path) {
+        inat::inat2017(path)
     } else if folder::is_tree(path) {
         folder::tree(path, split)
     } else {
@@ -104,6 +122,11 @@ impl Known {
             Reader::Cifar10 => cifar::cifar10(path),
             Reader::Cifar100 => cifar::cifar100(path),
             Reader::Idx(names) => idx::folder(path, self.name, names),
+            Reader::TinyImagenet => tiny_imagenet::tiny_imagenet(path),
+            Reader::Tree => {
+                folder::tree(path, Split::default()).map(|set| DataSet { name: self.name.to_owned(), ..set })
+            }
+            Reader::Inat => inat::inat2017(path),
         }
     }
 }

@@ -78,3 +78,20 @@ pub(crate) struct Loaded {
     pub(crate) path: PathBuf,
     pub(crate) bytes: Vec<u8>,
 }
+
+/// The largest text file accepted.
+const MOST_TEXT: u64 = 64 << 20;
+
+/// A text file; bytes that are not UTF-8 are replaced.
+pub(crate) fn text(path: &Path) -> Result<String, DataError> {
+    let bytes = up_to(&mut *open(path)?, MOST_TEXT + 1, path)?;
+    if bytes.len() as u64 > MOST_TEXT {
+        return Err(DataError::Limit {
+            path: path.to_owned(),
+            what: "bytes",
+            got: bytes.len() as u64,
+            most: MOST_TEXT,
+        });
+    }
+    Ok(String::from_utf8_lossy(&bytes).into_owned())
+}

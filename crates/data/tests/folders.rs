@@ -204,3 +204,69 @@ fn a_hundred_thousand_damaged_lists() {
         assert!((1000..99_000).contains(&read), "{name}: {read} of 100,000 could be read");
     }
 }
+
+#[test]
+fn tiny_imagenet_as_shipped() {
+    use equipoise_data::format::tiny_imagenet::tiny_imagenet;
+    let here = folder("tiny");
+    let write = |name: &str, text: &str| fs::write(here.path().join(name), text).expect("writes");
+    for (wnid, number) in [("n02", 3), ("n01", 2)] {
+        (0..number).for_each(|i| picture(&here.path().join(format!("train/{wnid}/images/{wnid}_{i}.JPEG")), i));
+        write(&format!("train/{wnid}/{wnid}_boxes.txt"), "n02_0.JPEG\t0\t0\t9\t9\n");
+    }
+    picture(&here.path().join("val/images/val_0.JPEG"), 8);
+    picture(&here.path().join("val/images/val_1.JPEG"), 9);
+    write("wnids.txt", "n02\nn01\n");
+    write("words.txt", "n01\tgoldfish, Carassius auratus\nn02\tbullfrog\n");
+    write("val/val_annotations.txt", "val_0.JPEG\tn02\t0\t0\t9\t9\nval_1.JPEG\tn01\t0\t0\t9\t9\n");
+    let set = tiny_imagenet(here.path()).expect("good");
+    assert_eq!(set.classes, ["goldfish", "bullfrog"]);
+    assert_eq!((set.train.labels.clone(), set.test.labels.clone()), (vec![0, 0, 1, 1, 1], vec![0, 1]));
+    assert_eq!(files(&set.test), ["images/val_1.JPEG", "images/val_0.JPEG"]);
+    let found = equipoise_data::known::load(here.path().to_str().expect("UTF-8"), Path::new("x"), Split::default());
+    assert_eq!(found.expect("recognised"), set);
+    write("val/val_annotations.txt", "val_0.JPEG\tn09\n");
+    let error = tiny_imagenet(here.path()).expect_err("class n09").to_string();
+    assert!(error.ends_with("val_annotations.txt: line 1: class `n09` is not in wnids.txt"), "{error}");
+    write("val/val_annotations.txt", "val_0.JPEG\n");
+    assert!(
+        tiny_imagenet(here.path())
+            .expect_err("no class")
+            .to_string()
+            .ends_with("line 1: a file and a class are needed")
+    );
+}
+
+#[test]
+fn inaturalist_annotations() {
+    use equipoise_data::format::inat::inat2017;
+    let here = folder("inat");
+    let write = |name: &str, text: &str| fs::write(here.path().join(name), text).expect("writes");
+    let json = |images: &str, annotations: &str| {
+        let categories = r#"[{"id": 7, "name": "Rana"}, {"id": 2, "name": "Hyla", "supercategory": "Amphibia"}]"#;
+        format!(r#"{{"info": {{}}, "images": [{images}], "annotations": [{annotations}], "categories": {categories}}}"#)
+    };
+    let image = |id: u32, file: &str| format!(r#"{{"id": {id}, "width": 800, "file_name": "{file}"}}"#);
+    let label = |id: u32, category: u32| format!(r#"{{"id": 1, "image_id": {id}, "category_id": {category}}}"#);
+    let images = [image(5, "a/b.jpg"), image(6, "c.jpg")].join(",");
+    write("train2017.json", &json(&images, &[label(6, 7), label(5, 2)].join(",")));
+    write("val2017.json", &json(&image(1, "v.jpg"), &label(1, 7)));
+    let set = inat2017(here.path()).expect("good");
+    assert_eq!(
+        (set.classes.concat(), set.train.labels.clone(), set.test.labels.clone()),
+        ("HylaRana".to_owned(), vec![1, 0], vec![1])
+    );
+    assert!(files(&set.train)[1].ends_with("a/b.jpg"));
+    let said = |annotations: &str, images: &str| {
+        write("val2017.json", &json(images, annotations));
+        inat2017(here.path()).expect_err("wrong").to_string()
+    };
+    assert!(said(&label(9, 7), &image(1, "v.jpg")).ends_with("annotations[0]: there is no image with id 9"));
+    assert!(said(&label(1, 9), &image(1, "v.jpg")).ends_with("annotations[0]: there is no category with id 9"));
+    for outside in ["../../etc/passwd", "/etc/passwd", "a/../../b"] {
+        assert!(said(&label(1, 7), &image(1, outside)).ends_with("lies outside the set"));
+    }
+    assert!(said("", "").ends_with("val2017.json: it names no image"));
+    write("val2017.json", "{\"images\": [");
+    assert!(inat2017(here.path()).expect_err("torn").to_string().contains("val2017.json: line 1: EOF"));
+}

@@ -155,7 +155,7 @@ fn classes(path: &Path, problems: &mut Vec<Problem>) -> Result<Tree, DataError> 
 }
 
 /// The entries of a folder that are not hidden, by name.
-fn entries(path: &Path) -> Result<Vec<fs::DirEntry>, DataError> {
+pub(super) fn entries(path: &Path) -> Result<Vec<fs::DirEntry>, DataError> {
     let mut entries = Vec::new();
     for entry in fs::read_dir(path).map_err(cannot_read(path))? {
         let entry = entry.map_err(cannot_read(path))?;

@@ -56,7 +56,9 @@ pub(crate) fn run(args: &Args, out: &mut impl Write) -> Result<(), Failure> {
     for group in &report.groups {
         let names: Vec<&str> = group.classes.iter().take(8).map(String::as_str).collect();
         let more = if group.classes.len() > 8 { ", ..." } else { "" };
-        writeln!(out, "{:<8}{:>5} classes: {}{more}", group.name, group.classes.len(), names.join(", "))?;
+        let number = group.classes.len();
+        let plural = if number == 1 { "class" } else { "classes" };
+        writeln!(out, "{:<8}{number:>5} {plural}: {}{more}", group.name, names.join(", "))?;
     }
     if !report.problems.is_empty() {
         writeln!(out, "\n{} problems:", report.problems.len())?;
