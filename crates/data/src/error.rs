@@ -20,6 +20,30 @@ pub enum DataError {
         /// What the system said.
         source: io::Error,
     },
+    /// The system did not let us write.
+    #[error("cannot write {}", path.display())]
+    Write {
+        /// What was to be written.
+        path: PathBuf,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// A set is where another one was to go.
+    #[error("{} is there already: remove it first if it is to be replaced", path.display())]
+    InPlace {
+        /// Where.
+        path: PathBuf,
+    },
+    /// An archive holds something that it should not.
+    #[error("{}: {}: {what}", path.display(), entry.display())]
+    Hostile {
+        /// The archive.
+        path: PathBuf,
+        /// What is in it.
+        entry: PathBuf,
+        /// Why it is refused.
+        what: &'static str,
+    },
     /// A file that belongs to the set is not there.
     #[error("{}: there is no {name}", folder.display())]
     Missing {

@@ -75,7 +75,7 @@ pub fn data_root(given: Option<&Path>) -> PathBuf {
 /// # Errors
 /// Says what is missing or wrong, and where.
 pub fn load(name_or_path: &str, root: &Path, split: Split) -> Result<DataSet, DataError> {
-    if let Some(known) = KNOWN.iter().find(|known| known.name == name_or_path) {
+    if let Some(known) = Known::named(name_or_path) {
         return known.load(&root.join(known.name));
     }
     let path = Path::new(name_or_path);
@@ -112,6 +112,22 @@ pub fn load(name_or_path: &str, root: &Path, split: Split) -> Result<DataSet, Da
 }
 
 impl Known {
+    /// The set of that name.
+    #[must_use]
+    pub fn named(name: &str) -> Option<&'static Self> {
+        KNOWN.iter().find(|known| known.name == name)
+    }
+
+    /// What an archive of it may unpack to: some times the official size.
+    pub(crate) fn most_bytes(&self) -> u64 {
+        match self.reader {
+            Reader::Embedded => 0,
+            Reader::Cifar10 | Reader::Cifar100 | Reader::Idx(_) => 1 << 30,
+            Reader::TinyImagenet => 4 << 30,
+            Reader::Tree | Reader::Inat => 1 << 40,
+        }
+    }
+
     /// Reads it from a folder (or, for CIFAR, the official archive).
     ///
     /// # Errors

@@ -6,6 +6,7 @@ pub mod embedded;
 pub mod error;
 pub mod format;
 pub mod groups;
+pub mod import;
 pub mod index;
 pub mod inspect;
 pub mod known;

@@ -8,7 +8,9 @@ use std::path::Path;
 
 use common::{damaged, folder};
 use equipoise_data::format::{cifar, idx};
+use equipoise_data::import::{import, unpack};
 use equipoise_data::index;
+use equipoise_data::known::Known;
 use equipoise_data::{DataError, DataSet};
 use equipoise_random::Draws;
 use flate2::Compression;
@@ -203,4 +205,95 @@ fn a_hundred_thousand_damaged_files() {
         }
     }
     assert!(read.iter().all(|n| (1000..99_000).contains(n)), "{read:?} of 100,000 could be read");
+}
+
+fn known(name: &str) -> &'static Known {
+    Known::named(name).expect("known")
+}
+
+fn entries(path: &Path) -> usize {
+    path.read_dir().map_or(0, Iterator::count)
+}
+
+#[test]
+fn sets_are_imported_from_folders_and_archives() {
+    for archived in [false, true] {
+        let here = folder("import");
+        let (source, root) = (here.path().join("source"), here.path().join("root"));
+        write_all(&source.join("cifar-10-batches-bin"), &cifar10_files());
+        let from = if archived { here.path().join("a.tar.gz") } else { source };
+        if archived {
+            fs::write(&from, tar_gz("cifar-10-batches-bin", &cifar10_files())).expect("writes");
+        }
+        let imported = import(known("cifar10"), &from, &root).expect("good");
+        assert_eq!(imported.place, root.join("cifar10"));
+        check_cifar10(&imported.set);
+        let again = equipoise_data::known::load("cifar10", &root, Default::default()).expect("in place");
+        check_cifar10(&again);
+        assert!(matches!(import(known("cifar10"), &from, &root), Err(DataError::InPlace { .. })));
+        assert_eq!(entries(&root), 1, "something was left behind");
+    }
+}
+
+#[test]
+fn what_cannot_be_read_is_not_imported() {
+    let here = folder("import");
+    let (source, root) = (here.path().join("source"), here.path().join("root"));
+    let mut files = cifar10_files();
+    files[1].1.truncate(100);
+    write_all(&source, &files);
+    assert!(matches!(import(known("cifar10"), &source, &root), Err(DataError::Size { .. })));
+    let torn = here.path().join("torn.tar.gz");
+    let whole = tar_gz("x", &cifar10_files());
+    fs::write(&torn, &whole[..whole.len() - 50]).expect("writes");
+    assert!(import(known("cifar10"), &torn, &root).is_err());
+    assert!(import(known("cifar10"), &here.path().join("nowhere"), &root).is_err());
+    assert_eq!(entries(&root), 0, "something was left behind");
+}
+
+/// An archive with one entry of this kind, its name written as it is.
+fn one(name: &str, kind: tar::EntryType, link: &str, bytes: &[u8]) -> Vec<u8> {
+    let mut header = tar::Header::new_gnu();
+    header.as_gnu_mut().expect("gnu").name[..name.len()].copy_from_slice(name.as_bytes());
+    header.as_gnu_mut().expect("gnu").linkname[..link.len()].copy_from_slice(link.as_bytes());
+    header.set_entry_type(kind);
+    header.set_size(bytes.len() as u64);
+    header.set_mode(0o644);
+    header.set_cksum();
+    let mut builder = tar::Builder::new(Vec::new());
+    builder.append(&header, bytes).expect("writes");
+    builder.into_inner().expect("writes")
+}
+
+/// Nothing is touched outside the target folder.
+#[test]
+fn hostile_archives_are_refused() {
+    let here = folder("hostile");
+    let victim = here.path().join("victim");
+    fs::write(&victim, b"mine").expect("writes");
+    let victim_name = victim.to_str().expect("UTF-8");
+    let regular = tar::EntryType::Regular;
+    let archives = [
+        one("../victim", regular, "", b"theirs"),
+        one("a/../../victim", regular, "", b"theirs"),
+        one("/victim", regular, "", b"theirs"),
+        one("link", tar::EntryType::Symlink, victim_name, b""),
+        one("link", tar::EntryType::Link, "../victim", b""),
+        one("device", tar::EntryType::Char, "", b""),
+        one("device", tar::EntryType::Block, "", b""),
+        one("pipe", tar::EntryType::Fifo, "", b""),
+    ];
+    for (number, archive) in archives.iter().enumerate() {
+        let target = here.path().join("target");
+        fs::create_dir_all(&target).expect("a folder");
+        let error = unpack(Path::new("a.tar"), &mut &archive[..], &target, 1000).expect_err("hostile");
+        assert!(matches!(error, DataError::Hostile { .. }), "{number}: {error}");
+        assert_eq!((entries(&target), entries(here.path())), (0, 2), "{number}: something was written");
+        assert_eq!(fs::read(&victim).expect("reads"), b"mine");
+    }
+    // a bomb stops at its limit
+    let bomb = one("big", regular, "", &[0; 5000]);
+    let target = here.path().join("target");
+    let error = unpack(Path::new("a.tar"), &mut &bomb[..], &target, 1000).expect_err("too large");
+    assert!(matches!(error, DataError::Limit { what: "bytes unpacked", got: 1001, .. }), "{error}");
 }

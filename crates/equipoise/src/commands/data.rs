@@ -6,8 +6,9 @@ use std::path::PathBuf;
 use anyhow::Context;
 use clap::{Subcommand, ValueEnum};
 use equipoise_data::format::folder::Split;
+use equipoise_data::import::{Imported, import};
 use equipoise_data::index::to_text;
-use equipoise_data::known::{KNOWN, data_root, load};
+use equipoise_data::known::{KNOWN, Known, data_root, load};
 use equipoise_data::longtail::{LongTail, Profile, counts};
 use equipoise_data::{DataError, DataSet};
 use serde_json::json;
@@ -24,6 +25,14 @@ pub(crate) struct Args {
 enum What {
     /// List the sets that can be named, and where they are looked for
     List(ListArgs),
+    /// Put a set that is already on disk (a folder or the official .tar.gz) where named sets are looked for
+    #[command(after_long_help = "\
+It is copied or unpacked beside its place, read as training would read it, and only then put in place.
+
+Examples:
+  equipoise data import cifar10 ~/Downloads/cifar-10-binary.tar.gz
+  equipoise data import fashion-mnist /usr/share/datasets/fashion-mnist")]
+    Import(ImportArgs),
     /// Write a long-tailed subset as text: one position in the original training order per line
     #[command(after_long_help = "\
 Positions come class by class, in the order they were drawn: the exact images that NumPy's seed picks.
@@ -41,6 +50,16 @@ struct ListArgs {
     /// Print JSON
     #[arg(long)]
     json: bool,
+}
+
+#[derive(clap::Args)]
+struct ImportArgs {
+    /// The set's name
+    name: String,
+    /// The folder or archive
+    path: PathBuf,
+    #[command(flatten)]
+    root: RootArgs,
 }
 
 #[derive(clap::Args)]
@@ -102,7 +121,7 @@ pub(crate) struct Chosen {
 /// An error of the data as the command line reports it: wrong input, except where the system failed us.
 pub(crate) fn failure(error: DataError) -> Failure {
     match error {
-        DataError::Read { .. } => Failure::Failed(error.into()),
+        DataError::Read { .. } | DataError::Write { .. } => Failure::Failed(error.into()),
         error => Failure::Usage(error.to_string()),
     }
 }
@@ -131,7 +150,26 @@ pub(crate) fn run(args: &Args, out: &mut impl Write) -> Result<(), Failure> {
     match &args.what {
         What::List(args) => list(args, out),
         What::Index(args) => index(args, out),
+        What::Import(args) => import_set(args, out),
     }
+}
+
+fn import_set(args: &ImportArgs, out: &mut impl Write) -> Result<(), Failure> {
+    let unknown = || DataError::Unknown { name: args.name.clone() };
+    let known = Known::named(&args.name).ok_or_else(|| failure(unknown()))?;
+    if known.name == "fashion-mini" {
+        return Err(Failure::Usage("fashion-mini is inside the program: there is nothing to import".to_owned()));
+    }
+    let root = data_root(args.root.data_root.as_deref());
+    let Imported { place, set } = import(known, &args.path, &root).map_err(failure)?;
+    let (train, test, classes) = (set.train.labels.len(), set.test.labels.len(), set.classes.len());
+    writeln!(
+        out,
+        "{}: {train} training and {test} test images, {classes} classes, now in {}",
+        known.name,
+        place.display()
+    )?;
+    Ok(())
 }
 
 fn list(args: &ListArgs, out: &mut impl Write) -> Result<(), Failure> {
