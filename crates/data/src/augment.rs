@@ -15,9 +15,9 @@ const SALT: u64 = 0x6175_676d_656e_7400;
 #[derive(Clone, Debug, PartialEq)]
 pub struct Normalize {
     /// Of x: 1 / (255 std).
-    scale: Vec<f32>,
+    pub(crate) scale: Vec<f32>,
     /// Added: -mean / std.
-    offset: Vec<f32>,
+    pub(crate) offset: Vec<f32>,
 }
 
 impl Normalize {
@@ -33,6 +33,12 @@ impl Normalize {
     #[must_use]
     pub fn cifar() -> Self {
         Self::new(&[0.4914, 0.4822, 0.4465], &[0.2023, 0.1994, 0.2010])
+    }
+
+    /// ImageNet's usual figures.
+    #[must_use]
+    pub fn imagenet() -> Self {
+        Self::new(&[0.485, 0.456, 0.406], &[0.229, 0.224, 0.225])
     }
 
     /// Means and standard deviations of the images at these positions, counted in integers.

@@ -12,6 +12,7 @@ pub mod inspect;
 pub mod known;
 pub mod longtail;
 pub mod mt19937;
+pub mod photo;
 pub mod sampler;
 pub mod set;
 mod source;

@@ -1,12 +1,18 @@
 //! `equipoise bench`: speed on this machine, as numbers that can be set beside a peer's.
 
 use std::io::Write;
+use std::path::PathBuf;
+use std::sync::PoisonError;
 use std::time::{Duration, Instant};
 
 use anyhow::Context;
 use clap::Subcommand;
 use equipoise_criterion::random::Draws;
 use equipoise_criterion::{Batch, Config, Id, Output, Pool, Preset, Simd, Work};
+use equipoise_data::Pixels;
+use equipoise_data::augment::{Normalize, Policy};
+use equipoise_data::decode::{Bounds, decode};
+use equipoise_data::photo::{View, Viewer};
 use serde_json::json;
 
 use crate::Failure;
@@ -26,6 +32,30 @@ Examples:
   equipoise bench loss --batch 256 --classes 8142 --threads 2 --json
   equipoise bench loss --criteria softmax,cwap --repeats 500")]
     Loss(LossArgs),
+    /// Preparing batches: crop, flip and normalise small images, or decode and crop photographs
+    #[command(after_long_help = "\
+Without FILES: random crop, flip and normalisation of 32 x 32 colour images in memory, as for CIFAR.
+With FILES: each is read, decoded and cropped at random to 224 x 224, as for ImageNet.
+
+Examples:
+  equipoise bench data --threads 2
+  equipoise bench data photographs/*.jpg --json")]
+    Data(DataArgs),
+}
+
+#[derive(clap::Args)]
+struct DataArgs {
+    /// Photographs
+    files: Vec<PathBuf>,
+    /// Threads; all cores if left out
+    #[arg(long, value_parser = clap::value_parser!(u16).range(1..=1024))]
+    threads: Option<u16>,
+    /// Rounds over all images; the best and the median are shown
+    #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=1000))]
+    rounds: u32,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
 }
 
 #[derive(clap::Args)]
@@ -55,6 +85,10 @@ struct LossArgs {
 
 pub(crate) fn run(args: &Args, out: &mut impl Write) -> Result<(), Failure> {
     match &args.what {
+        What::Data(args) => {
+            let pool = Pool::new(args.threads.unwrap_or(0).into()).context("cannot start the threads")?;
+            data(args, &pool, out)
+        }
         What::Loss(args) => {
             if u64::from(args.batch) * u64::from(args.classes) > 1 << 30 {
                 let what = "--batch x --classes: more than 2^30 logits (8 GB with the gradient)";
@@ -106,6 +140,84 @@ fn loss(args: &LossArgs, pool: Pool, out: &mut impl Write) -> Result<(), Failure
         }
     }
     Ok(())
+}
+
+fn data(args: &DataArgs, pool: &Pool, out: &mut impl Write) -> Result<(), Failure> {
+    let (what, images, mut rates) = if args.files.is_empty() {
+        ("crop, flip, normalise 3 x 32 x 32", 10_000, small_images(args.rounds, pool))
+    } else {
+        ("read, decode, random resized crop to 224", args.files.len(), photographs(args, pool)?)
+    };
+    rates.sort_by(f64::total_cmp);
+    let (median, best) = (rates[rates.len() / 2].round(), rates[rates.len() - 1].round());
+    if args.json {
+        let threads = pool.threads();
+        writeln!(
+            out,
+            "{}",
+            json!({"what": what, "images": images, "threads": threads, "images_per_second": median, "best": best})
+        )?;
+    } else {
+        writeln!(out, "{what}: {median} images/s (best {best}), {images} images, {} threads", pool.threads())?;
+    }
+    Ok(())
+}
+
+/// Images per second of every round.
+fn small_images(rounds: u32, pool: &Pool) -> Vec<f64> {
+    const IMAGES: u32 = 10_000;
+    const BATCH: usize = 128;
+    let draws = Draws::new(0, 0, 0);
+    let bytes: Vec<u8> = (0..u64::from(IMAGES) * 3072).map(|i| draws.at(i) as u8).collect();
+    let pixels = Pixels { channels: 3, height: 32, width: 32, bytes: bytes.into() };
+    let policy = Policy::train(Normalize::cifar());
+    let positions: Vec<u32> = (0..IMAGES).collect();
+    let mut batch = vec![0.0; BATCH * 3072];
+    let mut round = |epoch: u32| {
+        let ((), time) = timed(|| {
+            for positions in positions.chunks(BATCH) {
+                policy.batch(&pixels, positions, 1, epoch.into(), &mut batch[..positions.len() * 3072], pool);
+            }
+        });
+        f64::from(IMAGES) / time.as_secs_f64()
+    };
+    round(0);
+    (0..rounds).map(|epoch| round(epoch + 1)).collect()
+}
+
+/// Images per second of every round.
+fn photographs(args: &DataArgs, pool: &Pool) -> Result<Vec<f64>, Failure> {
+    const SIZE: u32 = 224;
+    const AT_ONCE: usize = 8;
+    let failed = std::sync::Mutex::new(None);
+    let round = |epoch: u32| {
+        let mut tasks: Vec<&[PathBuf]> = args.files.chunks(AT_ONCE).collect();
+        let ((), time) = timed(|| {
+            pool.each(&mut tasks, |task, files| {
+                let mut viewer = Viewer::new(SIZE, Normalize::imagenet());
+                let mut view = vec![0.0; 3 * (SIZE * SIZE) as usize];
+                for (i, file) in files.iter().enumerate() {
+                    let read = std::fs::read(file).map_err(|error| error.to_string());
+                    match read.and_then(|bytes| decode(&bytes, Bounds::default()).map_err(|error| error.to_string())) {
+                        Ok(image) => {
+                            let example = (task * AT_ONCE + i) as u64;
+                            viewer.view(&image, &View::RandomResizedCrop, 1, epoch.into(), example, &mut view);
+                        }
+                        Err(what) => {
+                            *failed.lock().unwrap_or_else(PoisonError::into_inner) = Some((file.clone(), what))
+                        }
+                    }
+                }
+            });
+        });
+        args.files.len() as f64 / time.as_secs_f64()
+    };
+    round(0);
+    let rates = (0..args.rounds).map(|epoch| round(epoch + 1)).collect();
+    match failed.into_inner().unwrap_or_else(PoisonError::into_inner) {
+        Some((file, what)) => Err(Failure::Usage(format!("{}: {what}", file.display()))),
+        None => Ok(rates),
+    }
 }
 
 /// A level of instructions that this CPU has.
