@@ -6,8 +6,6 @@
 //! example).
 
 use equipoise_random::Draws;
-use fast_image_resize::images::{Image, ImageRef};
-use fast_image_resize::{FilterType, PixelType, ResizeAlg, ResizeOptions, Resizer};
 
 use crate::augment::Normalize;
 use crate::decode::Rgb;
@@ -36,20 +34,58 @@ struct Area {
     height: f64,
 }
 
-/// Makes images of one size; keeps what scaling needs between calls.
+/// Which input pixels make each output pixel along one side, and how much of each.
+#[derive(Default)]
+struct Taps {
+    /// The first input pixel of every output pixel.
+    first: Vec<usize>,
+    /// `width` weights for every output pixel.
+    weights: Vec<f32>,
+    width: usize,
+}
+
+impl Taps {
+    /// For `out` pixels over `length` from `start`, from input pixels in `lowest..highest`: a triangle as wide as an output
+    /// pixel, and never narrower than an input pixel (Pillow's antialiased bilinear).
+    fn set(&mut self, out: usize, start: f64, length: f64, lowest: usize, highest: usize) {
+        let scale = length / out as f64;
+        let support = scale.max(1.0);
+        self.width = (2.0 * support).ceil() as usize + 1;
+        self.first.clear();
+        self.weights.clear();
+        for i in 0..out {
+            let center = start + (i as f64 + 0.5) * scale;
+            let from = ((center - support + 0.5).floor().max(lowest as f64) as usize).min(highest - 1);
+            let weight = |k: usize| match from + k {
+                at if at < highest => (1.0 - ((at as f64 + 0.5 - center) / support).abs()).max(0.0),
+                _ => 0.0,
+            };
+            let total: f64 = (0..self.width).map(weight).sum();
+            self.first.push(from);
+            self.weights.extend((0..self.width).map(|k| (weight(k) / total) as f32));
+        }
+    }
+
+    /// First input pixel and weights of every output pixel.
+    fn iter(&self) -> impl Iterator<Item = (usize, &[f32])> {
+        self.first.iter().copied().zip(self.weights.chunks_exact(self.width.max(1)))
+    }
+}
+
+/// Makes images of one size; keeps the room that scaling needs between calls.
 pub struct Viewer {
     size: u32,
     normalize: Normalize,
-    resizer: Resizer,
-    scaled: Vec<u8>,
+    across: Taps,
+    down: Taps,
+    row: Vec<f32>,
 }
 
 impl Viewer {
     /// For square images of this side.
     #[must_use]
     pub fn new(size: u32, normalize: Normalize) -> Self {
-        let pixels = size as usize * size as usize;
-        Self { size, normalize, resizer: Resizer::new(), scaled: vec![0; 3 * pixels] }
+        Self { size, normalize, across: Taps::default(), down: Taps::default(), row: Vec::new() }
     }
 
     /// Fills `out` with a view of an image, channel after channel.
@@ -63,39 +99,47 @@ impl Viewer {
         let side = self.size as usize;
         assert_eq!(out.len(), 3 * side * side, "room for every pixel");
         let draws = Draws::new(seed ^ SALT, epoch, example);
-        let (area, mirrored) = match view {
-            View::RandomResizedCrop => (random_area(image, draws), draws.at(1) & 1 == 1),
-            View::CenterCrop { resize } => (center_area(image, self.size, *resize), false),
-        };
-        self.scale(image, area);
-        let plane = side * side;
-        for (c, to) in out.chunks_exact_mut(plane).enumerate() {
-            let (scale, offset) = (self.normalize.scale[c], self.normalize.offset[c]);
-            for (to, from) in to.chunks_exact_mut(side).zip(self.scaled.chunks_exact(3 * side)) {
-                for (to, from) in to.iter_mut().zip(from.as_chunks::<3>().0) {
-                    *to = f32::from(from[c]) * scale + offset;
-                }
-                if mirrored {
-                    to.reverse();
-                }
+        let (width, height) = (image.width as usize, image.height as usize);
+        let (area, mirrored, inside) = match view {
+            View::RandomResizedCrop => {
+                // cut out first, so that nothing outside shines in
+                let area = random_area(image, draws);
+                let (left, top) = (area.left as usize, area.top as usize);
+                let inside = (left..left + area.width as usize, top..top + area.height as usize);
+                (area, draws.at(1) & 1 == 1, inside)
             }
-        }
+            View::CenterCrop { resize } => (center_area(image, self.size, *resize), false, (0..width, 0..height)),
+        };
+        self.across.set(side, area.left, area.width, inside.0.start, inside.0.end);
+        self.down.set(side, area.top, area.height, inside.1.start, inside.1.end);
+        self.scale(image, mirrored, out);
     }
 
-    /// Scales an area of an image into `scaled`.
-    fn scale(&mut self, image: &Rgb, area: Area) {
-        let from = ImageRef::new(image.width, image.height, &image.bytes, PixelType::U8x3);
-        let to = Image::from_slice_u8(self.size, self.size, &mut self.scaled, PixelType::U8x3);
-        if let (Ok(from), Ok(mut to)) = (from, to) {
-            let options = ResizeOptions::new().resize_alg(ResizeAlg::Convolution(FilterType::Bilinear)).crop(
-                area.left,
-                area.top,
-                area.width,
-                area.height,
-            );
-            // the area lies inside the image and both have pixels, so that this cannot fail
-            let done = self.resizer.resize(&from, &mut to, &options);
-            debug_assert!(done.is_ok(), "{done:?}");
+    /// Scales an image by the taps: down first, which goes along whole rows, then across.
+    fn scale(&mut self, image: &Rgb, mirrored: bool, out: &mut [f32]) {
+        let (side, width) = (self.size as usize, image.width as usize);
+        let lowest = self.across.first.first().copied().unwrap_or(0);
+        let highest = self.across.first.last().map_or(0, |first| (first + self.across.width).min(width));
+        let plane = side * side;
+        let Normalize { scale, offset } = &self.normalize;
+        // what lies behind the last column has no weight, but is read
+        self.row.resize(3 * (highest - lowest + self.across.width), 0.0);
+        for (y, (first, weights)) in self.down.iter().enumerate() {
+            let row = &mut self.row[..3 * (highest - lowest)];
+            row.fill(0.0);
+            for (k, weight) in weights.iter().enumerate().filter(|(_, weight)| **weight > 0.0) {
+                let from = &image.bytes[3 * ((first + k) * width + lowest)..][..row.len()];
+                row.iter_mut().zip(from).for_each(|(sum, x)| *sum += weight * f32::from(*x));
+            }
+            for (x, (first, weights)) in self.across.iter().enumerate() {
+                let pixels = self.row[3 * (first - lowest)..].as_chunks::<3>().0;
+                let mut sum = [0f32; 3];
+                for (weight, pixel) in weights.iter().zip(pixels) {
+                    (0..3).for_each(|c| sum[c] += weight * pixel[c]);
+                }
+                let x = if mirrored { side - 1 - x } else { x };
+                (0..3).for_each(|c| out[c * plane + y * side + x] = sum[c] * scale[c] + offset[c]);
+            }
         }
     }
 }
@@ -155,6 +199,33 @@ mod tests {
         for (i, pixel) in image.bytes.chunks(3).enumerate() {
             for c in 0..3 {
                 assert!((out[c * 256 + i] - f32::from(pixel[c])).abs() < 0.01, "pixel {i}, channel {c}");
+            }
+        }
+    }
+
+    /// Pillow 13: `image.crop(box).resize((5, 5), BILINEAR)` of the pixels (37 x + 11 y y, 5 x y + 90, 3 x x + y) modulo
+    /// 256, 20 x 15, channel after channel; smaller and larger than the box.
+    #[test]
+    fn scaling_is_pillows() {
+        let pixel = |i: u32| {
+            let (x, y) = (i % 20, i / 20);
+            [(37 * x + 11 * y * y) as u8, (5 * x * y + 90) as u8, (3 * x * x + y) as u8]
+        };
+        let image = Rgb { width: 20, height: 15, bytes: (0..300).flat_map(pixel).collect() };
+        #[rustfmt::skip]
+        let cases: [([usize; 4], [u8; 75]); 2] = [
+            ([3, 2, 17, 13], [151, 102, 160, 119, 116, 130, 135, 143, 138, 124, 138, 138, 129, 148, 129, 113, 111, 146, 98, 140, 172, 80, 149, 129, 92, 149, 181, 181, 132, 140, 184, 138, 96, 130, 151, 163, 86, 149, 147, 126, 117, 136, 129, 128, 146, 110, 154, 124, 138, 130, 58, 143, 150, 163, 109, 60, 145, 152, 122, 95, 62, 147, 154, 98, 88, 64, 149, 156, 100, 90, 66, 151, 158, 102, 92]),
+            ([3, 2, 6, 5], [155, 170, 192, 214, 229, 177, 192, 214, 175, 149, 210, 225, 247, 116, 28, 103, 118, 140, 100, 74, 31, 46, 68, 90, 105, 120, 124, 130, 136, 140, 126, 131, 138, 145, 150, 135, 141, 150, 159, 165, 144, 151, 162, 173, 180, 150, 158, 170, 182, 190, 29, 37, 50, 66, 77, 29, 37, 50, 66, 77, 30, 38, 51, 67, 78, 31, 39, 52, 68, 79, 31, 39, 52, 68, 79]),
+        ];
+        for ([left, top, right, bottom], want) in cases {
+            let mut viewer = Viewer::new(5, plain());
+            viewer.across.set(5, left as f64, (right - left) as f64, left, right);
+            viewer.down.set(5, top as f64, (bottom - top) as f64, top, bottom);
+            let mut out = [0.0; 75];
+            viewer.scale(&image, false, &mut out);
+            for (i, (got, want)) in out.iter().zip(want).enumerate() {
+                // Pillow rounds twice
+                assert!((got - f32::from(want)).abs() <= 1.01, "{i}: {got}, not {want}");
             }
         }
     }

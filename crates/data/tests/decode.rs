@@ -1,6 +1,6 @@
 //! Image files of every kind: what they decode to, and how damaged, huge and hostile ones end.
 //!
-//! Files are made here, but for three that no encoder at hand writes, made with Pillow 12 and small enough to keep:
+//! Files are made here, but for three that no encoder at hand writes, made with Pillow 13 and small enough to keep:
 //! `cmyk.jpg` is `Image.new("CMYK", (8, 8), (0, 128, 255, 10))` at quality 95, `palette.png` 4 x 2 with the two colours
 //! (10, 20, 30) and (200, 100, 50) in the order 0 1 0 1 / 1 0 1 0, `progressive.jpg` 16 x 16 with (16 x, 16 y, 100) at
 //! quality 90.

@@ -204,7 +204,7 @@ fn photographs(args: &DataArgs, pool: &Pool) -> Result<Vec<f64>, Failure> {
                             viewer.view(&image, &View::RandomResizedCrop, 1, epoch.into(), example, &mut view);
                         }
                         Err(what) => {
-                            *failed.lock().unwrap_or_else(PoisonError::into_inner) = Some((file.clone(), what))
+                            *failed.lock().unwrap_or_else(PoisonError::into_inner) = Some((file.clone(), what));
                         }
                     }
                 }
