@@ -318,10 +318,22 @@ fn data_lists_sets_and_writes_subsets() {
         text.lines().filter(|l| !l.starts_with('#')).map(|l| l.parse().expect("a position")).collect();
     // 148.5 a class were expected; the small classes give what they have
     assert_eq!(positions.len(), 148 + 114 + 89 + 68 + 53 + 41 + 27 + 16 + 10 + 6);
+    // what was written can be read back, and is the same subset
+    let file = folder().join("subset.txt");
+    let path = file.to_str().expect("UTF-8");
+    let said = stdout(&equipoise(&["data", "index", "fashion-mini", "--imbalance", "10", "-o", path], ""));
+    assert_eq!(said, format!("{} positions are in {path}\n", positions.len()));
+    assert_eq!(std::fs::read_to_string(&file).expect("reads"), text);
+    let by_file = stdout(&equipoise(&["inspect", "fashion-mini", "--subset", path], ""));
+    assert_eq!(by_file, stdout(&equipoise(&["inspect", "fashion-mini", "--imbalance", "10"], "")));
+    std::fs::write(&file, "3\n1485\n").expect("writes");
     let error = |args: &[&str]| {
         let out = equipoise(args, "");
         (out.status.code(), String::from_utf8_lossy(&out.stderr).trim_end().to_owned())
     };
+    let (code, said) = error(&["inspect", "fashion-mini", "--subset", path]);
+    assert_eq!(code, Some(2));
+    assert!(said.ends_with("subset.txt: line 2: position 1485: there are 1485 training images"), "{said}");
     let (code, said) = error(&["data", "index", "fashion-mini"]);
     assert_eq!((code, said.as_str()), (Some(2), "equipoise: --imbalance: say how steep the subset is to be"));
     let (code, said) = error(&["inspect", "fashion-mini", "--imbalance", "0.5"]);

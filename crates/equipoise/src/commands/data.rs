@@ -7,7 +7,7 @@ use anyhow::Context;
 use clap::{Subcommand, ValueEnum};
 use equipoise_data::format::folder::Split;
 use equipoise_data::import::{Imported, import};
-use equipoise_data::index::to_text;
+use equipoise_data::index::{read, to_text};
 use equipoise_data::known::{KNOWN, Known, data_root, load};
 use equipoise_data::longtail::{LongTail, Profile, counts};
 use equipoise_data::{DataError, DataSet};
@@ -87,6 +87,9 @@ pub(crate) struct SetArgs {
     /// Take a long-tailed subset with this imbalance factor
     #[arg(long, value_name = "FACTOR")]
     imbalance: Option<f64>,
+    /// Take the subset that a file written by `data index` lists
+    #[arg(long, value_name = "FILE", conflicts_with = "imbalance")]
+    subset: Option<PathBuf>,
     /// How class sizes fall off
     #[arg(long, value_enum, default_value_t = ProfileName::Exp, requires = "imbalance")]
     profile: ProfileName,
@@ -115,7 +118,9 @@ enum ProfileName {
 pub(crate) struct Chosen {
     pub(crate) set: DataSet,
     /// Positions of the subset, if one was asked for.
-    pub(crate) subset: Option<(LongTail, Vec<u32>)>,
+    pub(crate) subset: Option<Vec<u32>>,
+    /// Where the subset comes from.
+    about: String,
 }
 
 /// An error of the data as the command line reports it: wrong input, except where the system failed us.
@@ -130,19 +135,23 @@ impl SetArgs {
     pub(crate) fn load(&self) -> Result<Chosen, Failure> {
         let split = Split { test: self.test, seed: self.split_seed };
         let set = load(&self.data, &data_root(self.root.data_root.as_deref()), split).map_err(failure)?;
-        let subset = match self.imbalance {
-            None => None,
-            Some(imbalance) => {
-                let profile = match self.profile {
-                    ProfileName::Exp => Profile::Exp,
-                    ProfileName::Step => Profile::Step,
+        let (subset, about) = match (&self.subset, self.imbalance) {
+            (Some(file), _) => {
+                let positions = read(file, set.train.labels.len()).map_err(failure)?;
+                (Some(positions), format!("the positions of {}", file.display()))
+            }
+            (None, Some(imbalance)) => {
+                let (profile, name) = match self.profile {
+                    ProfileName::Exp => (Profile::Exp, "exp"),
+                    ProfileName::Step => (Profile::Step, "step"),
                 };
                 let tail = LongTail { imbalance, profile, seed: self.subset_seed };
                 let positions = tail.draw(&set.train.labels, set.classes.len()).map_err(failure)?;
-                Some((tail, positions))
+                (Some(positions), format!("imbalance {imbalance}, profile {name}, subset seed {}", tail.seed))
             }
+            (None, None) => (None, String::new()),
         };
-        Ok(Chosen { set, subset })
+        Ok(Chosen { set, subset, about })
     }
 }
 
@@ -191,20 +200,13 @@ fn list(args: &ListArgs, out: &mut impl Write) -> Result<(), Failure> {
 }
 
 fn index(args: &IndexArgs, out: &mut impl Write) -> Result<(), Failure> {
-    let Chosen { set, subset } = args.set.load()?;
-    let Some((tail, positions)) = subset else {
+    let Chosen { set, subset, about } = args.set.load()?;
+    let Some(positions) = subset else {
         return Err(Failure::Usage("--imbalance: say how steep the subset is to be".to_owned()));
     };
     let labels: Vec<u32> = positions.iter().map(|at| set.train.labels[*at as usize]).collect();
     let counts = counts(&labels, set.classes.len()).map_err(failure)?;
-    let profile = if tail.profile == Profile::Exp { "exp" } else { "step" };
-    let about = format!(
-        "{}, imbalance {}, profile {profile}, subset seed {}: {} training images\nper class {counts:?}",
-        set.name,
-        tail.imbalance,
-        tail.seed,
-        positions.len(),
-    );
+    let about = format!("{}, {about}: {} training images\nper class {counts:?}", set.name, positions.len());
     let text = to_text(&positions, &about);
     match &args.out {
         None => out.write_all(text.as_bytes())?,

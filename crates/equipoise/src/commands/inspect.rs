@@ -33,8 +33,8 @@ const SHOWN: usize = 20;
 const BARS: usize = 40;
 
 pub(crate) fn run(args: &Args, out: &mut impl Write) -> Result<(), Failure> {
-    let Chosen { mut set, subset } = args.set.load()?;
-    if let Some((_, positions)) = subset {
+    let Chosen { mut set, subset, .. } = args.set.load()?;
+    if let Some(positions) = subset {
         set.train = set.train.subset(&positions);
     }
     let pool = Pool::new(0).context("cannot start the threads")?;
