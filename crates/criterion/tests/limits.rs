@@ -182,6 +182,35 @@ fn drw_starts_when_it_should() {
     same("beta 0", &init(&config(Some(never))), &plain);
 }
 
+/// With equal counts deferred weights are all 1.
+#[test]
+fn drw_with_equal_counts_changes_nothing() {
+    let config = |drw| Config { method: Id::Ldam.preset(Preset::Reference), drw };
+    let init = |config: Config| config.init(&[30; CLASSES]).expect("valid");
+    same("equal counts", &init(config(Some(DrwConfig::new(0)))), &init(config(None)));
+}
+
+/// With head = tail it is ordinary label smoothing: every target e / C, and 1 - e more at the label.
+#[test]
+fn equal_smoothing_is_label_smoothing() {
+    let e = 0.2f32;
+    let config = LabelAwareSmoothingConfig { head: f64::from(e), tail: f64::from(e) };
+    let criterion = config.init(&counts(CLASSES)).expect("valid");
+    let owned = Owned::new(3, 9, CLASSES, 3.0);
+    let (got, plain) = (evaluate(&criterion, &owned.batch()), evaluate(&softmax(), &owned.batch()));
+    let want: Vec<f32> = plain
+        .grad
+        .iter()
+        .enumerate()
+        .map(|(i, g)| {
+            let own = owned.labels[i / CLASSES] as usize == i % CLASSES;
+            // softmax's target 1 at the label becomes 1 - e + e / C, its 0 elsewhere e / C
+            g + (if own { e } else { 0.0 } - e / CLASSES as f32) / 9.0
+        })
+        .collect();
+    close("label smoothing", &got.grad, &want, 1e-5, 1e-8);
+}
+
 /// Mixing an image with itself, or not at all, is no mixing.
 #[test]
 fn degenerate_mixtures_are_plain() {
