@@ -5,7 +5,7 @@ use crate::config::{Config, MethodConfig};
 use crate::counts::Counts;
 use crate::drw::Drw;
 use crate::error::{BatchError, ConfigError, StateError};
-use crate::kernel::rows::{Job, Row, Work};
+use crate::kernel::rows::{Job, Row, Weighed, Work};
 use crate::method::Kind;
 use crate::method::weighted::Reduction;
 use crate::state::State;
@@ -154,13 +154,14 @@ impl Criterion {
         let own = method.divisor();
         let of = |weights: Option<&[f64]>, label: usize| weights.map_or(1.0, |w| w[label]);
         let mut denominator = 0f64;
-        // what a row's passes find is left from the batch before, and written before it is read
+        // the sums are left from the batch before, and written before they are read
         work.rows.resize(batch.len(), Row::default());
         for (number, row) in work.rows.iter_mut().enumerate() {
             let (parts, count) = batch.parts(number);
             row.count = count;
             for (part, (label, share)) in row.parts_mut().iter_mut().zip(parts) {
                 (part.row, part.label, part.share, part.gain) = (number, label, share, share * of(deferred, label));
+                part.weighed = Weighed::default();
                 denominator += share * of(own, label) * of(dividing, label);
             }
         }
