@@ -150,10 +150,10 @@ pub enum DataError {
         /// What was asked for.
         name: String,
     },
-    /// A folder in which no reader finds what it needs.
-    #[error("{}: no data set that can be read: neither CIFAR's .bin files nor IDX files nor folders of images are there", path.display())]
+    /// A file or folder in which no reader finds what it needs.
+    #[error("{}: not a data set: a folder per class, a .csv or .jsonl list, CIFAR's or IDX files are read", path.display())]
     Unrecognised {
-        /// The folder.
+        /// The file or folder.
         path: PathBuf,
     },
     /// A class of a test or validation folder that is not trained on.

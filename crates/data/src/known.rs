@@ -7,6 +7,7 @@ use crate::error::DataError;
 use crate::format::folder::{self, Split};
 use crate::format::{cifar, idx, inat, list, tiny_imagenet};
 use crate::set::DataSet;
+use crate::source::is_archive;
 
 /// A set that can be named.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -88,6 +89,9 @@ pub fn load(name_or_path: &str, root: &Path, split: Split) -> Result<DataSet, Da
         return list::list(path, split);
     }
     if path.is_file() {
+        if !is_archive(path)? {
+            return Err(DataError::Unrecognised { path: path.to_owned() });
+        }
         // an archive tells by what it holds
         return cifar::cifar10(path).or_else(|error| match error {
             DataError::Missing { .. } => cifar::cifar100(path),

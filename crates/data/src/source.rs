@@ -31,6 +31,14 @@ pub(crate) fn up_to(reader: &mut dyn Read, most: u64, path: &Path) -> Result<Vec
     Ok(bytes)
 }
 
+/// Whether a file is a tar archive, packed or not.
+pub(crate) fn is_archive(path: &Path) -> Result<bool, DataError> {
+    let mut head = Vec::new();
+    // what cannot be unpacked is no archive either
+    let read = open(path)?.take(512).read_to_end(&mut head);
+    Ok(read.is_ok() && head.get(257..262) == Some(b"ustar"))
+}
+
 /// The wanted files of a folder or a .tar.gz, by name, each of at most `most` bytes, with where they come from.
 ///
 /// A folder is searched itself and in its subfolder `inner`; an archive wherever they lie in it.

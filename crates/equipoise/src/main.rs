@@ -38,7 +38,7 @@ struct Cli {
 enum Command {
     /// Look at a data set before training: images per class, imbalance, problems, advice
     Inspect(commands::inspect::Args),
-    /// List known data sets; write long-tailed subsets
+    /// List and import known data sets; write long-tailed subsets
     Data(commands::data::Args),
     /// List the training criteria, or explain one
     Criteria(commands::criteria::Args),

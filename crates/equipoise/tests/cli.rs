@@ -338,6 +338,10 @@ fn data_lists_sets_and_writes_subsets() {
     assert_eq!((code, said.as_str()), (Some(2), "equipoise: --imbalance: say how steep the subset is to be"));
     let (code, said) = error(&["inspect", "fashion-mini", "--imbalance", "0.5"]);
     assert_eq!((code, said.as_str()), (Some(2), "equipoise: imbalance = 0.5: must be at least 1 and finite"));
+    let (code, said) = error(&["inspect", "fashion-mini", "--test", "2"]);
+    assert_eq!((code, said.as_str()), (Some(2), "equipoise: test share = 2: must be more than 0 and less than 1"));
+    let (code, said) = error(&["inspect", concat!(env!("CARGO_MANIFEST_DIR"), "/Cargo.toml")]);
+    assert!(code == Some(2) && said.contains("Cargo.toml: not a data set: a folder per class,"), "{said}");
     let (code, said) = error(&["inspect", "nowhere"]);
     assert!(code == Some(2) && said.starts_with("equipoise: `nowhere` is neither a known set ("), "{said}");
     let (code, said) = error(&["inspect", "cifar10", "--data-root", "nowhere"]);

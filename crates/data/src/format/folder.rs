@@ -32,6 +32,16 @@ impl Default for Split {
     }
 }
 
+impl Split {
+    /// Whether the share leaves something for both parts.
+    ///
+    /// # Errors
+    /// If it is not in 0..1.
+    pub fn check(&self) -> Result<(), DataError> {
+        if self.test > 0.0 && self.test < 1.0 { Ok(()) } else { Err(DataError::Share { share: self.test }) }
+    }
+}
+
 /// Files by class name.
 pub(super) type Tree = BTreeMap<String, Vec<PathBuf>>;
 
@@ -95,9 +105,7 @@ pub(super) fn gather(tree: &Tree, names: &[String]) -> Part {
 
 /// Splits every class by a random key of each file, which depends on its place in the tree and on nothing else.
 pub(super) fn divide(root: &Path, tree: Tree, split: Split, names: &[String]) -> Result<(Part, Part), DataError> {
-    if !(split.test > 0.0 && split.test < 1.0) {
-        return Err(DataError::Share { share: split.test });
-    }
+    split.check()?;
     let (mut train, mut test) = (Tree::new(), Tree::new());
     for (name, files) in tree {
         let share = (files.len() as f64 * split.test).round() as usize;

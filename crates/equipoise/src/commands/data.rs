@@ -133,7 +133,9 @@ pub(crate) fn failure(error: DataError) -> Failure {
 
 impl SetArgs {
     pub(crate) fn load(&self) -> Result<Chosen, Failure> {
+        // also where it has no effect: a wrong option is never passed over
         let split = Split { test: self.test, seed: self.split_seed };
+        split.check().map_err(failure)?;
         let set = load(&self.data, &data_root(self.root.data_root.as_deref()), split).map_err(failure)?;
         let (subset, about) = match (&self.subset, self.imbalance) {
             (Some(file), _) => {
