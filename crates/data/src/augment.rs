@@ -29,6 +29,12 @@ impl Normalize {
         Self { scale, offset }
     }
 
+    /// Leaves values as they are, 0 to 255.
+    #[must_use]
+    pub fn none() -> Self {
+        Self { scale: vec![1.0; 3], offset: vec![0.0; 3] }
+    }
+
     /// CIFAR's usual figures.
     #[must_use]
     pub fn cifar() -> Self {
@@ -108,20 +114,21 @@ impl Policy {
             positions.chunks(IMAGES).zip(out.chunks_mut(IMAGES * stride)).collect();
         pool.each(&mut tasks, |_, (positions, out)| {
             for (at, out) in positions.iter().zip(out.chunks_exact_mut(stride)) {
-                self.image(pixels, *at, seed, epoch, out);
+                self.image(pixels, *at as usize, *at, seed, epoch, out);
             }
         });
     }
 
-    fn image(&self, pixels: &Pixels, at: u32, seed: u64, epoch: u64, out: &mut [f32]) {
-        let draws = Draws::new(seed ^ SALT, epoch, at.into());
+    /// The image at a place, with the draws of an example.
+    pub(crate) fn image(&self, pixels: &Pixels, at: usize, example: u32, seed: u64, epoch: u64, out: &mut [f32]) {
+        let draws = Draws::new(seed ^ SALT, epoch, example.into());
         let below = |position: u64, n: usize| (draws.unit(position) * n as f64) as usize;
         let (height, width) = (pixels.height, pixels.width);
         // where the crop starts in the padded image
         let (top, left) = (below(0, 2 * self.pad + 1), below(1, 2 * self.pad + 1));
         let mirrored = self.flip && draws.at(2) & 1 == 1;
         let plane = height * width;
-        let channels = pixels.image(at as usize).chunks_exact(plane).zip(out.chunks_exact_mut(plane));
+        let channels = pixels.image(at).chunks_exact(plane).zip(out.chunks_exact_mut(plane));
         for (c, (from, to)) in channels.enumerate() {
             let (scale, offset) = (self.normalize.scale[c], self.normalize.offset[c]);
             for (y, to) in to.chunks_exact_mut(width).enumerate() {

@@ -9,6 +9,26 @@ fn known_names() -> String {
     crate::known::KNOWN.iter().map(|known| known.name).collect::<Vec<_>>().join(", ")
 }
 
+/// An image file that cannot be used.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Unreadable {
+    /// Its place in its part of the set.
+    pub at: u32,
+    /// The file.
+    pub path: PathBuf,
+    /// What is wrong with it.
+    pub what: String,
+}
+
+/// The first few files, and how many more there are.
+fn some(files: &[Unreadable]) -> String {
+    const SHOWN: usize = 5;
+    let named: Vec<String> =
+        files.iter().take(SHOWN).map(|file| format!("{}: {}", file.path.display(), file.what)).collect();
+    let more = if files.len() > SHOWN { format!("; and {} more", files.len() - SHOWN) } else { String::new() };
+    format!("{}{more}", named.join("; "))
+}
+
 /// Data cannot be used.
 #[derive(Debug, Error)]
 pub enum DataError {
@@ -176,6 +196,15 @@ pub enum DataError {
         /// The tree.
         path: PathBuf,
     },
+    /// Image files that cannot be used.
+    #[error("{} image files cannot be read: {}", files.len(), some(files))]
+    Unreadable {
+        /// All of them, in the order of their places.
+        files: Vec<Unreadable>,
+    },
+    /// Views of photographs were asked for, of small images in memory.
+    #[error("images in memory are of one size: a photograph's crops need files")]
+    NoPhotographs,
     /// A share of test images that leaves one of the parts empty.
     #[error("test share = {share}: must be more than 0 and less than 1")]
     Share {

@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 use std::path::Path;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use equipoise_pool::Pool;
 use serde::Serialize;
@@ -9,6 +10,7 @@ use serde::Serialize;
 use crate::decode::{Bounds, decode, format_of, read_image};
 use crate::error::DataError;
 use crate::groups::Rule;
+use crate::loader::Progress;
 use crate::longtail::counts;
 use crate::set::{DataSet, Images, Part, Problem};
 
@@ -63,7 +65,7 @@ pub struct Group {
 ///
 /// # Errors
 /// For a label out of range.
-pub fn inspect(set: &DataSet, rule: Rule, pool: &Pool) -> Result<Report, DataError> {
+pub fn inspect(set: &DataSet, rule: Rule, pool: &Pool, progress: Progress<'_>) -> Result<Report, DataError> {
     let (train, test) = (counts(&set.train.labels, set.classes.len())?, counts(&set.test.labels, set.classes.len())?);
     let name = |class: &usize| set.classes[*class].clone();
     let groups: Vec<Group> = rule
@@ -72,7 +74,7 @@ pub fn inspect(set: &DataSet, rule: Rule, pool: &Pool) -> Result<Report, DataErr
         .map(|group| Group { classes: group.classes.iter().map(name).collect(), name: group.name })
         .collect();
     let classes = (0..set.classes.len()).map(|c| Class { name: name(&c), train: train[c], test: test[c] }).collect();
-    let found = findings(set, pool);
+    let found = findings(set, pool, progress);
     let mut report = Report {
         dataset: set.name.clone(),
         train: train.iter().sum(),
@@ -129,7 +131,7 @@ struct Look {
 }
 
 /// Looks at every image of a part, files on all threads.
-fn look(part: &Part, pool: &Pool) -> Vec<Result<Look, String>> {
+fn look(part: &Part, pool: &Pool, step: &(dyn Fn(u64) + Sync)) -> Vec<Result<Look, String>> {
     let mut looks: Vec<Result<Look, String>> = (0..part.labels.len()).map(|_| Err(String::new())).collect();
     const AT_ONCE: usize = 16;
     let mut tasks: Vec<&mut [Result<Look, String>]> = looks.chunks_mut(AT_ONCE).collect();
@@ -144,6 +146,7 @@ fn look(part: &Part, pool: &Pool) -> Vec<Result<Look, String>> {
                 Images::Files(files) => look_at(&files[at]),
             };
         }
+        step(looks.len() as u64);
     });
     looks
 }
@@ -176,7 +179,7 @@ struct Findings {
     formats: BTreeMap<&'static str, u64>,
 }
 
-fn findings(set: &DataSet, pool: &Pool) -> Findings {
+fn findings(set: &DataSet, pool: &Pool, progress: Progress<'_>) -> Findings {
     let mut found = Findings { problems: set.problems.clone(), ..Findings::default() };
     let mut first: HashMap<u128, (&str, usize, u32)> = HashMap::new();
     let parts = [("train", Some(&set.train)), ("val", set.val.as_ref()), ("test", Some(&set.test))];
@@ -186,8 +189,11 @@ fn findings(set: &DataSet, pool: &Pool) -> Findings {
         Some(Images::Files(files)) => files[at].display().to_string(),
         _ => format!("{part}[{at}]"),
     };
+    let total: u64 = parts.iter().map(|(_, part)| part.labels.len() as u64).sum();
+    let done = AtomicU64::new(0);
+    let step = |images: u64| progress(done.fetch_add(images, Ordering::Relaxed) + images, total);
     for &(name, part) in &parts {
-        for (at, look) in look(part, pool).into_iter().enumerate() {
+        for (at, look) in look(part, pool, &step).into_iter().enumerate() {
             let look = match look {
                 Ok(look) => look,
                 Err(what) => {
@@ -278,7 +284,7 @@ mod tests {
     fn figures_problems_and_advice() {
         let train = part(&[1, 2, 3, 4, 5, 6, 7, 8, 2], &[0, 0, 0, 0, 0, 0, 1, 1, 1]);
         let test = part(&[9, 3], &[0, 1]);
-        let report = inspect(&set(train, test), Rule::Rank(3), &Pool::single()).expect("valid");
+        let report = inspect(&set(train, test), Rule::Rank(3), &Pool::single(), &|_, _| {}).expect("valid");
         assert_eq!((report.train, report.test, report.imbalance_factor), (9, 2, 2.0));
         assert_eq!(report.groups.iter().map(|g| g.classes.concat()).collect::<Vec<_>>(), ["a", "b", "c"]);
         let problems: Vec<(&str, &str)> = report.problems.iter().map(|p| (p.path.as_str(), p.what.as_str())).collect();

@@ -10,6 +10,7 @@ pub mod import;
 pub mod index;
 pub mod inspect;
 pub mod known;
+pub mod loader;
 pub mod longtail;
 pub mod mt19937;
 pub mod photo;

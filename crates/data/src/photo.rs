@@ -79,13 +79,15 @@ pub struct Viewer {
     across: Taps,
     down: Taps,
     row: Vec<f32>,
+    /// Of [`Self::fit`].
+    fitted: Vec<f32>,
 }
 
 impl Viewer {
     /// For square images of this side.
     #[must_use]
     pub fn new(size: u32, normalize: Normalize) -> Self {
-        Self { size, normalize, across: Taps::default(), down: Taps::default(), row: Vec::new() }
+        Self { size, normalize, across: Taps::default(), down: Taps::default(), row: Vec::new(), fitted: Vec::new() }
     }
 
     /// Fills `out` with a view of an image, channel after channel.
@@ -113,6 +115,18 @@ impl Viewer {
         self.across.set(side, area.left, area.width, inside.0.start, inside.0.end);
         self.down.set(side, area.top, area.height, inside.1.start, inside.1.end);
         self.scale(image, mirrored, out);
+    }
+
+    /// Fills `out` with the middle of an image, its shorter side scaled to the viewer's size: 8 bits, channel after channel.
+    ///
+    /// The viewer must leave values as they are.
+    pub(crate) fn fit(&mut self, image: &Rgb, out: &mut [u8]) {
+        let mut view = std::mem::take(&mut self.fitted);
+        view.resize(out.len(), 0.0);
+        self.view(image, &View::CenterCrop { resize: self.size }, 0, 0, 0, &mut view);
+        // a float becomes the nearest level, and never one outside
+        out.iter_mut().zip(&view).for_each(|(out, x)| *out = x.round() as u8);
+        self.fitted = view;
     }
 
     /// Scales an image by the taps: down first, which goes along whole rows, then across.

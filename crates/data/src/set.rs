@@ -1,11 +1,12 @@
 //! What flows from readers to everybody else: images, labels, names.
 
 use std::borrow::Cow;
+use std::collections::HashSet;
 use std::path::PathBuf;
 
 use serde::Serialize;
 
-use crate::error::DataError;
+use crate::error::{DataError, Unreadable};
 use crate::longtail;
 
 /// Decoded images of one size, 8 bits, channel after channel.
@@ -135,6 +136,18 @@ impl Part {
             Images::Files(files) => Images::Files(positions.iter().map(|at| files[*at as usize].clone()).collect()),
         };
         Self { images, labels: positions.iter().map(|at| self.labels[*at as usize]).collect() }
+    }
+
+    /// Everything but these files, and how many of each class are left out.
+    #[must_use]
+    pub fn without(&self, files: &[Unreadable], classes: usize) -> (Self, Vec<u64>) {
+        let gone: HashSet<u32> = files.iter().map(|file| file.at).collect();
+        let mut counts = vec![0; classes];
+        for at in &gone {
+            counts[self.labels[*at as usize] as usize] += 1;
+        }
+        let rest: Vec<u32> = (0..self.labels.len() as u32).filter(|at| !gone.contains(at)).collect();
+        (self.subset(&rest), counts)
     }
 }
 

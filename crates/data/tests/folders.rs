@@ -138,8 +138,8 @@ fn a_messy_folder() {
     fs::write(cats.join("torn.png"), &whole[..whole.len() - 20]).expect("writes");
     // dog/1 is another picture of the same bytes as cat/1
     for threads in [1, 2] {
-        let report =
-            inspect(&read(zoo.path()), Rule::default(), &Pool::new(threads).expect("threads")).expect("labels");
+        let report = inspect(&read(zoo.path()), Rule::default(), &Pool::new(threads).expect("threads"), &|_, _| {})
+            .expect("labels");
         let said =
             |file: &str, what: &str| report.problems.iter().any(|p| p.path.ends_with(file) && p.what.contains(what));
         assert!(said("cat/empty.jpg", "the file is empty"), "{:?}", report.problems);

@@ -4,6 +4,7 @@
 //! usage or input. Each command has a file of its own under `commands`.
 
 mod commands;
+mod progress;
 
 use std::io::{self, Write};
 use std::process::ExitCode;

@@ -2,19 +2,19 @@
 
 use std::io::Write;
 use std::path::PathBuf;
-use std::sync::PoisonError;
 use std::time::{Duration, Instant};
 
 use anyhow::Context;
 use clap::Subcommand;
 use equipoise_criterion::random::Draws;
 use equipoise_criterion::{Batch, Config, Id, Output, Pool, Preset, Simd, Work};
-use equipoise_data::Pixels;
 use equipoise_data::augment::{Normalize, Policy};
-use equipoise_data::decode::{Bounds, decode};
-use equipoise_data::photo::{View, Viewer};
+use equipoise_data::loader::{Loader, Recipe};
+use equipoise_data::photo::View;
+use equipoise_data::{Images, Pixels};
 use serde_json::json;
 
+use super::data::failure;
 use crate::Failure;
 
 #[derive(clap::Args)]
@@ -187,37 +187,26 @@ fn small_images(rounds: u32, pool: &Pool) -> Vec<f64> {
 
 /// Images per second of every round.
 fn photographs(args: &DataArgs, pool: &Pool) -> Result<Vec<f64>, Failure> {
-    const SIZE: u32 = 224;
-    const AT_ONCE: usize = 8;
-    let failed = std::sync::Mutex::new(None);
-    let round = |epoch: u32| {
-        let mut tasks: Vec<&[PathBuf]> = args.files.chunks(AT_ONCE).collect();
-        let ((), time) = timed(|| {
-            pool.each(&mut tasks, |task, files| {
-                let mut viewer = Viewer::new(SIZE, Normalize::imagenet());
-                let mut view = vec![0.0; 3 * (SIZE * SIZE) as usize];
-                for (i, file) in files.iter().enumerate() {
-                    let read = std::fs::read(file).map_err(|error| error.to_string());
-                    match read.and_then(|bytes| decode(&bytes, Bounds::default()).map_err(|error| error.to_string())) {
-                        Ok(image) => {
-                            let example = (task * AT_ONCE + i) as u64;
-                            viewer.view(&image, &View::RandomResizedCrop, 1, epoch.into(), example, &mut view);
-                        }
-                        Err(what) => {
-                            *failed.lock().unwrap_or_else(PoisonError::into_inner) = Some((file.clone(), what));
-                        }
-                    }
-                }
-            });
+    const SIDE: u32 = 224;
+    const BATCH: usize = 32;
+    let (view, normalize) = (View::RandomResizedCrop, Normalize::imagenet());
+    let recipe = Recipe::Photo { side: SIDE, view, normalize };
+    // nothing is kept: the files are read and decoded anew for every batch
+    let loader = Loader::new(Images::Files(args.files.clone()), recipe, 0, pool, &|_, _| {}).map_err(failure)?;
+    let places: Vec<u32> = (0..args.files.len() as u32).collect();
+    let stride = 3 * (SIDE * SIDE) as usize;
+    let mut batch = vec![0.0; BATCH * stride];
+    let mut rates = Vec::new();
+    for epoch in 0..args.rounds {
+        let (read, time) = timed(|| {
+            places
+                .chunks(BATCH)
+                .try_for_each(|places| loader.batch(places, 1, epoch.into(), &mut batch[..places.len() * stride], pool))
         });
-        args.files.len() as f64 / time.as_secs_f64()
-    };
-    round(0);
-    let rates = (0..args.rounds).map(|epoch| round(epoch + 1)).collect();
-    match failed.into_inner().unwrap_or_else(PoisonError::into_inner) {
-        Some((file, what)) => Err(Failure::Usage(format!("{}: {what}", file.display()))),
-        None => Ok(rates),
+        read.map_err(failure)?;
+        rates.push(places.len() as f64 / time.as_secs_f64());
     }
+    Ok(rates)
 }
 
 /// A level of instructions that this CPU has.

@@ -9,6 +9,7 @@ use equipoise_data::inspect::{Report, inspect};
 
 use super::data::{Chosen, SetArgs, failure};
 use crate::Failure;
+use crate::progress::Progress;
 
 #[derive(clap::Args)]
 #[command(after_long_help = "\
@@ -38,7 +39,9 @@ pub(crate) fn run(args: &Args, out: &mut impl Write) -> Result<(), Failure> {
         set.train = set.train.subset(&positions);
     }
     let pool = Pool::new(0).context("cannot start the threads")?;
-    let report = inspect(&set, args.groups, &pool).map_err(failure)?;
+    let progress = Progress::new("images looked at");
+    let report = inspect(&set, args.groups, &pool, &|done, whole| progress.at(done, whole)).map_err(failure)?;
+    drop(progress);
     if args.json {
         writeln!(out, "{}", serde_json::to_string(&report)?)?;
         return Ok(());
