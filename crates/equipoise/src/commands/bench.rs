@@ -12,6 +12,7 @@ use equipoise_data::augment::{Normalize, Policy};
 use equipoise_data::loader::{Loader, Recipe};
 use equipoise_data::photo::View;
 use equipoise_data::{Images, Pixels};
+use equipoise_nn::{Cpu, Engine, Kernels, Network, NnError, Sgd};
 use serde_json::json;
 
 use super::data::failure;
@@ -32,6 +33,13 @@ Examples:
   equipoise bench loss --batch 256 --classes 8142 --threads 2 --json
   equipoise bench loss --criteria softmax,cwap --repeats 500")]
     Loss(LossArgs),
+    /// Whole training steps: forward, criterion, backward and optimiser, on random images
+    #[command(after_long_help = "\
+Examples:
+  equipoise bench step
+  equipoise bench step --model resnet32 --batch 128 --steps 15 --threads 2 --json
+  equipoise bench step --model resnet50 --size 224 --batch 16 --evaluate")]
+    Step(StepArgs),
     /// Preparing batches: crop, flip and normalise small images, or decode and crop photographs
     #[command(after_long_help = "\
 Without FILES: random crop, flip and normalisation of 32 x 32 colour images in memory, as for CIFAR.
@@ -41,6 +49,56 @@ Examples:
   equipoise bench data --threads 2
   equipoise bench data photographs/*.jpg --json")]
     Data(DataArgs),
+}
+
+#[derive(clap::Args)]
+struct StepArgs {
+    /// The network: resnet8, 14, 20, 32, 44 and 56 for small images, resnet18 and 50 for large ones
+    #[arg(long, default_value = "resnet32")]
+    model: String,
+    /// Images per batch
+    #[arg(long, default_value_t = 128, value_parser = clap::value_parser!(u32).range(1..=65_536))]
+    batch: u32,
+    /// Measured steps, after three that warm up
+    #[arg(long, default_value_t = 15, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
+    steps: u32,
+    /// Threads; all cores if left out
+    #[arg(long, value_parser = clap::value_parser!(u16).range(1..=1024))]
+    threads: Option<u16>,
+    /// Side of the images
+    #[arg(long, default_value_t = 32)]
+    size: usize,
+    /// Channels of the images
+    #[arg(long, default_value_t = 3)]
+    channels: usize,
+    /// Classes
+    #[arg(long, default_value_t = 10)]
+    classes: usize,
+    /// Criterion
+    #[arg(long, default_value = "softmax")]
+    criterion: Id,
+    /// How 3 x 3 convolutions are computed
+    #[arg(long, value_enum, default_value_t = KernelName::F4)]
+    kernels: KernelName,
+    /// Instructions to use instead of the best ones: portable, avx2 or avx512
+    #[arg(long, value_parser = simd)]
+    simd: Option<Simd>,
+    /// Evaluation instead of training: the forward pass only
+    #[arg(long)]
+    evaluate: bool,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Clone, Copy, clap::ValueEnum)]
+enum KernelName {
+    /// As they are defined
+    Direct,
+    /// Winograd F(2 x 2)
+    F2,
+    /// Winograd F(4 x 4)
+    F4,
 }
 
 #[derive(clap::Args)]
@@ -85,6 +143,7 @@ struct LossArgs {
 
 pub(crate) fn run(args: &Args, out: &mut impl Write) -> Result<(), Failure> {
     match &args.what {
+        What::Step(args) => step(args, out),
         What::Data(args) => {
             let pool = Pool::new(args.threads.unwrap_or(0).into()).context("cannot start the threads")?;
             data(args, &pool, out)
@@ -140,6 +199,70 @@ fn loss(args: &LossArgs, pool: Pool, out: &mut impl Write) -> Result<(), Failure
         }
     }
     Ok(())
+}
+
+fn step(args: &StepArgs, out: &mut impl Write) -> Result<(), Failure> {
+    let wrong = |error: NnError| Failure::Usage(error.to_string());
+    let pool = Pool::new(args.threads.unwrap_or(0).into()).context("cannot start the threads")?;
+    let (batch, size, classes, threads) = (args.batch as usize, args.size, args.classes, pool.threads());
+    let network = Network::named(&args.model, args.channels, [size, size], classes).map_err(wrong)?;
+    let kernels = match args.kernels {
+        KernelName::Direct => Kernels::Direct,
+        KernelName::F2 => Kernels::Winograd2,
+        KernelName::F4 => Kernels::Winograd4,
+    };
+    let level = args.simd.unwrap_or_default();
+    let mut engine = Cpu::with_kernels(network, batch, 0, pool.clone(), level, kernels).map_err(wrong)?;
+    let draws = Draws::new(0, 0, 0);
+    let images: Vec<f32> = (0..batch * args.channels * size * size).map(|i| normal(draws, i as u64)).collect();
+    let label = |i: usize| (Draws::new(0, 1, 0).unit(i as u64) * classes as f64) as u32;
+    let labels: Vec<u32> = (0..batch).map(label).collect();
+    let mut criterion = Config::from(args.criterion.preset(Preset::Reference)).init(&vec![1; classes])?;
+    let (mut grad, mut weights) = (vec![0.0; batch * classes], vec![0.0; batch]);
+    let mut work = Work::with_pool(pool).with_simd(level);
+    let sgd = Sgd { rate: 0.1, momentum: 0.9, weight_decay: 2e-4, clip: None };
+    let mut times = Vec::new();
+    for round in 0..args.steps + 3 {
+        let (done, time) = timed(|| -> Result<(), Failure> {
+            let logits = engine.forward(&images, !args.evaluate).map_err(wrong)?;
+            if !args.evaluate {
+                let output = Output { grad: &mut grad, weights: &mut weights };
+                criterion.train(&Batch::new(logits, &labels), output, &mut work)?;
+                engine.backward(&grad).map_err(wrong)?;
+                engine.step(&sgd);
+            }
+            Ok(())
+        });
+        done?;
+        if round >= 3 {
+            times.push(time);
+        }
+    }
+    times.sort_unstable();
+    let rate = |time: Duration| (10.0 * batch as f64 / time.as_secs_f64()).round() / 10.0;
+    let (median, best, peak) = (rate(times[times.len() / 2]), rate(times[0]), peak_mb());
+    let (model, device) = (&args.model, format!("cpu {level:?}").to_lowercase());
+    if args.json {
+        let line = json!({
+            "model": model, "batch": batch, "threads": threads, "device": device, "images_per_second": median,
+            "best": best, "peak_mb": peak,
+        });
+        writeln!(out, "{line}")?;
+    } else {
+        let peak = peak.map_or_else(|| "unknown".to_owned(), |mb| format!("{mb} MB"));
+        writeln!(
+            out,
+            "{model}, batch {batch}, {threads} threads, {device}: {median} images/s (best {best}), peak memory {peak}"
+        )?;
+    }
+    Ok(())
+}
+
+/// The most memory that this process has had, where the system tells.
+fn peak_mb() -> Option<u64> {
+    let status = std::fs::read_to_string("/proc/self/status").ok()?;
+    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"))?;
+    Some(line.trim().trim_end_matches(" kB").parse::<u64>().ok()?.div_ceil(1024))
 }
 
 fn data(args: &DataArgs, pool: &Pool, out: &mut impl Write) -> Result<(), Failure> {

@@ -1,0 +1,1098 @@
+//! The engine for the CPU.
+//!
+//! A layer is a convolution and the batch norm behind it. What is kept of a forward pass is every convolution's output y and
+//! every block's input z; batch norm, ReLU and the sum at a block's end happen while the next convolution reads, their gradients
+//! while the next one writes. Tasks are groups of images, or slices of them where weight gradients are summed; both are the same
+//! for any number of threads, and partial sums are added in their order, so that results are the same too.
+
+use std::ops::Range;
+use std::sync::{Mutex, PoisonError};
+
+use equipoise_pool::Pool;
+use equipoise_simd::Simd;
+
+use crate::buffer::Buffer;
+use crate::engine::{Engine, Kind, Sgd};
+use crate::error::NnError;
+use crate::isa::{Isa, dispatch};
+use crate::kernel::convolution::{Backward, Convolution, Forward, Geometry, Method, Room, Space};
+use crate::kernel::ends::{Back, Centred, Frame, Normed, Shortcut, ShortcutBack, Sink, Source, drain, fill};
+use crate::kernel::{CHANNELS, stored};
+use crate::network::{Head, Joint, Network, pooled};
+
+/// How 3 x 3 convolutions with stride 1 are computed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Kernels {
+    /// As they are defined.
+    Direct,
+    /// Winograd F(2 x 2).
+    Winograd2,
+    /// Winograd F(4 x 4): the fastest.
+    #[default]
+    Winograd4,
+}
+
+/// Of a batch norm's variance.
+const EPSILON: f64 = 1e-5;
+/// The newest batch's share of the running statistics.
+const NEWEST: f32 = 0.1;
+/// Slices of a batch at most.
+const SLICES: usize = 8;
+/// Values that the slices of a layer may take together, if there are more than two.
+const SLICE_VALUES: usize = 24 << 20;
+
+/// A pointer that tasks share; each uses a part of its own.
+#[derive(Clone, Copy)]
+struct Shared<T>(T);
+// SAFETY: tasks write to parts that no other task of the same loop reads or writes; see where they are made.
+unsafe impl<T> Sync for Shared<T> {}
+// SAFETY: as above.
+unsafe impl<T> Send for Shared<T> {}
+
+impl<T: Copy> Shared<T> {
+    /// The pointer; a method, so that closures capture the whole.
+    fn get(&self) -> T {
+        self.0
+    }
+}
+
+/// Where a layer's values are in the flat parameters.
+struct Layer {
+    convolution: Convolution,
+    weight: Range<usize>,
+    gamma: Range<usize>,
+    beta: Range<usize>,
+    /// In the running statistics; the variance follows the mean.
+    mean: Range<usize>,
+    variance: Range<usize>,
+    /// Images in a slice.
+    slice: usize,
+    y: Buffer,
+    forward: Buffer,
+    back: Buffer,
+    /// a, b, mean and the three k, a value for every channel each.
+    coefficients: Buffer,
+    /// 1 / sqrt(variance + epsilon)
+    inverse: Vec<f64>,
+}
+
+/// Rows of a layer's coefficients.
+const A: usize = 0;
+const B: usize = 1;
+const MEAN: usize = 2;
+const K: usize = 3;
+
+impl Layer {
+    fn channels(&self) -> usize {
+        self.convolution.geometry.outputs
+    }
+
+    fn row(&self, row: usize) -> *const f32 {
+        self.coefficients[row * self.channels()..].as_ptr()
+    }
+
+    fn normed(&self) -> Normed {
+        Normed { y: self.y.as_ptr(), a: self.row(A), b: self.row(B) }
+    }
+
+    fn centred(&self) -> Centred {
+        Centred { y: self.y.as_ptr(), mean: self.row(MEAN) }
+    }
+
+    fn back(&self, g: *const f32) -> Back {
+        Back { g, y: self.y.as_ptr(), k: self.row(K) }
+    }
+}
+
+/// From features to logits: a 1 x 1 convolution of images of one pixel.
+struct HeadLayer {
+    convolution: Convolution,
+    weight: Range<usize>,
+    bias: Range<usize>,
+    forward: Buffer,
+    back: Buffer,
+    /// What goes in: the features, or their directions.
+    features: Buffer,
+    /// Their lengths.
+    lengths: Vec<f32>,
+    /// The weights' directions (cosine heads), and their lengths by class.
+    directions: Buffer,
+    weight_lengths: Vec<f32>,
+    logits: Buffer,
+    /// 1, 0, 0 for every class.
+    k: Buffer,
+}
+
+/// A task's own memory.
+struct Own {
+    input: Buffer,
+    v: Buffer,
+    m: Buffer,
+    gradient: Buffer,
+    sums: Buffer,
+}
+
+impl Own {
+    fn new(room: &Room) -> Self {
+        Self {
+            input: Buffer::new(room.input),
+            v: Buffer::new(room.v),
+            m: Buffer::new(room.m),
+            gradient: Buffer::new(room.gradient),
+            sums: Buffer::new(room.sums),
+        }
+    }
+
+    fn space(&mut self) -> Space {
+        Space {
+            input: self.input.as_mut_ptr(),
+            v: self.v.as_mut_ptr(),
+            m: self.m.as_mut_ptr(),
+            gradient: self.gradient.as_mut_ptr(),
+            sums: self.sums.as_mut_ptr(),
+        }
+    }
+}
+
+/// Threads, with memory for each.
+struct Tasks {
+    pool: Pool,
+    simd: Simd,
+    own: Mutex<Vec<Own>>,
+}
+
+impl Tasks {
+    fn run(&self, tasks: usize, body: impl Fn(usize, &Space) + Sync) {
+        let free = || self.own.lock().unwrap_or_else(PoisonError::into_inner);
+        self.pool.run(tasks, |task| {
+            let mut own = free().pop().expect("as many as there are threads");
+            body(task, &own.space());
+            free().push(own);
+        });
+    }
+}
+
+/// Trains and evaluates a network on the CPU.
+pub struct Cpu {
+    network: Network,
+    joints: Vec<Joint>,
+    /// Images that there is room for.
+    batch: usize,
+    tasks: Tasks,
+    parameters: Buffer,
+    gradients: Buffer,
+    momentum: Buffer,
+    statistics: Buffer,
+    layers: Vec<Layer>,
+    head: HeadLayer,
+    /// The images, pixel after pixel.
+    images: Buffer,
+    /// Every block's input, and the last one's output.
+    z: Vec<Buffer>,
+    /// Which of the window's values the stem's max pool took.
+    pooled: Vec<u8>,
+    /// Gradients of blocks' outputs (two, in turn), inside blocks (two, in turn), and of projections.
+    outer: [Buffer; 2],
+    inner: [Buffer; 2],
+    projected: Buffer,
+    /// Of the features.
+    feature_gradient: Buffer,
+    /// Weight gradients of the slices of one layer.
+    slices: Buffer,
+    /// Partial sums, task after task.
+    partial: Vec<f64>,
+    logits: Vec<f32>,
+    /// Images of the last forward pass in training.
+    trained: usize,
+    /// What is packed together after a step: a layer (the head comes last) and some of its input channels.
+    packing: Vec<(usize, Range<usize>)>,
+}
+
+impl Cpu {
+    /// An engine for batches of up to `batch` images, with parameters drawn from a seed.
+    ///
+    /// # Errors
+    /// For a description that makes no sense, or no batch.
+    pub fn new(network: Network, batch: usize, seed: u64, pool: Pool) -> Result<Self, NnError> {
+        Self::with_kernels(network, batch, seed, pool, Simd::best(), Kernels::default())
+    }
+
+    /// With a level of instructions and kernels of one's choice.
+    ///
+    /// # Errors
+    /// As [`new`](Self::new). A level that this CPU does not have is replaced by the best one.
+    pub fn with_kernels(
+        network: Network,
+        batch: usize,
+        seed: u64,
+        pool: Pool,
+        simd: Simd,
+        kernels: Kernels,
+    ) -> Result<Self, NnError> {
+        const MOST: usize = 1 << 16;
+        network.check()?;
+        if !(1..=MOST).contains(&batch) {
+            return Err(NnError::Batch { got: batch, most: MOST });
+        }
+        let simd = if Simd::available().contains(&simd) { simd } else { Simd::best() };
+        let method = match kernels {
+            Kernels::Direct => Method::Direct,
+            Kernels::Winograd2 => Method::Winograd2,
+            Kernels::Winograd4 => Method::Winograd4,
+        };
+        let (descriptions, joints) = network.layers();
+        let (mut parameters, mut statistics) = (0, 0);
+        let take = |from: &mut usize, number: usize| {
+            *from += number;
+            *from - number..*from
+        };
+        let mut room = Room::default();
+        let mut layers = Vec::new();
+        for (number, layer) in descriptions.iter().enumerate() {
+            let geometry = Geometry {
+                inputs: if number == 0 { layer.inputs } else { stored(layer.inputs) },
+                outputs: stored(layer.outputs),
+                kernel: layer.kernel,
+                stride: layer.stride,
+                pad: layer.pad,
+                size: layer.size,
+            };
+            let convolution = Convolution::new(geometry, method, batch);
+            room = room.max(convolution.room());
+            let (channels, [height, width]) = (geometry.outputs, geometry.out());
+            let packed = convolution.packed();
+            layers.push(Layer {
+                slice: slice(&convolution, batch),
+                weight: take(&mut parameters, geometry.weights()),
+                gamma: take(&mut parameters, channels),
+                beta: take(&mut parameters, channels),
+                mean: take(&mut statistics, channels),
+                variance: take(&mut statistics, channels),
+                y: Buffer::new(batch * height * width * channels),
+                forward: Buffer::new(packed),
+                // the images' gradient is nobody's wish
+                back: Buffer::new(if number == 0 { 0 } else { packed }),
+                coefficients: Buffer::new(6 * channels),
+                inverse: vec![0.0; channels],
+                convolution,
+            });
+        }
+        let head = {
+            let (inputs, outputs) = (stored(network.features()), stored(network.classes));
+            let geometry = Geometry { inputs, outputs, kernel: 1, stride: 1, pad: 0, size: [1, 1] };
+            let convolution = Convolution::new(geometry, Method::Direct, batch);
+            room = room.max(convolution.room());
+            let mut k = Buffer::new(3 * outputs);
+            k[..outputs].fill(1.0);
+            HeadLayer {
+                weight: take(&mut parameters, geometry.weights()),
+                bias: take(&mut parameters, outputs),
+                forward: Buffer::new(convolution.packed()),
+                back: Buffer::new(convolution.packed()),
+                features: Buffer::new(batch * inputs),
+                lengths: vec![0.0; batch],
+                directions: Buffer::new(geometry.weights()),
+                weight_lengths: vec![0.0; outputs],
+                logits: Buffer::new(batch * outputs),
+                k,
+                convolution,
+            }
+        };
+        let value = |size: [usize; 2], channels: usize| batch * size[0] * size[1] * channels;
+        let stem = &layers[0];
+        let stem_out = stem.convolution.geometry.out();
+        let first = if network.stem.pool { pooled(stem_out) } else { stem_out };
+        let mut z = vec![Buffer::new(value(first, stem.channels()))];
+        let (mut outer, mut inner, mut projected) = (value(stem_out, stem.channels()), 0, 0);
+        for joint in &joints {
+            let (last, before) = joint.layers.split_last().expect("a block has layers");
+            let last = &layers[*last];
+            z.push(Buffer::new(value(last.convolution.geometry.out(), last.channels())));
+            outer = outer.max(last.y.len());
+            inner = before.iter().map(|i| layers[*i].y.len()).fold(inner, usize::max);
+            if let Some(projection) = joint.projection {
+                let Geometry { inputs, size, .. } = layers[projection].convolution.geometry;
+                projected = projected.max(value(size, inputs));
+            }
+        }
+        // the last layer's frame, and a row of the head's gradient
+        let last = layers.last().map_or([1, 1], |layer| layer.convolution.geometry.out());
+        room.input = room.input.max(last[0] * last[1] * stored(network.features()));
+        let slices = layers
+            .iter()
+            .map(|layer| batch.div_ceil(layer.slice) * layer.convolution.slice())
+            .fold(head.convolution.slice() * batch.div_ceil(head.convolution.group()), usize::max);
+        let tasks_most = batch;
+        let channels_most = layers.iter().map(Layer::channels).fold(head.convolution.geometry.outputs, usize::max);
+        let mut packing = Vec::new();
+        let geometries = layers.iter().map(|layer| layer.convolution.geometry).chain([head.convolution.geometry]);
+        for (number, geometry) in geometries.enumerate() {
+            let step = if geometry.inputs.is_multiple_of(CHANNELS) { CHANNELS } else { geometry.inputs };
+            for first in (0..geometry.inputs).step_by(step) {
+                packing.push((number, first..first + step));
+            }
+        }
+        let own = (0..pool.threads()).map(|_| Own::new(&room)).collect();
+        let mut engine = Self {
+            batch,
+            tasks: Tasks { pool, simd, own: Mutex::new(own) },
+            parameters: Buffer::new(parameters),
+            gradients: Buffer::new(parameters),
+            momentum: Buffer::new(parameters),
+            statistics: Buffer::new(statistics),
+            images: Buffer::new(batch * network.size[0] * network.size[1] * network.channels),
+            z,
+            pooled: vec![0; if network.stem.pool { value(first, stem.channels()) } else { 0 }],
+            outer: [Buffer::new(outer), Buffer::new(outer)],
+            inner: [Buffer::new(inner), Buffer::new(if joints.iter().any(|j| j.layers.len() > 2) { inner } else { 0 })],
+            projected: Buffer::new(projected),
+            feature_gradient: Buffer::new(batch * stored(network.features())),
+            slices: Buffer::new(slices),
+            partial: vec![0.0; 3 * tasks_most * channels_most],
+            logits: Vec::with_capacity(batch * network.classes),
+            trained: 0,
+            packing,
+            layers,
+            head,
+            joints,
+            network,
+        };
+        for layer in &engine.layers {
+            engine.statistics[layer.variance.clone()].fill(1.0);
+        }
+        let initial = engine.network.initial(seed);
+        engine.set_tensors(Kind::Parameters, &initial)?;
+        Ok(engine)
+    }
+
+    /// Images that there is room for.
+    #[must_use]
+    pub fn batch(&self) -> usize {
+        self.batch
+    }
+
+    /// Brings the parameters into the order that the kernels read.
+    fn pack(&mut self) {
+        let simd = self.tasks.simd;
+        if let Head::Cosine { .. } = self.network.head {
+            let weight = &self.parameters[self.head.weight.clone()];
+            self.head.point(weight);
+        }
+        let parameters = Shared(self.parameters.as_ptr());
+        let head = Shared((
+            match self.network.head {
+                Head::Linear => self.parameters[self.head.weight.clone()].as_ptr(),
+                Head::Cosine { .. } => self.head.directions.as_ptr(),
+            },
+            self.head.forward.as_mut_ptr(),
+            self.head.back.as_mut_ptr(),
+        ));
+        let packed: Vec<Shared<[*mut f32; 2]>> = self
+            .layers
+            .iter_mut()
+            .enumerate()
+            .map(|(i, layer)| {
+                let back = if i == 0 { std::ptr::null_mut() } else { layer.back.as_mut_ptr() };
+                Shared([layer.forward.as_mut_ptr(), back])
+            })
+            .collect();
+        let (layers, packing, head_layer) = (&self.layers, &self.packing, &self.head);
+        self.tasks.pool.run(packing.len(), |task| {
+            let (number, rows) = packing[task].clone();
+            // SAFETY: the buffers have the sizes that the convolution asked for, and no two tasks have the same rows.
+            unsafe {
+                match layers.get(number) {
+                    Some(layer) => {
+                        let [forward, back] = packed[number].get();
+                        let w = parameters.get().add(layer.weight.start);
+                        layer.convolution.pack(simd, w, rows, forward, back);
+                    }
+                    None => {
+                        let (w, forward, back) = head.get();
+                        head_layer.convolution.pack(simd, w, rows, forward, back);
+                    }
+                }
+            }
+        });
+    }
+
+    /// Runs a layer's convolution, and turns the batch's or the running statistics into its batch norm.
+    fn layer_forward(&mut self, number: usize, source: Source, images: usize, train: bool) {
+        let layer = &mut self.layers[number];
+        let (channels, group) = (layer.channels(), layer.convolution.group());
+        let tasks = images.div_ceil(group);
+        let mean = self.statistics[layer.mean.clone()].as_ptr();
+        let partial = &mut self.partial[..tasks * 2 * channels];
+        partial.fill(0.0);
+        let shared = Shared((source, layer.y.as_mut_ptr(), layer.forward.as_ptr(), mean, partial.as_mut_ptr()));
+        let (convolution, simd) = (&layer.convolution, self.tasks.simd);
+        self.tasks.run(tasks, |task, space| {
+            let (source, y, weights, mean, partial) = shared.get();
+            let images = task * group..images.min((task + 1) * group);
+            // SAFETY: every task has its own images of y and its own sums, and nobody else's space.
+            unsafe {
+                let sums = train.then(|| (mean, partial.add(task * 2 * channels)));
+                convolution.forward(simd, &Forward { source, images, weights, y, sums }, space);
+            }
+        });
+        let [height, width] = layer.convolution.geometry.out();
+        let number = (images * height * width) as f64;
+        for c in 0..channels {
+            let (gamma, beta) = (self.parameters[layer.gamma.start + c], self.parameters[layer.beta.start + c]);
+            let (at_mean, at_variance) = (layer.mean.start + c, layer.variance.start + c);
+            let (mean, variance) = if train {
+                let add = |row: usize| (0..tasks).map(|t| self.partial[(2 * t + row) * channels + c]).sum::<f64>();
+                let (sum, squares) = (add(0) / number, add(1) / number);
+                let mean = f64::from(self.statistics[at_mean]) + sum;
+                let variance = (squares - sum * sum).max(0.0);
+                let unbiased = variance * number / (number - 1.0).max(1.0);
+                let mix = |old: &mut f32, new: f64| *old = (1.0 - NEWEST) * *old + NEWEST * new as f32;
+                mix(&mut self.statistics[at_mean], mean);
+                mix(&mut self.statistics[at_variance], unbiased);
+                (mean, variance)
+            } else {
+                (f64::from(self.statistics[at_mean]), f64::from(self.statistics[at_variance]))
+            };
+            let inverse = 1.0 / (variance + EPSILON).sqrt();
+            let a = f64::from(gamma) * inverse;
+            layer.inverse[c] = inverse;
+            layer.coefficients[A * channels + c] = a as f32;
+            layer.coefficients[B * channels + c] = (f64::from(beta) - mean * a) as f32;
+            layer.coefficients[MEAN * channels + c] = mean as f32;
+        }
+    }
+
+    /// What the block with this number reads, or with the number of blocks the head: it also keeps its sum as z.
+    fn joined(&mut self, block: usize) -> Source {
+        let keep = self.z[block].as_mut_ptr();
+        let Some(before) = block.checked_sub(1) else {
+            let normed = self.layers[0].normed();
+            return Source::Joined { normed, shortcut: Shortcut::Nothing, keep };
+        };
+        let joint = &self.joints[before];
+        let (first, last) = (&self.layers[joint.layers[0]], &self.layers[joint.layers[joint.layers.len() - 1]]);
+        let z = self.z[before].as_ptr();
+        let Geometry { inputs, size, .. } = first.convolution.geometry;
+        let shortcut = match joint.projection {
+            Some(projection) => Shortcut::Normed(self.layers[projection].normed()),
+            None if (inputs, size) == (last.channels(), last.convolution.geometry.out()) => Shortcut::Same(z),
+            None => {
+                let (channels, before, step) = self.padding(before);
+                Shortcut::Strided { z, size, stored: inputs, channels, before, step }
+            }
+        };
+        Source::Joined { normed: last.normed(), shortcut, keep }
+    }
+
+    /// Channels that a padded shortcut takes, the zeros before them, and its stride.
+    fn padding(&self, block: usize) -> (usize, usize, usize) {
+        let (layers, joints) = self.network.layers();
+        let joint = &joints[block];
+        let (first, last) = (&layers[joint.layers[0]], &layers[joint.layers[joint.layers.len() - 1]]);
+        (first.inputs, (last.outputs - first.inputs) / 2, first.stride)
+    }
+
+    fn head_forward(&mut self, images: usize) {
+        let source = self.joined(self.joints.len());
+        let last = &self.layers[*self.joints.last().expect("a network has blocks").layers.last().expect("layers")];
+        let ([height, width], channels) = (last.convolution.geometry.out(), last.channels());
+        let frame = Frame { height, width, channels, row: width * channels };
+        let simd = self.tasks.simd;
+        let cosine = matches!(self.network.head, Head::Cosine { .. });
+        let shared = Shared((source, self.head.features.as_mut_ptr(), self.head.lengths.as_mut_ptr()));
+        self.tasks.run(images, |n, space| {
+            let (source, features, lengths) = shared.get();
+            // SAFETY: every task has its own image and features.
+            unsafe {
+                let features = features.add(n * channels);
+                average_at(simd, &source, n, &frame, space.input, features);
+                if cosine {
+                    let features = std::slice::from_raw_parts_mut(features, channels);
+                    *lengths.add(n) = normalise(features);
+                }
+            }
+        });
+        let head = &mut self.head;
+        let (classes, group) = (head.convolution.geometry.outputs, head.convolution.group());
+        let source = Source::Plain(head.features.as_ptr());
+        let shared = Shared((source, head.logits.as_mut_ptr(), head.forward.as_ptr()));
+        let convolution = &head.convolution;
+        self.tasks.run(images.div_ceil(group), |task, space| {
+            let (source, y, weights) = shared.get();
+            let images = task * group..images.min((task + 1) * group);
+            // SAFETY: every task has its own images.
+            unsafe { convolution.forward(simd, &Forward { source, images, weights, y, sums: None }, space) };
+        });
+        let bias = &self.parameters[head.bias.clone()];
+        self.logits.clear();
+        for row in head.logits.chunks_exact(classes).take(images) {
+            let row = row.iter().zip(bias).take(self.network.classes);
+            match self.network.head {
+                Head::Linear => self.logits.extend(row.map(|(x, b)| x + b)),
+                Head::Cosine { scale } => self.logits.extend(row.map(|(x, _)| scale * x)),
+            }
+        }
+    }
+
+    /// Backward through the head: gradients of its parameters, and of the last block's output.
+    fn head_backward(&mut self, gradient: &[f32], images: usize) {
+        let (simd, classes) = (self.tasks.simd, self.network.classes);
+        let head = &mut self.head;
+        let (inputs, outputs) = (head.convolution.geometry.inputs, head.convolution.geometry.outputs);
+        // the logits' place takes their gradient
+        let scale = match self.network.head {
+            Head::Linear => 1.0,
+            Head::Cosine { scale } => scale,
+        };
+        for (to, from) in head.logits.chunks_exact_mut(outputs).zip(gradient.chunks_exact(classes)) {
+            to.fill(0.0);
+            to.iter_mut().zip(from).for_each(|(to, from)| *to = scale * from);
+        }
+        let bias = &mut self.gradients[head.bias.clone()];
+        bias.fill(0.0);
+        if self.network.head == Head::Linear {
+            for (c, sum) in bias.iter_mut().take(classes).enumerate() {
+                *sum = gradient.iter().skip(c).step_by(classes).map(|g| f64::from(*g)).sum::<f64>() as f32;
+            }
+        }
+        let group = head.convolution.group();
+        let tasks = images.div_ceil(group);
+        let (source, g) = (Source::Plain(head.features.as_ptr()), head.logits.as_ptr());
+        let shared = Shared((
+            source,
+            Back { g, y: g, k: head.k.as_ptr() },
+            head.back.as_ptr(),
+            self.slices.as_mut_ptr(),
+            self.feature_gradient.as_mut_ptr(),
+            self.partial.as_mut_ptr(),
+        ));
+        let convolution = &head.convolution;
+        self.tasks.run(tasks, |task, space| {
+            let (source, back, weights, slices, out, partial) = shared.get();
+            let images = task * group..images.min((task + 1) * group);
+            let sink = Sink::Plain { shortcut: ShortcutBack::Nothing, out };
+            // SAFETY: every task has its own images, slice and sums (which a plain sink leaves as they are).
+            unsafe {
+                let (dw, sums) = (slices.add(task * convolution.slice()), partial.add(3 * task * inputs));
+                convolution.backward(simd, &Backward { source, back, images, weights, dw, sink, sums }, space);
+            }
+        });
+        let dw = self.gradients[head.weight.clone()].as_mut_ptr();
+        // SAFETY: one thread, all rows.
+        unsafe { convolution.collect(simd, self.slices.as_ptr(), tasks, 0..inputs, dw) };
+        if let Head::Cosine { .. } = self.network.head {
+            head.turn_back(&mut self.gradients[head.weight.clone()]);
+            for n in 0..images {
+                let at = n * inputs..(n + 1) * inputs;
+                turn_back(&head.features[at.clone()], head.lengths[n], &mut self.feature_gradient[at]);
+            }
+        }
+        // the same gradient at every pixel of the last block's output
+        let joint = self.joints.last().expect("a network has blocks");
+        let last = &self.layers[*joint.layers.last().expect("layers")];
+        let [height, width] = last.convolution.geometry.out();
+        let channels = last.channels();
+        let frame = Frame { height, width, channels, row: 0 };
+        let sink = Sink::Joined {
+            shortcut: ShortcutBack::Nothing,
+            z: self.z[self.joints.len()].as_ptr(),
+            centred: last.centred(),
+            second: joint.projection.map(|projection| self.layers[projection].centred()),
+            out: self.outer[0].as_mut_ptr(),
+        };
+        self.partial[..images * 3 * channels].fill(0.0);
+        let shared = Shared((sink, self.feature_gradient.as_ptr(), self.partial.as_mut_ptr()));
+        self.tasks.run(images, |n, space| {
+            let (sink, gradient, partial) = shared.get();
+            // SAFETY: every task has its own image and sums.
+            unsafe {
+                let gradient = std::slice::from_raw_parts(gradient.add(n * channels), channels);
+                spread_at(simd, &sink, n, &frame, gradient, space, partial.add(3 * n * channels));
+            }
+        });
+    }
+
+    /// What the sums of g, and of g (y - mean) in `row`, mean for a layer's batch norm.
+    fn fold_back(&mut self, number: usize, tasks: usize, row: usize, images: usize) {
+        let layer = &mut self.layers[number];
+        let channels = layer.channels();
+        let [height, width] = layer.convolution.geometry.out();
+        let number = (images * height * width) as f64;
+        for c in 0..channels {
+            let add = |row: usize| (0..tasks).map(|t| self.partial[(3 * t + row) * channels + c]).sum::<f64>();
+            let (sum, product) = (add(0), add(row));
+            let inverse = layer.inverse[c];
+            let mean = f64::from(layer.coefficients[MEAN * channels + c]);
+            let a = f64::from(self.parameters[layer.gamma.start + c]) * inverse;
+            self.gradients[layer.gamma.start + c] = (product * inverse) as f32;
+            self.gradients[layer.beta.start + c] = sum as f32;
+            let k1 = -a * inverse * inverse * product / number;
+            let k = &mut layer.coefficients[K * channels..];
+            k[c] = a as f32;
+            k[channels + c] = k1 as f32;
+            k[2 * channels + c] = (-a * sum / number - k1 * mean) as f32;
+        }
+    }
+
+    /// Runs a layer's backward pass and sums its weight gradients; returns the number of tasks, whose sums are in `partial`.
+    fn layer_backward(&mut self, number: usize, source: Source, g: *const f32, sink: Sink, images: usize) -> usize {
+        let layer = &self.layers[number];
+        let (convolution, simd, slice) = (&layer.convolution, self.tasks.simd, layer.slice);
+        let inputs = convolution.geometry.inputs;
+        let tasks = images.div_ceil(slice);
+        self.partial[..3 * tasks * inputs].fill(0.0);
+        let shared = Shared((
+            source,
+            layer.back(g),
+            layer.back.as_ptr(),
+            self.slices.as_mut_ptr(),
+            sink,
+            self.partial.as_mut_ptr(),
+        ));
+        self.tasks.run(tasks, |task, space| {
+            let (source, back, weights, slices, sink, partial) = shared.get();
+            let images = task * slice..images.min((task + 1) * slice);
+            // SAFETY: every task has its own images, slice and sums.
+            unsafe {
+                let (dw, sums) = (slices.add(task * convolution.slice()), partial.add(3 * task * inputs));
+                convolution.backward(simd, &Backward { source, back, images, weights, dw, sink, sums }, space);
+            }
+        });
+        let shared = Shared((self.slices.as_ptr(), self.gradients[layer.weight.clone()].as_mut_ptr()));
+        let step = if inputs.is_multiple_of(CHANNELS) { CHANNELS } else { inputs };
+        self.tasks.pool.run(inputs / step, |task| {
+            let (from, dw) = shared.get();
+            // SAFETY: every task has its own rows of the gradient.
+            unsafe { convolution.collect(simd, from, tasks, task * step..(task + 1) * step, dw) };
+        });
+        tasks
+    }
+
+    /// Takes the caller's images, which have channel after channel.
+    fn read(&mut self, images: &[f32]) -> Result<usize, NnError> {
+        let Network { channels, size: [height, width], .. } = self.network;
+        let one = channels * height * width;
+        let number = images.len() / one;
+        if number == 0 || number > self.batch {
+            return Err(NnError::Batch { got: number, most: self.batch });
+        }
+        if images.len() != number * one {
+            return Err(NnError::Length { what: "images", got: images.len(), want: number * one });
+        }
+        let mut tasks: Vec<(&[f32], &mut [f32], bool)> = images
+            .chunks_exact(one)
+            .zip(self.images.chunks_exact_mut(one))
+            .map(|(from, to)| (from, to, true))
+            .collect();
+        self.tasks.pool.each(&mut tasks, |_, (from, to, finite)| {
+            for (c, plane) in from.chunks_exact(height * width).enumerate() {
+                for (x, to) in plane.iter().zip(to.iter_mut().skip(c).step_by(channels)) {
+                    *finite &= x.is_finite();
+                    *to = *x;
+                }
+            }
+        });
+        if let Some(image) = tasks.iter().position(|(_, _, finite)| !finite) {
+            let value = tasks[image].0.iter().copied().find(|x| !x.is_finite()).unwrap_or(f32::NAN);
+            return Err(NnError::NotFinite { what: "images", image, value });
+        }
+        Ok(number)
+    }
+
+    /// Where a parameter's values are in the flat ones: stored shape, in PyTorch's order of the network's parameters.
+    fn places(&self) -> Vec<Place> {
+        let mut places = Vec::new();
+        let (descriptions, _) = self.network.layers();
+        for (layer, description) in self.layers.iter().zip(&descriptions) {
+            let Geometry { inputs, outputs, kernel, .. } = layer.convolution.geometry;
+            places.push(Place {
+                start: layer.weight.start,
+                real: [kernel * kernel, description.inputs, description.outputs],
+                stored: [inputs, outputs],
+            });
+            for range in [&layer.gamma, &layer.beta] {
+                places.push(Place { start: range.start, real: [1, 1, description.outputs], stored: [1, outputs] });
+            }
+        }
+        let Geometry { inputs, outputs, .. } = self.head.convolution.geometry;
+        let (features, classes) = (self.network.features(), self.network.classes);
+        places.push(Place { start: self.head.weight.start, real: [1, features, classes], stored: [inputs, outputs] });
+        if self.network.head == Head::Linear {
+            places.push(Place { start: self.head.bias.start, real: [1, 1, classes], stored: [1, outputs] });
+        }
+        places
+    }
+
+    fn statistic_places(&self) -> Vec<Place> {
+        let (descriptions, _) = self.network.layers();
+        let each = |(layer, description): (&Layer, &crate::network::Layer)| {
+            let stored = layer.channels();
+            [&layer.mean, &layer.variance].map(|range| Place {
+                start: range.start,
+                real: [1, 1, description.outputs],
+                stored: [1, stored],
+            })
+        };
+        self.layers.iter().zip(&descriptions).flat_map(each).collect()
+    }
+}
+
+/// A tensor inside a flat buffer.
+struct Place {
+    start: usize,
+    /// Taps, inputs, outputs.
+    real: [usize; 3],
+    /// Inputs and outputs as they are stored.
+    stored: [usize; 2],
+}
+
+impl Place {
+    /// Places of the values in PyTorch's order: outputs, inputs, taps.
+    fn each(&self) -> impl Iterator<Item = usize> {
+        let ([taps, inputs, outputs], [stored_inputs, stored_outputs], start) = (self.real, self.stored, self.start);
+        (0..outputs).flat_map(move |o| {
+            (0..inputs)
+                .flat_map(move |i| (0..taps).map(move |tap| start + (tap * stored_inputs + i) * stored_outputs + o))
+        })
+    }
+
+    fn len(&self) -> usize {
+        self.real.iter().product()
+    }
+}
+
+/// Images in a slice of a layer: few slices, so that their sums take little memory and time.
+fn slice(convolution: &Convolution, batch: usize) -> usize {
+    let slices = (SLICE_VALUES / convolution.slice()).clamp(2, SLICES);
+    batch.div_ceil(slices).next_multiple_of(convolution.group())
+}
+
+/// Divides by the length, which is returned; nothing has no direction and stays as it is.
+fn normalise(values: &mut [f32]) -> f32 {
+    let length = values.iter().map(|x| f64::from(*x).powi(2)).sum::<f64>().sqrt().max(1e-12);
+    values.iter_mut().for_each(|x| *x = (f64::from(*x) / length) as f32);
+    length as f32
+}
+
+/// The gradient of a vector from that of its direction.
+fn turn_back(direction: &[f32], length: f32, gradient: &mut [f32]) {
+    let along: f64 = direction.iter().zip(&*gradient).map(|(d, g)| f64::from(*d) * f64::from(*g)).sum();
+    for (g, d) in gradient.iter_mut().zip(direction) {
+        *g = ((f64::from(*g) - along * f64::from(*d)) / f64::from(length)) as f32;
+    }
+}
+
+impl HeadLayer {
+    /// The directions of the classes' weights (columns).
+    fn point(&mut self, weight: &[f32]) {
+        let classes = self.convolution.geometry.outputs;
+        for c in 0..classes {
+            let mut column: Vec<f32> = weight.iter().skip(c).step_by(classes).copied().collect();
+            self.weight_lengths[c] = normalise(&mut column);
+            for (to, x) in self.directions.iter_mut().skip(c).step_by(classes).zip(column) {
+                *to = x;
+            }
+        }
+    }
+
+    /// Gradients of the weights from those of their directions.
+    fn turn_back(&self, gradient: &mut [f32]) {
+        let classes = self.convolution.geometry.outputs;
+        for c in 0..classes {
+            let direction: Vec<f32> = self.directions.iter().skip(c).step_by(classes).copied().collect();
+            let mut column: Vec<f32> = gradient.iter().skip(c).step_by(classes).copied().collect();
+            turn_back(&direction, self.weight_lengths[c], &mut column);
+            for (to, x) in gradient.iter_mut().skip(c).step_by(classes).zip(column) {
+                *to = x;
+            }
+        }
+    }
+}
+
+impl Engine for Cpu {
+    fn network(&self) -> &Network {
+        &self.network
+    }
+
+    fn forward(&mut self, images: &[f32], train: bool) -> Result<&[f32], NnError> {
+        self.trained = 0;
+        let number = self.read(images)?;
+        self.layer_forward(0, Source::Plain(self.images.as_ptr()), number, train);
+        if self.network.stem.pool {
+            self.pool_forward(number);
+        }
+        for block in 0..self.joints.len() {
+            let joint = self.joints[block].clone();
+            let mut source = match block {
+                0 if self.network.stem.pool => Source::Plain(self.z[0].as_ptr()),
+                block => self.joined(block),
+            };
+            for layer in &joint.layers {
+                self.layer_forward(*layer, source, number, train);
+                source = Source::Active(self.layers[*layer].normed());
+            }
+            if let Some(projection) = joint.projection {
+                self.layer_forward(projection, Source::Plain(self.z[block].as_ptr()), number, train);
+            }
+        }
+        self.head_forward(number);
+        self.trained = if train { number } else { 0 };
+        Ok(&self.logits)
+    }
+
+    fn backward(&mut self, gradient: &[f32]) -> Result<(), NnError> {
+        let images = self.trained;
+        if images == 0 {
+            return Err(NnError::NoForward);
+        }
+        let want = images * self.network.classes;
+        if gradient.len() != want {
+            return Err(NnError::Length { what: "gradient of the logits", got: gradient.len(), want });
+        }
+        self.head_backward(gradient, images);
+        let (mut tasks, mut current) = (images, 0);
+        for block in (0..self.joints.len()).rev() {
+            let joint = self.joints[block].clone();
+            let (last, rest) = joint.layers.split_last().expect("a block has layers");
+            self.fold_back(*last, tasks, 1, images);
+            let g = self.outer[current].as_ptr();
+            let z = Source::Plain(self.z[block].as_ptr());
+            let mut shortcut = ShortcutBack::Same(g);
+            if let Some(projection) = joint.projection {
+                self.fold_back(projection, tasks, 2, images);
+                let out = self.projected.as_mut_ptr();
+                let sink = Sink::Plain { shortcut: ShortcutBack::Nothing, out };
+                self.layer_backward(projection, z, g, sink, images);
+                shortcut = ShortcutBack::Same(self.projected.as_ptr());
+            } else {
+                let (first, last) = (&self.layers[joint.layers[0]], &self.layers[*last]);
+                let Geometry { inputs, size, .. } = first.convolution.geometry;
+                let (out, stored) = (last.convolution.geometry.out(), last.channels());
+                if (inputs, size) != (stored, out) {
+                    let (_, before, step) = self.padding(block);
+                    shortcut = ShortcutBack::Strided { g, size: out, stored, before, step };
+                }
+            }
+            // inside the block, from its end to its beginning
+            let (mut g, mut above) = (g, *last);
+            for (i, layer) in rest.iter().rev().enumerate() {
+                let out = self.inner[i % 2].as_mut_ptr();
+                let below = &self.layers[*layer];
+                let (source, sink) = (
+                    Source::Active(below.normed()),
+                    Sink::Active { normed: below.normed(), centred: below.centred(), out },
+                );
+                let tasks = self.layer_backward(above, source, g, sink, images);
+                self.fold_back(*layer, tasks, 1, images);
+                (g, above) = (out.cast_const(), *layer);
+            }
+            let out = self.outer[1 - current].as_mut_ptr();
+            let sink = match block.checked_sub(1) {
+                None if self.network.stem.pool => Sink::Plain { shortcut, out },
+                before => {
+                    let before = before.map(|before| &self.joints[before]);
+                    let meets = before.map_or(0, |joint| joint.layers[joint.layers.len() - 1]);
+                    let second = before.and_then(|joint| joint.projection).map(|p| self.layers[p].centred());
+                    let centred = self.layers[meets].centred();
+                    Sink::Joined { shortcut, z: self.z[block].as_ptr(), centred, second, out }
+                }
+            };
+            tasks = self.layer_backward(above, z, g, sink, images);
+            current = 1 - current;
+        }
+        if self.network.stem.pool {
+            tasks = self.pool_backward(current, images);
+            current = 1 - current;
+        }
+        self.fold_back(0, tasks, 1, images);
+        let g = self.outer[current].as_ptr();
+        self.layer_backward(0, Source::Plain(self.images.as_ptr()), g, Sink::Nothing, images);
+        self.trained = 0;
+        Ok(())
+    }
+
+    fn gradients(&mut self) -> &mut [f32] {
+        &mut self.gradients
+    }
+
+    fn step(&mut self, sgd: &Sgd) -> f64 {
+        const CHUNK: usize = 1 << 13;
+        let mut squares = vec![0.0; self.gradients.len().div_ceil(CHUNK)];
+        let gradients = &self.gradients;
+        self.tasks.pool.each(&mut squares, |task, sum| {
+            let chunk = gradients.iter().skip(task * CHUNK).take(CHUNK);
+            *sum = chunk.map(|g| f64::from(*g).powi(2)).sum();
+        });
+        let norm = squares.iter().sum::<f64>().sqrt();
+        let scale = match sgd.clip {
+            Some(clip) if norm > f64::from(clip) => (f64::from(clip) / norm) as f32,
+            _ => 1.0,
+        };
+        let parts = self.parameters.chunks_mut(CHUNK).zip(self.momentum.chunks_mut(CHUNK));
+        let mut tasks: Vec<_> = parts.zip(self.gradients.chunks(CHUNK)).collect();
+        self.tasks.pool.each(&mut tasks, |_, ((parameters, momentum), gradients)| {
+            for ((w, m), g) in parameters.iter_mut().zip(momentum.iter_mut()).zip(*gradients) {
+                let g = scale * g + sgd.weight_decay * *w;
+                *m = sgd.momentum * *m + g;
+                *w -= sgd.rate * *m;
+            }
+        });
+        self.pack();
+        norm
+    }
+
+    fn tensors(&self, kind: Kind) -> Vec<Vec<f32>> {
+        let (flat, places) = match kind {
+            Kind::Parameters => (&self.parameters, self.places()),
+            Kind::Gradients => (&self.gradients, self.places()),
+            Kind::Momentum => (&self.momentum, self.places()),
+            Kind::Statistics => (&self.statistics, self.statistic_places()),
+        };
+        places.iter().map(|place| place.each().map(|at| flat[at]).collect()).collect()
+    }
+
+    fn set_tensors(&mut self, kind: Kind, values: &[Vec<f32>]) -> Result<(), NnError> {
+        let places = if kind == Kind::Statistics { self.statistic_places() } else { self.places() };
+        let want = places.len();
+        if values.len() != want {
+            return Err(NnError::Length { what: "tensors", got: values.len(), want });
+        }
+        for (place, values) in places.iter().zip(values) {
+            if values.len() != place.len() {
+                return Err(NnError::Length { what: "a tensor", got: values.len(), want: place.len() });
+            }
+        }
+        let flat = match kind {
+            Kind::Parameters => &mut self.parameters,
+            Kind::Gradients => &mut self.gradients,
+            Kind::Momentum => &mut self.momentum,
+            Kind::Statistics => &mut self.statistics,
+        };
+        for (place, values) in places.iter().zip(values) {
+            for (at, value) in place.each().zip(values) {
+                flat[at] = *value;
+            }
+        }
+        if kind == Kind::Parameters {
+            self.pack();
+        }
+        Ok(())
+    }
+}
+
+impl Cpu {
+    /// The stem's max pool: 3 x 3, stride 2, of relu(a y + b).
+    fn pool_forward(&mut self, images: usize) {
+        let stem = &self.layers[0];
+        let ([height, width], channels) = (stem.convolution.geometry.out(), stem.channels());
+        let [rows, columns] = pooled([height, width]);
+        let one = rows * columns * channels;
+        let (y, a, b) = (&stem.y, &stem.coefficients[A * channels..], &stem.coefficients[B * channels..]);
+        let mut tasks: Vec<(&mut [f32], &mut [u8])> =
+            self.z[0].chunks_exact_mut(one).zip(self.pooled.chunks_exact_mut(one)).take(images).collect();
+        self.tasks.pool.each(&mut tasks, |n, (z, which)| {
+            let y = &y[n * height * width * channels..][..height * width * channels];
+            for row in 0..rows {
+                for column in 0..columns {
+                    let at = (row * columns + column) * channels;
+                    let (z, which) = (&mut z[at..at + channels], &mut which[at..at + channels]);
+                    z.fill(f32::NEG_INFINITY);
+                    for tap in 0..9 {
+                        let inside = |at: usize, tap: usize, most: usize| {
+                            (2 * at + tap).checked_sub(1).filter(|place| *place < most)
+                        };
+                        let place = (inside(row, tap / 3, height), inside(column, tap % 3, width));
+                        let (Some(from_row), Some(from_column)) = place else { continue };
+                        let y = &y[(from_row * width + from_column) * channels..][..channels];
+                        for c in 0..channels {
+                            let value = (a[c] * y[c] + b[c]).max(0.0);
+                            // the first of equals, as everybody does
+                            if value > z[c] {
+                                z[c] = value;
+                                which[c] = tap as u8;
+                            }
+                        }
+                    }
+                }
+            }
+        });
+    }
+
+    /// Back through the max pool and its ReLU; returns the number of tasks, whose sums are in `partial`.
+    fn pool_backward(&mut self, current: usize, images: usize) -> usize {
+        let stem = &self.layers[0];
+        let ([height, width], channels) = (stem.convolution.geometry.out(), stem.channels());
+        let [rows, columns] = pooled([height, width]);
+        let (one, whole) = (rows * columns * channels, height * width * channels);
+        let (y, a) = (&stem.y, &stem.coefficients[A * channels..]);
+        let (b, mean) = (&stem.coefficients[B * channels..], &stem.coefficients[MEAN * channels..]);
+        let [first, second] = &mut self.outer;
+        let (g, out) = if current == 0 { (&*first, second) } else { (&*second, first) };
+        let which = &self.pooled;
+        self.partial[..3 * images * channels].fill(0.0);
+        let mut tasks: Vec<(&mut [f32], &mut [f64])> =
+            out.chunks_exact_mut(whole).zip(self.partial.chunks_exact_mut(3 * channels)).take(images).collect();
+        self.tasks.pool.each(&mut tasks, |n, (out, sums)| {
+            out.fill(0.0);
+            let (g, which) = (&g[n * one..][..one], &which[n * one..][..one]);
+            for row in 0..rows {
+                for column in 0..columns {
+                    for c in 0..channels {
+                        let at = (row * columns + column) * channels + c;
+                        let tap = usize::from(which[at]);
+                        let (to_row, to_column) = (2 * row + tap / 3 - 1, 2 * column + tap % 3 - 1);
+                        out[(to_row * width + to_column) * channels + c] += g[at];
+                    }
+                }
+            }
+            let y = &y[n * whole..][..whole];
+            for (out, y) in out.chunks_exact_mut(channels).zip(y.chunks_exact(channels)) {
+                for c in 0..channels {
+                    if a[c] * y[c] + b[c] > 0.0 {
+                        sums[c] += f64::from(out[c]);
+                        sums[channels + c] += f64::from(out[c]) * f64::from(y[c] - mean[c]);
+                    } else {
+                        out[c] = 0.0;
+                    }
+                }
+            }
+        });
+        images
+    }
+}
+
+dispatch!(unsafe fn average_at(source: &Source, n: usize, frame: &Frame, scratch: *mut f32, features: *mut f32) = average);
+dispatch!(unsafe fn spread_at(sink: &Sink, n: usize, frame: &Frame, gradient: &[f32], space: &Space, sums: *mut f64) = spread);
+
+/// The mean over an image's pixels.
+#[inline(always)]
+unsafe fn average<I: Isa>(source: &Source, n: usize, frame: &Frame, scratch: *mut f32, features: *mut f32) {
+    let &Frame { height, width, channels, .. } = frame;
+    // SAFETY: the caller's scratch is good for an image, and `features` for its channels.
+    unsafe {
+        fill::<I>(source, n, frame, scratch);
+        for k in (0..channels).step_by(I::WIDTH) {
+            let mut sum = I::splat(0.0);
+            for pixel in 0..height * width {
+                sum = I::add(sum, I::load(scratch.add(pixel * channels + k)));
+            }
+            I::store(features.add(k), I::mul(sum, I::splat(1.0 / (height * width) as f32)));
+        }
+    }
+}
+
+/// The gradient of the mean: the same at every pixel.
+#[inline(always)]
+unsafe fn spread<I: Isa>(sink: &Sink, n: usize, frame: &Frame, gradient: &[f32], space: &Space, sums: *mut f64) {
+    let &Frame { height, width, channels, .. } = frame;
+    let scale = 1.0 / (height * width) as f32;
+    // SAFETY: the caller's space is good for an image's row, `sums` for three values per channel.
+    unsafe {
+        for x in 0..width {
+            for (c, g) in gradient.iter().enumerate() {
+                *space.input.add(x * channels + c) = scale * g;
+            }
+        }
+        drain::<I>(sink, n, frame, space.input, space.sums, sums);
+    }
+}

@@ -1,0 +1,373 @@
+//! 3 x 3 convolutions with stride 1 by Winograd's minimal filtering, F(4 x 4) or F(2 x 2), and their exact adjoints.
+//!
+//! A tile of T x T input pixels gives (T - 2) x (T - 2) output pixels: V = B^T d B, M = V U at every one of the T^2 positions,
+//! Y = A^T M A, with U = G g G^T. Gradients go the same way back: dM = A dY A^T, dU = V^T dM, dV = dM U^T, dd = B dV B^T, dg =
+//! G^T dU G. Channels are lanes, so that the transforms need no shuffles. Fast algorithms for convolutional neural networks,
+//! Lavin and Gray, CVPR 2016.
+//!
+//! The points of F(4 x 4) are 0, +-a, +-b and infinity; a = 1 / sqrt 2, b = sqrt 2 keep the powers of both near 1, which makes
+//! rounding errors smaller than the usual 1 and 2 do.
+
+use super::ends::Back;
+use crate::isa::Isa;
+
+/// Squares of the points, and the points.
+const A2: f32 = 0.5;
+const B2: f32 = 2.0;
+const A: f32 = std::f32::consts::FRAC_1_SQRT_2;
+const B: f32 = std::f32::consts::SQRT_2;
+/// a^2 + b^2; the product a^2 b^2 is 1 and left out.
+const SUM: f32 = A2 + B2;
+
+/// G, a row for every position.
+fn filter<const T: usize>() -> [[f32; 3]; T] {
+    let rows: &[[f32; 3]] = if T == 6 {
+        const NA: f32 = 1.0 / (2.0 * A2 * (A2 - B2));
+        const NB: f32 = 1.0 / (2.0 * B2 * (B2 - A2));
+        &[
+            [1.0, 0.0, 0.0],
+            [NA, NA * A, NA * A2],
+            [NA, -NA * A, NA * A2],
+            [NB, NB * B, NB * B2],
+            [NB, -NB * B, NB * B2],
+            [0.0, 0.0, 1.0],
+        ]
+    } else {
+        &[[1.0, 0.0, 0.0], [0.5, 0.5, 0.5], [0.5, -0.5, 0.5], [0.0, 0.0, 1.0]]
+    };
+    let mut out = [[0.0; 3]; T];
+    out.copy_from_slice(rows);
+    out
+}
+
+/// B^T d.
+#[inline(always)]
+unsafe fn input<I: Isa, const T: usize>(d: [I::V; T]) -> [I::V; T] {
+    // SAFETY: the level's instructions are the caller's promise; so in all of these.
+    unsafe {
+        let mut o = d;
+        if T == 6 {
+            let even = I::fnma(I::splat(B2), d[2], d[4]);
+            let odd = I::fnma(I::splat(B2), d[1], d[3]);
+            o[1] = I::fma(I::splat(A), odd, even);
+            o[2] = I::fnma(I::splat(A), odd, even);
+            let even = I::fnma(I::splat(A2), d[2], d[4]);
+            let odd = I::fnma(I::splat(A2), d[1], d[3]);
+            o[3] = I::fma(I::splat(B), odd, even);
+            o[4] = I::fnma(I::splat(B), odd, even);
+            o[0] = I::fnma(I::splat(SUM), d[2], I::add(d[0], d[4]));
+            o[5] = I::fnma(I::splat(SUM), d[3], I::add(d[1], d[5]));
+        } else {
+            o[0] = I::sub(d[0], d[2]);
+            o[1] = I::add(d[1], d[2]);
+            o[2] = I::sub(d[2], d[1]);
+            o[3] = I::sub(d[1], d[3]);
+        }
+        o
+    }
+}
+
+/// B t, the adjoint of [`input`].
+#[inline(always)]
+unsafe fn input_back<I: Isa, const T: usize>(t: [I::V; T]) -> [I::V; T] {
+    // SAFETY: as above.
+    unsafe {
+        let mut o = t;
+        if T == 6 {
+            let (s1, d1, s2, d2) = (I::add(t[1], t[2]), I::sub(t[1], t[2]), I::add(t[3], t[4]), I::sub(t[3], t[4]));
+            // o[0] and o[5] are t[0] and t[5]
+            o[1] = I::fnma(I::splat(A * B2), d1, I::fnma(I::splat(B * A2), d2, t[5]));
+            o[2] = I::fnma(I::splat(SUM), t[0], I::fnma(I::splat(B2), s1, I::mul(I::splat(-A2), s2)));
+            o[3] = I::fnma(I::splat(SUM), t[5], I::fma(I::splat(A), d1, I::mul(I::splat(B), d2)));
+            o[4] = I::add(t[0], I::add(s1, s2));
+        } else {
+            o[1] = I::add(I::sub(t[1], t[2]), t[3]);
+            o[2] = I::sub(I::add(t[1], t[2]), t[0]);
+            o[3] = I::sub(I::splat(0.0), t[3]);
+        }
+        o
+    }
+}
+
+/// A^T m; only the first T - 2 count.
+#[inline(always)]
+unsafe fn output<I: Isa, const T: usize>(m: [I::V; T]) -> [I::V; 4] {
+    // SAFETY: as above.
+    unsafe {
+        let mut o = [I::splat(0.0); 4];
+        if T == 6 {
+            let (s1, d1, s2, d2) = (I::add(m[1], m[2]), I::sub(m[1], m[2]), I::add(m[3], m[4]), I::sub(m[3], m[4]));
+            o[0] = I::add(m[0], I::add(s1, s2));
+            o[1] = I::fma(I::splat(A), d1, I::mul(I::splat(B), d2));
+            o[2] = I::fma(I::splat(A2), s1, I::mul(I::splat(B2), s2));
+            o[3] = I::fma(I::splat(A * A2), d1, I::fma(I::splat(B * B2), d2, m[5]));
+        } else {
+            o[0] = I::add(m[0], I::add(m[1], m[2]));
+            o[1] = I::sub(I::sub(m[1], m[2]), m[3]);
+        }
+        o
+    }
+}
+
+/// A y, the adjoint of [`output`].
+#[inline(always)]
+unsafe fn output_back<I: Isa, const T: usize>(y: [I::V; 4]) -> [I::V; T] {
+    // SAFETY: as above.
+    unsafe {
+        let mut o = [I::splat(0.0); T];
+        o[0] = y[0];
+        if T == 6 {
+            let (even, odd) = (I::fma(I::splat(A2), y[2], y[0]), I::fma(I::splat(A2), y[3], y[1]));
+            o[1] = I::fma(I::splat(A), odd, even);
+            o[2] = I::fnma(I::splat(A), odd, even);
+            let (even, odd) = (I::fma(I::splat(B2), y[2], y[0]), I::fma(I::splat(B2), y[3], y[1]));
+            o[3] = I::fma(I::splat(B), odd, even);
+            o[4] = I::fnma(I::splat(B), odd, even);
+            o[5] = y[3];
+        } else {
+            o[1] = I::add(y[0], y[1]);
+            o[2] = I::sub(y[0], y[1]);
+            o[3] = I::sub(I::splat(0.0), y[1]);
+        }
+        o
+    }
+}
+
+/// V of one tile: `from` is its first pixel, rows `row` apart, `channels` in a pixel; positions go `stride` apart.
+#[inline(always)]
+pub(crate) unsafe fn tile_in<I: Isa, const T: usize>(
+    from: *const f32,
+    row: usize,
+    channels: usize,
+    v: *mut f32,
+    stride: usize,
+) {
+    // SAFETY: the caller's pointers are good for the tile and its positions.
+    unsafe {
+        for k in (0..channels).step_by(I::WIDTH) {
+            let mut half = [[I::splat(0.0); T]; T];
+            for x in 0..T {
+                let mut d = [I::splat(0.0); T];
+                for (y, d) in d.iter_mut().enumerate() {
+                    *d = I::load(from.add(y * row + x * channels + k));
+                }
+                for (half, d) in half.iter_mut().zip(input::<I, T>(d)) {
+                    half[x] = d;
+                }
+            }
+            for (y, half) in half.into_iter().enumerate() {
+                for (x, value) in input::<I, T>(half).into_iter().enumerate() {
+                    I::store(v.add((y * T + x) * stride + k), value);
+                }
+            }
+        }
+    }
+}
+
+/// Adds B dV B^T of one tile to the pixels under it.
+#[inline(always)]
+pub(crate) unsafe fn tile_in_back<I: Isa, const T: usize>(
+    v: *const f32,
+    stride: usize,
+    channels: usize,
+    into: *mut f32,
+    row: usize,
+) {
+    // SAFETY: the caller's pointers are good for the tile and its positions.
+    unsafe {
+        for k in (0..channels).step_by(I::WIDTH) {
+            let mut half = [[I::splat(0.0); T]; T];
+            for x in 0..T {
+                let mut d = [I::splat(0.0); T];
+                for (y, d) in d.iter_mut().enumerate() {
+                    *d = I::load(v.add((y * T + x) * stride + k));
+                }
+                for (half, d) in half.iter_mut().zip(input_back::<I, T>(d)) {
+                    half[x] = d;
+                }
+            }
+            for (y, half) in half.into_iter().enumerate() {
+                for (x, value) in input_back::<I, T>(half).into_iter().enumerate() {
+                    let pixel = into.add(y * row + x * channels + k);
+                    I::store(pixel, I::add(I::load(pixel), value));
+                }
+            }
+        }
+    }
+}
+
+/// What the output transform needs to know of one tile.
+pub(crate) struct TileOut {
+    /// Of M.
+    pub(crate) stride: usize,
+    pub(crate) channels: usize,
+    /// Of the output.
+    pub(crate) row: usize,
+    /// Rows and columns of the tile that lie inside the output.
+    pub(crate) inside: [usize; 2],
+}
+
+/// The output of one tile. With `sums`, adds every value less its channel's shift, and its square, to the channel's two sums.
+#[inline(always)]
+pub(crate) unsafe fn tile_out<I: Isa, const T: usize>(
+    m: *const f32,
+    tile: &TileOut,
+    into: *mut f32,
+    sums: Option<(*const f32, *mut f32)>,
+) {
+    let &TileOut { stride, channels, row, inside } = tile;
+    // SAFETY: the caller's pointers are good for the tile's positions, what lies inside the output, and the channels.
+    unsafe {
+        for k in (0..channels).step_by(I::WIDTH) {
+            let mut half = [[I::splat(0.0); T]; 4];
+            for x in 0..T {
+                let mut d = [I::splat(0.0); T];
+                for (y, d) in d.iter_mut().enumerate() {
+                    *d = I::load(m.add((y * T + x) * stride + k));
+                }
+                for (half, d) in half.iter_mut().zip(output::<I, T>(d)) {
+                    half[x] = d;
+                }
+            }
+            let mut values = [[I::splat(0.0); 4]; 4];
+            for (values, half) in values.iter_mut().zip(half) {
+                *values = output::<I, T>(half);
+            }
+            if inside == [T - 2, T - 2] {
+                for (y, values) in values.iter().enumerate().take(T - 2) {
+                    for (x, value) in values.iter().enumerate().take(T - 2) {
+                        I::store(into.add(y * row + x * channels + k), *value);
+                    }
+                }
+                if let Some((shift, sums)) = sums {
+                    let shift = I::load(shift.add(k));
+                    let (mut sum, mut squares) = (I::load(sums.add(k)), I::load(sums.add(channels + k)));
+                    for values in values.iter().take(T - 2) {
+                        for value in values.iter().take(T - 2) {
+                            let value = I::sub(*value, shift);
+                            sum = I::add(sum, value);
+                            squares = I::fma(value, value, squares);
+                        }
+                    }
+                    I::store(sums.add(k), sum);
+                    I::store(sums.add(channels + k), squares);
+                }
+                continue;
+            }
+            for (y, values) in values.iter().enumerate().take(inside[0]) {
+                for (x, value) in values.iter().enumerate().take(inside[1]) {
+                    I::store(into.add(y * row + x * channels + k), *value);
+                    if let Some((shift, sums)) = sums {
+                        let value = I::sub(*value, I::load(shift.add(k)));
+                        I::store(sums.add(k), I::add(I::load(sums.add(k)), value));
+                        let squares = sums.add(channels + k);
+                        I::store(squares, I::fma(value, value, I::load(squares)));
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// dM of one tile, from the gradient of the output: `at` is its first pixel.
+#[inline(always)]
+pub(crate) unsafe fn tile_out_back<I: Isa, const T: usize>(m: *mut f32, tile: &TileOut, back: &Back, at: usize) {
+    let &TileOut { stride, channels, row, inside } = tile;
+    // SAFETY: the caller's pointers are good for the tile's positions, and for the pixels inside the output.
+    unsafe {
+        for k in (0..channels).step_by(I::WIDTH) {
+            let mut half = [[I::splat(0.0); 4]; T];
+            for x in 0..T - 2 {
+                let mut d = [I::splat(0.0); 4];
+                if inside == [T - 2, T - 2] {
+                    for (y, d) in d.iter_mut().enumerate().take(T - 2) {
+                        *d = back.at::<I>(at + y * row + x * channels, channels, k);
+                    }
+                } else if x < inside[1] {
+                    for (y, d) in d.iter_mut().enumerate().take(inside[0]) {
+                        *d = back.at::<I>(at + y * row + x * channels, channels, k);
+                    }
+                }
+                for (half, d) in half.iter_mut().zip(output_back::<I, T>(d)) {
+                    half[x] = d;
+                }
+            }
+            for (y, half) in half.into_iter().enumerate() {
+                for (x, value) in output_back::<I, T>(half).into_iter().enumerate() {
+                    I::store(m.add((y * T + x) * stride + k), value);
+                }
+            }
+        }
+    }
+}
+
+/// One row of G times three values.
+#[inline(always)]
+unsafe fn along<I: Isa>(g: [f32; 3], v: [I::V; 3]) -> I::V {
+    // SAFETY: the level's instructions are the caller's promise.
+    unsafe {
+        let value = I::mul(I::splat(g[0]), v[0]);
+        I::fma(I::splat(g[2]), v[2], I::fma(I::splat(g[1]), v[1], value))
+    }
+}
+
+/// U of one input and a register of outputs, from the filter's 3 x 3 values; positions go `stride` apart.
+#[inline(always)]
+pub(crate) unsafe fn filter_in<I: Isa, const T: usize>(w: [[I::V; 3]; 3], u: *mut f32, stride: usize) {
+    let g = filter::<T>();
+    // SAFETY: the caller's pointer is good for the positions.
+    unsafe {
+        for (y, down) in g.into_iter().enumerate() {
+            let mut half = [I::splat(0.0); 3];
+            for (x, half) in half.iter_mut().enumerate() {
+                *half = along::<I>(down, [w[0][x], w[1][x], w[2][x]]);
+            }
+            for (x, across) in g.into_iter().enumerate() {
+                I::store(u.add((y * T + x) * stride), along::<I>(across, half));
+            }
+        }
+    }
+}
+
+/// dg of some rows of a filter: the sum over `slices` of dU (row by row, not packed), back through G.
+#[inline(always)]
+pub(crate) unsafe fn filter_back<I: Isa, const T: usize>(
+    du: *const f32,
+    slices: usize,
+    inputs: usize,
+    outputs: usize,
+    [from, to]: [usize; 2],
+    dw: *mut f32,
+) {
+    let g = filter::<T>();
+    let size = inputs * outputs;
+    // SAFETY: the caller's pointers are good for the filter and the positions of every slice.
+    unsafe {
+        for i in from..to {
+            for o in (0..outputs).step_by(I::WIDTH) {
+                let mut half = [[I::splat(0.0); T]; 3];
+                for x in 0..T {
+                    for (y, g) in g.into_iter().enumerate() {
+                        let at = du.add((y * T + x) * size + i * outputs + o);
+                        let mut value = I::load(at);
+                        for slice in 1..slices {
+                            value = I::add(value, I::load(at.add(slice * T * T * size)));
+                        }
+                        for (half, g) in half.iter_mut().zip(g) {
+                            half[x] = I::fma(I::splat(g), value, half[x]);
+                        }
+                    }
+                }
+                for (y, half) in half.into_iter().enumerate() {
+                    for x in 0..3 {
+                        let mut value = I::splat(0.0);
+                        for (half, g) in half.into_iter().zip(g) {
+                            value = I::fma(I::splat(g[x]), half, value);
+                        }
+                        I::store(dw.add(((3 * y + x) * inputs + i) * outputs + o), value);
+                    }
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,14 @@
+//! Residual networks described as data, and the CPU engine that trains them.
+
+mod buffer;
+pub mod cpu;
+pub mod engine;
+pub mod error;
+mod isa;
+mod kernel;
+pub mod network;
+
+pub use cpu::{Cpu, Kernels};
+pub use engine::{Engine, Kind, Sgd};
+pub use error::NnError;
+pub use network::Network;

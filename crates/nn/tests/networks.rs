@@ -1,0 +1,191 @@
+//! Whole networks against plain loops in f64: logits, running statistics, and gradients by central differences.
+
+mod common;
+
+use common::{logits, random, tensors};
+use equipoise_nn::network::{Block, Head, Network, Shortcut, Stage, Stem};
+use equipoise_nn::{Cpu, Engine, Kernels, Kind};
+use equipoise_pool::Pool;
+use equipoise_simd::Simd;
+
+/// Small networks of every kind: shortcuts, blocks, pools, heads, odd sizes, and widths that are no multiples of anything.
+fn networks() -> Vec<Network> {
+    let stage = |blocks, width, stride| Stage { blocks, width, stride };
+    let plain = Stem { width: 16, kernel: 3, stride: 1, pool: false };
+    let basic = Network {
+        name: "small".to_owned(),
+        channels: 3,
+        size: [8, 8],
+        classes: 5,
+        stem: plain,
+        block: Block::Basic,
+        shortcut: Shortcut::Padded,
+        stages: vec![stage(2, 16, 1), stage(1, 32, 2)],
+        head: Head::Linear,
+    };
+    let pooled = Stem { width: 8, kernel: 7, stride: 2, pool: true };
+    vec![
+        basic.clone(),
+        Network { size: [9, 7], channels: 1, classes: 17, ..basic.clone() },
+        Network { head: Head::Cosine { scale: 7.0 }, ..basic.clone() },
+        Network { stem: Stem { width: 6, ..plain }, stages: vec![stage(1, 6, 1), stage(2, 20, 2)], ..basic.clone() },
+        Network {
+            stem: pooled,
+            size: [21, 18],
+            shortcut: Shortcut::Projection,
+            stages: vec![stage(1, 8, 1), stage(2, 24, 2)],
+            ..basic.clone()
+        },
+        Network {
+            stem: pooled,
+            size: [16, 17],
+            block: Block::Bottleneck,
+            shortcut: Shortcut::Projection,
+            stages: vec![stage(2, 4, 1), stage(2, 8, 2)],
+            ..basic.clone()
+        },
+        Network { stages: vec![stage(1, 16, 1), stage(1, 18, 3)], size: [10, 11], ..basic },
+    ]
+}
+
+const IMAGES: usize = 5;
+
+fn engine(network: &Network, kernels: Kernels, threads: usize, simd: Simd) -> Cpu {
+    let pool = Pool::new(threads).expect("threads");
+    let mut engine = Cpu::with_kernels(network.clone(), IMAGES + 2, 3, pool, simd, kernels).expect("valid");
+    // batch norms that are not the identity
+    let mut values = engine.tensors(Kind::Parameters);
+    for (i, values) in values.iter_mut().enumerate() {
+        let noise = random(values.len(), 100 + i as u64);
+        values.iter_mut().zip(noise).for_each(|(x, noise)| *x += 0.3 * noise);
+    }
+    engine.set_tensors(Kind::Parameters, &values).expect("its own shapes");
+    engine
+}
+
+fn images(network: &Network) -> Vec<f32> {
+    random(IMAGES * network.channels * network.size[0] * network.size[1], 1)
+}
+
+fn close(got: &[f32], want: &[f64], bound: f64, what: &str) {
+    assert_eq!(got.len(), want.len(), "{what}");
+    let scale = want.iter().fold(1e-3, |a: f64, b| a.max(b.abs()));
+    let worst = got.iter().zip(want).fold(0.0, |a: f64, (g, w)| a.max((f64::from(*g) - w).abs()));
+    assert!(worst <= bound * scale, "{what}: off by {worst}, values up to {scale}");
+}
+
+#[test]
+fn logits_and_statistics_are_those_of_plain_loops() {
+    for (number, network) in networks().iter().enumerate() {
+        for kernels in [Kernels::Direct, Kernels::Winograd2, Kernels::Winograd4] {
+            let mut engine = engine(network, kernels, 2, Simd::best());
+            let (images, tensors) = (images(network), tensors(network, &engine.tensors(Kind::Parameters)));
+            let (want, used) = logits(network, &tensors, None, &images);
+            let got = engine.forward(&images, true).expect("fits").to_vec();
+            close(&got, &want, 1e-4, &format!("network {number}, {kernels:?}"));
+            for (tensor, got) in network.statistics().iter().zip(engine.tensors(Kind::Statistics)) {
+                close(&got, &used[&tensor.name], 1e-4, &format!("network {number}, {kernels:?}: {}", tensor.name));
+            }
+            // evaluation by the statistics that were just noted
+            let (want, _) = logits(network, &tensors, Some(&used), &images);
+            let got = engine.forward(&images, false).expect("fits").to_vec();
+            close(&got, &want, 1e-4, &format!("network {number}, {kernels:?}, evaluation"));
+        }
+    }
+}
+
+/// The gradient along random directions of every tensor, by central differences in f64.
+#[test]
+fn gradients_are_central_differences() {
+    for (number, network) in networks().iter().enumerate() {
+        let mut base = engine(network, Kernels::Winograd4, 2, Simd::best());
+        let (images, values) = (images(network), base.tensors(Kind::Parameters));
+        let weights = random(IMAGES * network.classes, 2);
+        let loss = |tensors: &common::Tensors| -> f64 {
+            let (logits, _) = logits(network, tensors, None, &images);
+            logits.iter().zip(&weights).map(|(l, w)| l * f64::from(*w)).sum()
+        };
+        let truth = tensors(network, &values);
+        for kernels in [Kernels::Winograd4, Kernels::Direct] {
+            base = engine(network, kernels, 2, Simd::best());
+            base.forward(&images, true).expect("fits");
+            base.backward(&weights).expect("fits");
+            let gradients = base.tensors(Kind::Gradients);
+            for (i, tensor) in network.parameters().iter().enumerate() {
+                let direction = random(tensor.len(), 1000 + i as u64);
+                let moved = |by: f64| {
+                    let mut tensors = truth.clone();
+                    let values = tensors.get_mut(&tensor.name).expect("there");
+                    values.iter_mut().zip(&direction).for_each(|(x, d)| *x += by * f64::from(*d));
+                    loss(&tensors)
+                };
+                // so small that no ReLU and no pool changes its mind
+                const STEP: f64 = 1e-8;
+                let want = (moved(STEP) - moved(-STEP)) / (2.0 * STEP);
+                let products = gradients[i].iter().zip(&direction).map(|(g, d)| f64::from(*g) * f64::from(*d));
+                let got: f64 = products.clone().sum();
+                let scale: f64 = products.map(|p| p * p).sum::<f64>().sqrt().max(1e-2);
+                let error = (got - want).abs() / scale;
+                assert!(error < 5e-3, "network {number}, {kernels:?}, {}: {got}, not {want} ({error})", tensor.name);
+            }
+        }
+    }
+}
+
+/// Some steps of training; every bit of what comes out.
+fn run(network: &Network, threads: usize, simd: Simd) -> Vec<Vec<f32>> {
+    let mut engine = engine(network, Kernels::Winograd4, threads, simd);
+    let images = images(network);
+    let sgd = equipoise_nn::Sgd { rate: 0.05, momentum: 0.9, weight_decay: 1e-3, clip: Some(1.0) };
+    let mut all = Vec::new();
+    for step in 0..4 {
+        // a smaller batch in between
+        let number = if step == 2 { IMAGES - 2 } else { IMAGES };
+        let some = &images[..images.len() / IMAGES * number];
+        let logits = engine.forward(some, true).expect("fits").to_vec();
+        engine.backward(&random(number * network.classes, step)).expect("fits");
+        engine.step(&sgd);
+        all.push(logits);
+    }
+    for kind in [Kind::Parameters, Kind::Gradients, Kind::Momentum, Kind::Statistics] {
+        all.extend(engine.tensors(kind));
+    }
+    all
+}
+
+#[test]
+fn the_same_bits_for_any_number_of_threads_and_from_run_to_run() {
+    for network in networks() {
+        let base = run(&network, 1, Simd::best());
+        for threads in [1, 2, 3, 7] {
+            assert!(run(&network, threads, Simd::best()) == base, "{threads} threads");
+        }
+        if Simd::available().contains(&Simd::Avx512) {
+            assert!(run(&network, 2, Simd::Avx2) == base, "AVX2");
+        }
+    }
+}
+
+/// What comes out goes back in, bit for bit, also into an engine with another batch.
+#[test]
+fn state_moves_between_engines() {
+    for network in networks() {
+        let mut first = engine(&network, Kernels::Winograd4, 1, Simd::best());
+        let images = images(&network);
+        let gradient = random(IMAGES * network.classes, 5);
+        let sgd = equipoise_nn::Sgd { rate: 0.1, momentum: 0.9, weight_decay: 1e-3, clip: None };
+        let step = |engine: &mut Cpu| {
+            let logits = engine.forward(&images, true).expect("fits").to_vec();
+            engine.backward(&gradient).expect("fits");
+            engine.step(&sgd);
+            logits
+        };
+        step(&mut first);
+        let mut second = Cpu::new(network.clone(), IMAGES, 99, Pool::new(2).expect("threads")).expect("valid");
+        for kind in [Kind::Parameters, Kind::Momentum, Kind::Statistics] {
+            second.set_tensors(kind, &first.tensors(kind)).expect("same network");
+        }
+        assert_eq!(step(&mut first), step(&mut second));
+        assert_eq!(first.tensors(Kind::Parameters), second.tensors(Kind::Parameters));
+    }
+}
