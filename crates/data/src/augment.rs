@@ -241,6 +241,20 @@ mod tests {
         assert_ne!(run(&policy, &pixels, &positions, 1, 3, 1), base);
     }
 
+    /// The bits that were made before there were changes of colours.
+    #[test]
+    fn without_changes_the_bits_stay_what_they_were() {
+        let pixels = pixels(40);
+        let positions: Vec<u32> = (0..40).collect();
+        let hash = |policy: &Policy| {
+            let out = run(policy, &pixels, &positions, 1, 2, 2);
+            out.iter().fold(0u64, |hash, x| (hash ^ u64::from(x.to_bits())).wrapping_mul(0x0100_0000_01b3))
+        };
+        assert_eq!(hash(&Policy::plain(normalize())), 0xfee9_e978_8524_f3c0);
+        assert_eq!(hash(&Policy::train(normalize())), 0x3eda_bc4b_951c_a272);
+        assert_eq!(hash(&Policy { cutout: 3, ..Policy::train(Normalize::cifar()) }), 0x403c_f5e5_5cd3_f7f6);
+    }
+
     #[test]
     fn cutout_removes_a_square() {
         let pixels = pixels(1);

@@ -230,6 +230,18 @@ mod tests {
         }
     }
 
+    /// The bits that were made before there were changes of colours.
+    #[test]
+    fn without_changes_the_bits_stay_what_they_were() {
+        let hash = |kind: &View| {
+            let image = gradient(50, 37);
+            let out = (0..10).flat_map(|epoch| view(&image, kind, epoch));
+            out.fold(0u64, |hash, x| (hash ^ u64::from(x.to_bits())).wrapping_mul(0x0100_0000_01b3))
+        };
+        assert_eq!(hash(&View::CenterCrop { resize: 20 }), 0xcffe_4538_38a1_ff00);
+        assert_eq!(hash(&View::RandomResizedCrop), 0x9464_b08b_7282_29da);
+    }
+
     #[test]
     fn the_middle_of_a_scaled_image() {
         // 200 x 100, shorter side to 20, middle 16: columns 60 to 140, rows 10 to 90
