@@ -1,6 +1,7 @@
 //! Image data sets with long tails: what is on disk becomes images, labels and counts.
 
 pub mod augment;
+pub mod chance;
 pub mod change;
 pub mod decode;
 pub mod embedded;
