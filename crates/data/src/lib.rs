@@ -13,6 +13,7 @@ pub mod index;
 pub mod inspect;
 pub mod known;
 pub mod longtail;
+pub mod mix;
 pub mod mt19937;
 pub mod photo;
 pub mod sampler;
