@@ -6,13 +6,14 @@ use std::sync::PoisonError;
 use std::time::{Duration, Instant};
 
 use anyhow::Context;
-use clap::Subcommand;
+use clap::{Subcommand, ValueEnum};
 use equipoise_criterion::random::Draws;
 use equipoise_criterion::{Batch, Config, Id, Output, Pool, Preset, Simd, Work};
-use equipoise_data::Pixels;
 use equipoise_data::augment::{Normalize, Policy};
+use equipoise_data::chance::{Jitter, RandAugment};
 use equipoise_data::decode::{Bounds, decode};
 use equipoise_data::photo::{View, Viewer};
+use equipoise_data::{DataError, Pixels};
 use serde_json::json;
 
 use crate::Failure;
@@ -32,13 +33,16 @@ Examples:
   equipoise bench loss --batch 256 --classes 8142 --threads 2 --json
   equipoise bench loss --criteria softmax,cwap --repeats 500")]
     Loss(LossArgs),
-    /// Preparing batches: crop, flip and normalise small images, or decode and crop photographs
+    /// Preparing batches: crop, flip, change and normalise small images, or decode and crop photographs
     #[command(after_long_help = "\
 Without FILES: random crop, flip and normalisation of 32 x 32 colour images in memory, as for CIFAR.
 With FILES: each is read, decoded and cropped at random to 224 x 224, as for ImageNet.
+--policy jitter: also brightness, contrast, saturation (0.4 each) and hue (0.1) in a random order.
+--policy randaugment: also 2 changes of magnitude 9.
 
 Examples:
   equipoise bench data --threads 2
+  equipoise bench data --policy randaugment
   equipoise bench data photographs/*.jpg --json")]
     Data(DataArgs),
 }
@@ -53,9 +57,34 @@ struct DataArgs {
     /// Rounds over all images; the best and the median are shown
     #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=1000))]
     rounds: u32,
+    /// What is done to images besides
+    #[arg(long, value_enum, default_value = "crop")]
+    policy: Changes,
     /// Print JSON
     #[arg(long)]
     json: bool,
+}
+
+#[derive(Clone, Copy, PartialEq, ValueEnum)]
+enum Changes {
+    /// Crop and flip only
+    Crop,
+    /// Colour jitter
+    Jitter,
+    /// RandAugment
+    #[value(name = "randaugment")]
+    RandAugment,
+}
+
+impl Changes {
+    /// Both, at most one of them there.
+    fn both(self) -> Result<(Option<RandAugment>, Option<Jitter>), DataError> {
+        Ok(match self {
+            Self::Crop => (None, None),
+            Self::Jitter => (None, Some(Jitter::new(0.4, 0.4, 0.4, 0.1)?)),
+            Self::RandAugment => (Some(RandAugment::new(2, 9)?), None),
+        })
+    }
 }
 
 #[derive(clap::Args)]
@@ -143,11 +172,16 @@ fn loss(args: &LossArgs, pool: Pool, out: &mut impl Write) -> Result<(), Failure
 }
 
 fn data(args: &DataArgs, pool: &Pool, out: &mut impl Write) -> Result<(), Failure> {
-    let (what, images, mut rates) = if args.files.is_empty() {
-        ("crop, flip, normalise 3 x 32 x 32", 10_000, small_images(args.rounds, pool))
+    let (mut what, images, mut rates) = if args.files.is_empty() {
+        ("crop, flip, normalise 3 x 32 x 32".to_owned(), 10_000, small_images(args, pool)?)
     } else {
-        ("read, decode, random resized crop to 224", args.files.len(), photographs(args, pool)?)
+        ("read, decode, random resized crop to 224".to_owned(), args.files.len(), photographs(args, pool)?)
     };
+    match args.policy {
+        Changes::Crop => {}
+        Changes::Jitter => what += ", jitter",
+        Changes::RandAugment => what += ", RandAugment",
+    }
     rates.sort_by(f64::total_cmp);
     let (median, best) = (rates[rates.len() / 2].round(), rates[rates.len() - 1].round());
     if args.json {
@@ -164,13 +198,14 @@ fn data(args: &DataArgs, pool: &Pool, out: &mut impl Write) -> Result<(), Failur
 }
 
 /// Images per second of every round.
-fn small_images(rounds: u32, pool: &Pool) -> Vec<f64> {
+fn small_images(args: &DataArgs, pool: &Pool) -> Result<Vec<f64>, Failure> {
     const IMAGES: u32 = 10_000;
     const BATCH: usize = 128;
     let draws = Draws::new(0, 0, 0);
     let bytes: Vec<u8> = (0..u64::from(IMAGES) * 3072).map(|i| draws.at(i) as u8).collect();
     let pixels = Pixels { channels: 3, height: 32, width: 32, bytes: bytes.into() };
-    let policy = Policy::train(Normalize::cifar());
+    let (randaugment, jitter) = args.policy.both()?;
+    let policy = Policy { randaugment, jitter, ..Policy::train(Normalize::cifar()) };
     let positions: Vec<u32> = (0..IMAGES).collect();
     let mut batch = vec![0.0; BATCH * 3072];
     let mut round = |epoch: u32| {
@@ -182,19 +217,20 @@ fn small_images(rounds: u32, pool: &Pool) -> Vec<f64> {
         f64::from(IMAGES) / time.as_secs_f64()
     };
     round(0);
-    (0..rounds).map(|epoch| round(epoch + 1)).collect()
+    Ok((0..args.rounds).map(|epoch| round(epoch + 1)).collect())
 }
 
 /// Images per second of every round.
 fn photographs(args: &DataArgs, pool: &Pool) -> Result<Vec<f64>, Failure> {
     const SIZE: u32 = 224;
     const AT_ONCE: usize = 8;
+    let (randaugment, jitter) = args.policy.both()?;
     let failed = std::sync::Mutex::new(None);
     let round = |epoch: u32| {
         let mut tasks: Vec<&[PathBuf]> = args.files.chunks(AT_ONCE).collect();
         let ((), time) = timed(|| {
             pool.each(&mut tasks, |task, files| {
-                let mut viewer = Viewer::new(SIZE, Normalize::imagenet());
+                let mut viewer = Viewer::new(SIZE, Normalize::imagenet()).with_changes(randaugment, jitter);
                 let mut view = vec![0.0; 3 * (SIZE * SIZE) as usize];
                 for (i, file) in files.iter().enumerate() {
                     let read = std::fs::read(file).map_err(|error| error.to_string());
