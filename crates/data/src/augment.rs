@@ -1,11 +1,14 @@
 //! From 8-bit images in memory to a normalised f32 batch, with the usual random changes for small images.
 //!
 //! What happens to an image is a function of (seed, epoch, example): a resumed run, or one with other threads, sees the same
-//! pixels. Crop, flip, cut-out and normalisation are one pass from u8 to f32 without a copy between them.
+//! pixels. Crop, flip, cut-out and normalisation are one pass from u8 to f32 without a copy between them; only where colours
+//! or shapes are changed too does the cropped image stay in 8 bits for that.
 
 use equipoise_pool::Pool;
 use equipoise_random::Draws;
 
+use crate::chance::{self, Jitter, RandAugment};
+use crate::change::Changer;
 use crate::set::Pixels;
 
 /// Keeps these draws apart from those of other parts of a run with the same seed.
@@ -27,12 +30,6 @@ impl Normalize {
         let scale = std.iter().map(|s| 1.0 / (255.0 * s)).collect();
         let offset = mean.iter().zip(std).map(|(m, s)| -m / s).collect();
         Self { scale, offset }
-    }
-
-    /// Leaves values as they are, 0 to 255.
-    #[must_use]
-    pub fn none() -> Self {
-        Self { scale: vec![1.0; 3], offset: vec![0.0; 3] }
     }
 
     /// CIFAR's usual figures.
@@ -70,6 +67,14 @@ impl Normalize {
         let (mean, std): (Vec<f32>, Vec<f32>) = figures.unzip();
         Self::new(&mean, &std)
     }
+
+    /// Normalises an image, channel after channel of `plane` pixels.
+    pub(crate) fn fill(&self, plane: usize, from: &[u8], to: &mut [f32]) {
+        for (c, (from, to)) in from.chunks_exact(plane).zip(to.chunks_exact_mut(plane)).enumerate() {
+            let (scale, offset) = (self.scale[c], self.offset[c]);
+            from.iter().zip(to).for_each(|(from, to)| *to = f32::from(*from) * scale + offset);
+        }
+    }
 }
 
 /// What is done to images.
@@ -79,6 +84,10 @@ pub struct Policy {
     pub pad: usize,
     /// Half of the images are mirrored.
     pub flip: bool,
+    /// Changes of colours and shapes, after crop and flip.
+    pub randaugment: Option<RandAugment>,
+    /// Changes of colours, after those.
+    pub jitter: Option<Jitter>,
     /// Side of a random square that becomes the channel's mean (DeVries, Taylor, 2017); 0: none.
     pub cutout: usize,
     /// Normalisation.
@@ -89,13 +98,13 @@ impl Policy {
     /// The usual training policy for CIFAR: pad 4, crop, flip.
     #[must_use]
     pub fn train(normalize: Normalize) -> Self {
-        Self { pad: 4, flip: true, cutout: 0, normalize }
+        Self { pad: 4, flip: true, randaugment: None, jitter: None, cutout: 0, normalize }
     }
 
     /// Normalisation only, for evaluation.
     #[must_use]
     pub fn plain(normalize: Normalize) -> Self {
-        Self { pad: 0, flip: false, cutout: 0, normalize }
+        Self { pad: 0, flip: false, randaugment: None, jitter: None, cutout: 0, normalize }
     }
 
     /// Fills `out` with the images at these positions: image after image, channel after channel.
@@ -113,34 +122,48 @@ impl Policy {
         let mut tasks: Vec<(&[u32], &mut [f32])> =
             positions.chunks(IMAGES).zip(out.chunks_mut(IMAGES * stride)).collect();
         pool.each(&mut tasks, |_, (positions, out)| {
+            let mut room = self.room(pixels);
             for (at, out) in positions.iter().zip(out.chunks_exact_mut(stride)) {
-                self.image(pixels, *at as usize, *at, seed, epoch, out);
+                self.image(pixels, *at as usize, (seed, epoch, (*at).into()), &mut room, out);
             }
         });
     }
 
-    /// The image at a place, with the draws of an example.
-    pub(crate) fn image(&self, pixels: &Pixels, at: usize, example: u32, seed: u64, epoch: u64, out: &mut [f32]) {
-        let draws = Draws::new(seed ^ SALT, epoch, example.into());
+    /// Room for an image in 8 bits, if it is changed there.
+    pub(crate) fn room(&self, pixels: &Pixels) -> Option<(Changer, Vec<u8>)> {
+        let changes = self.randaugment.is_some() || self.jitter.is_some();
+        changes.then(|| (Changer::new(pixels.height, pixels.width), vec![0; pixels.stride()]))
+    }
+
+    /// The image at a place, with the draws of an example (seed, epoch, example); with room for it in 8 bits, it is changed there.
+    pub(crate) fn image(
+        &self,
+        pixels: &Pixels,
+        at: usize,
+        example: (u64, u64, u64),
+        room: &mut Option<(Changer, Vec<u8>)>,
+        out: &mut [f32],
+    ) {
+        let draws = Draws::new(example.0 ^ SALT, example.1, example.2);
         let below = |position: u64, n: usize| (draws.unit(position) * n as f64) as usize;
         let (height, width) = (pixels.height, pixels.width);
-        // where the crop starts in the padded image
-        let (top, left) = (below(0, 2 * self.pad + 1), below(1, 2 * self.pad + 1));
-        let mirrored = self.flip && draws.at(2) & 1 == 1;
+        let window = Window {
+            top: below(0, 2 * self.pad + 1),
+            left: below(1, 2 * self.pad + 1),
+            pad: self.pad,
+            mirrored: self.flip && draws.at(2) & 1 == 1,
+        };
         let plane = height * width;
-        let channels = pixels.image(at).chunks_exact(plane).zip(out.chunks_exact_mut(plane));
-        for (c, (from, to)) in channels.enumerate() {
-            let (scale, offset) = (self.normalize.scale[c], self.normalize.offset[c]);
-            for (y, to) in to.chunks_exact_mut(width).enumerate() {
+        let image = pixels.image(at).chunks_exact(plane);
+        if let Some((changer, view)) = room {
+            image.zip(view.chunks_exact_mut(plane)).for_each(|(from, to)| window.crop(from, to, width, 0, |x| x));
+            chance::change((self.randaugment, self.jitter), example, (height, width), changer, view);
+            self.normalize.fill(plane, view, out);
+        } else {
+            for (c, (from, to)) in image.zip(out.chunks_exact_mut(plane)).enumerate() {
+                let (scale, offset) = (self.normalize.scale[c], self.normalize.offset[c]);
                 // padding is black, which normalisation makes `offset`
-                let Some(row) = (y + top).checked_sub(self.pad).filter(|row| *row < height) else {
-                    to.fill(offset);
-                    continue;
-                };
-                crop(&from[row * width..][..width], to, left, self.pad, scale, offset);
-                if mirrored {
-                    to.reverse();
-                }
+                window.crop(from, to, width, offset, |x| f32::from(x) * scale + offset);
             }
         }
         if self.cutout > 0 {
@@ -158,16 +181,38 @@ impl Policy {
     }
 }
 
-/// A row shifted by `left - pad`, what comes from outside black.
-fn crop(from: &[u8], to: &mut [f32], left: usize, pad: usize, scale: f32, offset: f32) {
-    let width = to.len();
-    let (skip, black) = (left.saturating_sub(pad).min(width), pad.saturating_sub(left).min(width));
-    let inside = width - skip - black;
-    to[..black].fill(offset);
-    for (to, from) in to[black..black + inside].iter_mut().zip(&from[skip..]) {
-        *to = f32::from(*from) * scale + offset;
+/// What is seen of an image.
+struct Window {
+    /// Where the crop starts in the padded image.
+    top: usize,
+    left: usize,
+    pad: usize,
+    mirrored: bool,
+}
+
+impl Window {
+    /// A channel's part, every pixel as its value; what comes from outside is black.
+    #[inline(always)]
+    fn crop<T: Copy>(&self, from: &[u8], to: &mut [T], width: usize, black: T, value: impl Fn(u8) -> T) {
+        let height = from.len() / width;
+        let (skip, outside) =
+            (self.left.saturating_sub(self.pad).min(width), self.pad.saturating_sub(self.left).min(width));
+        let inside = width - skip - outside;
+        for (y, to) in to.chunks_exact_mut(width).enumerate() {
+            let Some(row) = (y + self.top).checked_sub(self.pad).filter(|row| *row < height) else {
+                to.fill(black);
+                continue;
+            };
+            to[..outside].fill(black);
+            for (to, from) in to[outside..outside + inside].iter_mut().zip(&from[row * width..][skip..width]) {
+                *to = value(*from);
+            }
+            to[outside + inside..].fill(black);
+            if self.mirrored {
+                to.reverse();
+            }
+        }
     }
-    to[black + inside..].fill(offset);
 }
 
 #[cfg(test)]
@@ -204,7 +249,8 @@ mod tests {
     #[test]
     fn crops_and_flips_are_those_of_a_padded_image() {
         let pixels = pixels(1);
-        let policy = Policy { pad: 2, flip: true, cutout: 0, normalize: Normalize::new(&[0.0; 3], &[1.0 / 255.0; 3]) };
+        let normalize = Normalize::new(&[0.0; 3], &[1.0 / 255.0; 3]);
+        let policy = Policy { pad: 2, ..Policy::train(normalize) };
         let mut possible = Vec::new();
         for top in 0..5usize {
             for left in 0..5usize {
@@ -236,22 +282,64 @@ mod tests {
     #[test]
     fn an_image_depends_on_seed_epoch_and_example_only() {
         let pixels = pixels(60);
-        let policy = Policy { cutout: 3, ..Policy::train(normalize()) };
-        let positions: Vec<u32> = (0..50).collect();
-        let base = run(&policy, &pixels, &positions, 1, 2, 1);
-        for threads in [2, 3] {
-            assert_eq!(run(&policy, &pixels, &positions, 1, 2, threads), base);
+        let (jitter, randaugment) = (Jitter::new(0.4, 0.4, 0.4, 0.1).ok(), RandAugment::new(2, 9).ok());
+        let cutout = Policy { cutout: 3, ..Policy::train(normalize()) };
+        let changing = Policy { jitter, randaugment, ..cutout.clone() };
+        for policy in [cutout, changing] {
+            let positions: Vec<u32> = (0..50).collect();
+            let base = run(&policy, &pixels, &positions, 1, 2, 1);
+            for threads in [2, 3] {
+                assert_eq!(run(&policy, &pixels, &positions, 1, 2, threads), base);
+            }
+            // the same image elsewhere in another batch
+            assert_eq!(run(&policy, &pixels, &[9, 7], 1, 2, 1)[105..], base[7 * 105..8 * 105]);
+            assert_ne!(run(&policy, &pixels, &positions, 2, 2, 1), base);
+            assert_ne!(run(&policy, &pixels, &positions, 1, 3, 1), base);
         }
-        // the same image elsewhere in another batch
-        assert_eq!(run(&policy, &pixels, &[9, 7], 1, 2, 1)[105..], base[7 * 105..8 * 105]);
-        assert_ne!(run(&policy, &pixels, &positions, 2, 2, 1), base);
-        assert_ne!(run(&policy, &pixels, &positions, 1, 3, 1), base);
+    }
+
+    /// Crop and flip as without them, then RandAugment, then jitter, then normalisation and cut-out.
+    #[test]
+    fn changes_come_between_flip_and_normalisation() {
+        let pixels = pixels(20);
+        let plain = Policy::train(Normalize::new(&[0.0; 3], &[1.0 / 255.0; 3]));
+        let jitter = Jitter::new(0.4, 0.4, 0.4, 0.1).expect("valid");
+        let randaugment = RandAugment::new(2, 20).expect("valid");
+        let policy =
+            Policy { jitter: Some(jitter), randaugment: Some(randaugment), cutout: 3, ..Policy::train(normalize()) };
+        for example in 0..20 {
+            let crop = run(&plain, &pixels, &[example], 1, 2, 1);
+            let mut image: Vec<u8> = crop.iter().map(|x| x.round() as u8).collect();
+            let mut changer = Changer::new(5, 7);
+            for change in randaugment.draw(1, 2, example.into(), 5, 7).chain(jitter.draw(1, 2, example.into())) {
+                changer.apply(change, &mut image);
+            }
+            let mut want = vec![0.0; 105];
+            normalize().fill(35, &image, &mut want);
+            let got = run(&policy, &pixels, &[example], 1, 2, 1);
+            assert!(got.iter().zip(&want).all(|(got, want)| got == want || *got == 0.0), "example {example}");
+            assert!(got.iter().filter(|x| **x == 0.0).count() < 70);
+        }
+    }
+
+    /// The bits that were made before there were changes of colours.
+    #[test]
+    fn without_changes_the_bits_stay_what_they_were() {
+        let pixels = pixels(40);
+        let positions: Vec<u32> = (0..40).collect();
+        let hash = |policy: &Policy| {
+            let out = run(policy, &pixels, &positions, 1, 2, 2);
+            out.iter().fold(0u64, |hash, x| (hash ^ u64::from(x.to_bits())).wrapping_mul(0x0100_0000_01b3))
+        };
+        assert_eq!(hash(&Policy::plain(normalize())), 0xfee9_e978_8524_f3c0);
+        assert_eq!(hash(&Policy::train(normalize())), 0x3eda_bc4b_951c_a272);
+        assert_eq!(hash(&Policy { cutout: 3, ..Policy::train(Normalize::cifar()) }), 0x403c_f5e5_5cd3_f7f6);
     }
 
     #[test]
     fn cutout_removes_a_square() {
         let pixels = pixels(1);
-        let policy = Policy { pad: 0, flip: false, cutout: 3, normalize: Normalize::new(&[-1.0; 3], &[1.0; 3]) };
+        let policy = Policy { cutout: 3, ..Policy::plain(Normalize::new(&[-1.0; 3], &[1.0; 3])) };
         for epoch in 0..200 {
             let out = run(&policy, &pixels, &[0], 0, epoch, 1);
             let gone: Vec<usize> = (0..35).filter(|i| out[*i] == 0.0).collect();

@@ -211,6 +211,16 @@ pub enum DataError {
         /// The share.
         share: f64,
     },
+    /// A number that a change of images cannot be made with.
+    #[error("{field} = {got}: must be {want}")]
+    Parameter {
+        /// Which one.
+        field: &'static str,
+        /// What it is.
+        got: f64,
+        /// What it should be.
+        want: &'static str,
+    },
     /// A rule for groups that cannot be used.
     #[error("groups = {rule}: {what}")]
     Groups {

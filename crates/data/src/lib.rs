@@ -1,6 +1,8 @@
 //! Image data sets with long tails: what is on disk becomes images, labels and counts.
 
 pub mod augment;
+pub mod chance;
+pub mod change;
 pub mod decode;
 pub mod embedded;
 pub mod error;
@@ -12,6 +14,7 @@ pub mod inspect;
 pub mod known;
 pub mod loader;
 pub mod longtail;
+pub mod mix;
 pub mod mt19937;
 pub mod photo;
 pub mod sampler;

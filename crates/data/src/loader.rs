@@ -11,6 +11,7 @@ use std::sync::{Mutex, PoisonError};
 use equipoise_pool::Pool;
 
 use crate::augment::{Normalize, Policy};
+use crate::chance::{Jitter, RandAugment};
 use crate::decode::{Bounds, Rgb, decode, read_image};
 use crate::error::{DataError, Unreadable};
 use crate::photo::{View, Viewer};
@@ -37,6 +38,10 @@ pub enum Recipe {
         view: View,
         /// Normalisation.
         normalize: Normalize,
+        /// Changes of random views.
+        randaugment: Option<RandAugment>,
+        /// Changes of random views' colours, after the others.
+        jitter: Option<Jitter>,
     },
 }
 
@@ -218,7 +223,7 @@ impl Loader {
                 let mut bytes = vec![0; 3 * side * side];
                 viewer.fit(image, &mut bytes);
                 let one = Pixels { channels: 3, height: side, width: side, bytes: bytes.into() };
-                policy.image(&one, 0, at, seed, epoch, out);
+                policy.image(&one, 0, (seed, epoch, at.into()), &mut policy.room(&one), out);
             }
         }
         Ok(())
@@ -229,8 +234,10 @@ impl Loader {
         let free = || self.viewers.lock().unwrap_or_else(PoisonError::into_inner);
         let taken = free().pop();
         let mut viewer = taken.unwrap_or_else(|| match &self.recipe {
-            Recipe::Small { side, .. } => Viewer::new(*side, Normalize::none()),
-            Recipe::Photo { side, normalize, .. } => Viewer::new(*side, normalize.clone()),
+            Recipe::Small { side, policy } => Viewer::new(*side, policy.normalize.clone()),
+            Recipe::Photo { side, normalize, randaugment, jitter, .. } => {
+                Viewer::new(*side, normalize.clone()).with_changes(*randaugment, *jitter)
+            }
         });
         let value = f(&mut viewer);
         free().push(viewer);

@@ -2,12 +2,14 @@
 //! centre crop for evaluation.
 //!
 //! As torchvision does it (Szegedy et al., CVPR 2015): a random part with 8 to 100 % of the area and a ratio of 3/4 to 4/3, ten
-//! tries, else the middle; bilinear with antialiasing, as Pillow. What happens to an image is a function of (seed, epoch,
-//! example).
+//! tries, else the middle; bilinear with antialiasing, as Pillow. RandAugment and jitter, where wanted, come between that and
+//! the normalisation, in 8 bits. What happens to an image is a function of (seed, epoch, example).
 
 use equipoise_random::Draws;
 
 use crate::augment::Normalize;
+use crate::chance::{self, Jitter, RandAugment};
+use crate::change::Changer;
 use crate::decode::Rgb;
 
 /// Keeps these draws apart from those of other parts of a run with the same seed.
@@ -72,22 +74,40 @@ impl Taps {
     }
 }
 
-/// Makes images of one size; keeps the room that scaling needs between calls.
-pub struct Viewer {
-    size: u32,
-    normalize: Normalize,
+/// Scales to one size; keeps the room that this needs between calls.
+struct Scaler {
+    side: usize,
     across: Taps,
     down: Taps,
     row: Vec<f32>,
-    /// Of [`Self::fit`].
-    fitted: Vec<f32>,
+}
+
+/// Makes images of one size; keeps the room that this needs between calls.
+pub struct Viewer {
+    size: u32,
+    normalize: Normalize,
+    scaler: Scaler,
+    randaugment: Option<RandAugment>,
+    jitter: Option<Jitter>,
+    changer: Changer,
+    /// A view in 8 bits.
+    bytes: Vec<u8>,
 }
 
 impl Viewer {
     /// For square images of this side.
     #[must_use]
     pub fn new(size: u32, normalize: Normalize) -> Self {
-        Self { size, normalize, across: Taps::default(), down: Taps::default(), row: Vec::new(), fitted: Vec::new() }
+        let side = size as usize;
+        let scaler = Scaler { side, across: Taps::default(), down: Taps::default(), row: Vec::new() };
+        let changer = Changer::new(side, side);
+        Self { size, normalize, scaler, randaugment: None, jitter: None, changer, bytes: Vec::new() }
+    }
+
+    /// Changes random views: first by RandAugment, then by jitter. Centre crops stay what they are.
+    #[must_use]
+    pub fn with_changes(self, randaugment: Option<RandAugment>, jitter: Option<Jitter>) -> Self {
+        Self { randaugment, jitter, ..self }
     }
 
     /// Fills `out` with a view of an image, channel after channel.
@@ -112,30 +132,40 @@ impl Viewer {
             }
             View::CenterCrop { resize } => (center_area(image, self.size, *resize), false, (0..width, 0..height)),
         };
-        self.across.set(side, area.left, area.width, inside.0.start, inside.0.end);
-        self.down.set(side, area.top, area.height, inside.1.start, inside.1.end);
-        self.scale(image, mirrored, out);
+        self.scaler.across.set(side, area.left, area.width, inside.0.start, inside.0.end);
+        self.scaler.down.set(side, area.top, area.height, inside.1.start, inside.1.end);
+        let changes = self.randaugment.is_some() || self.jitter.is_some();
+        if changes && *view == View::RandomResizedCrop {
+            self.bytes.resize(out.len(), 0);
+            self.scaler.scale(image, mirrored, &mut self.bytes, |_, x| (x + 0.5) as u8);
+            let (changes, example) = ((self.randaugment, self.jitter), (seed, epoch, example));
+            chance::change(changes, example, (side, side), &mut self.changer, &mut self.bytes);
+            self.normalize.fill(side * side, &self.bytes, out);
+        } else {
+            let Normalize { scale, offset } = &self.normalize;
+            self.scaler.scale(image, mirrored, out, |c, x| x * scale[c] + offset[c]);
+        }
     }
+}
 
+impl Viewer {
     /// Fills `out` with the middle of an image, its shorter side scaled to the viewer's size: 8 bits, channel after channel.
-    ///
-    /// The viewer must leave values as they are.
     pub(crate) fn fit(&mut self, image: &Rgb, out: &mut [u8]) {
-        let mut view = std::mem::take(&mut self.fitted);
-        view.resize(out.len(), 0.0);
-        self.view(image, &View::CenterCrop { resize: self.size }, 0, 0, 0, &mut view);
-        // a float becomes the nearest level, and never one outside
-        out.iter_mut().zip(&view).for_each(|(out, x)| *out = x.round() as u8);
-        self.fitted = view;
+        let (side, area) = (self.size as usize, center_area(image, self.size, self.size));
+        self.scaler.across.set(side, area.left, area.width, 0, image.width as usize);
+        self.scaler.down.set(side, area.top, area.height, 0, image.height as usize);
+        self.scaler.scale(image, false, out, |_, x| (x + 0.5) as u8);
     }
+}
 
-    /// Scales an image by the taps: down first, which goes along whole rows, then across.
-    fn scale(&mut self, image: &Rgb, mirrored: bool, out: &mut [f32]) {
-        let (side, width) = (self.size as usize, image.width as usize);
+impl Scaler {
+    /// Scales an image by the taps: down first, which goes along whole rows, then across. A pixel of channel c becomes its
+    /// value.
+    fn scale<T>(&mut self, image: &Rgb, mirrored: bool, out: &mut [T], value: impl Fn(usize, f32) -> T) {
+        let (side, width) = (self.side, image.width as usize);
         let lowest = self.across.first.first().copied().unwrap_or(0);
         let highest = self.across.first.last().map_or(0, |first| (first + self.across.width).min(width));
         let plane = side * side;
-        let Normalize { scale, offset } = &self.normalize;
         // what lies behind the last column has no weight, but is read
         self.row.resize(3 * (highest - lowest + self.across.width), 0.0);
         for (y, (first, weights)) in self.down.iter().enumerate() {
@@ -152,7 +182,7 @@ impl Viewer {
                     (0..3).for_each(|c| sum[c] += weight * pixel[c]);
                 }
                 let x = if mirrored { side - 1 - x } else { x };
-                (0..3).for_each(|c| out[c * plane + y * side + x] = sum[c] * scale[c] + offset[c]);
+                (0..3).for_each(|c| out[c * plane + y * side + x] = value(c, sum[c]));
             }
         }
     }
@@ -232,15 +262,48 @@ mod tests {
             ([3, 2, 6, 5], [155, 170, 192, 214, 229, 177, 192, 214, 175, 149, 210, 225, 247, 116, 28, 103, 118, 140, 100, 74, 31, 46, 68, 90, 105, 120, 124, 130, 136, 140, 126, 131, 138, 145, 150, 135, 141, 150, 159, 165, 144, 151, 162, 173, 180, 150, 158, 170, 182, 190, 29, 37, 50, 66, 77, 29, 37, 50, 66, 77, 30, 38, 51, 67, 78, 31, 39, 52, 68, 79, 31, 39, 52, 68, 79]),
         ];
         for ([left, top, right, bottom], want) in cases {
-            let mut viewer = Viewer::new(5, plain());
-            viewer.across.set(5, left as f64, (right - left) as f64, left, right);
-            viewer.down.set(5, top as f64, (bottom - top) as f64, top, bottom);
+            let mut scaler = Viewer::new(5, plain()).scaler;
+            scaler.across.set(5, left as f64, (right - left) as f64, left, right);
+            scaler.down.set(5, top as f64, (bottom - top) as f64, top, bottom);
             let mut out = [0.0; 75];
-            viewer.scale(&image, false, &mut out);
+            scaler.scale(&image, false, &mut out, |_, x| x);
             for (i, (got, want)) in out.iter().zip(want).enumerate() {
                 // Pillow rounds twice
                 assert!((got - f32::from(want)).abs() <= 1.01, "{i}: {got}, not {want}");
             }
+        }
+    }
+
+    /// The bits that were made before there were changes of colours.
+    #[test]
+    fn without_changes_the_bits_stay_what_they_were() {
+        let hash = |kind: &View| {
+            let image = gradient(50, 37);
+            let out = (0..10).flat_map(|epoch| view(&image, kind, epoch));
+            out.fold(0u64, |hash, x| (hash ^ u64::from(x.to_bits())).wrapping_mul(0x0100_0000_01b3))
+        };
+        assert_eq!(hash(&View::CenterCrop { resize: 20 }), 0xcffe_4538_38a1_ff00);
+        assert_eq!(hash(&View::RandomResizedCrop), 0x9464_b08b_7282_29da);
+    }
+
+    #[test]
+    fn random_views_are_changed_and_middles_are_not() {
+        let (image, jitter, randaugment) = (gradient(50, 37), Jitter::new(0.4, 0.4, 0.4, 0.1), RandAugment::new(2, 9));
+        let (jitter, randaugment) = (jitter.expect("valid"), randaugment.expect("valid"));
+        let mut viewer = Viewer::new(16, plain()).with_changes(Some(randaugment), Some(jitter));
+        let mut out = vec![f32::NAN; 3 * 16 * 16];
+        let middle = View::CenterCrop { resize: 20 };
+        viewer.view(&image, &middle, 1, 0, 0, &mut out);
+        assert_eq!(out, view(&image, &middle, 0));
+        for epoch in 0..20 {
+            let mut want: Vec<u8> =
+                view(&image, &View::RandomResizedCrop, epoch).iter().map(|x| (x + 0.5) as u8).collect();
+            let mut changer = Changer::new(16, 16);
+            let changes = randaugment.draw(1, epoch, 0, 16, 16).chain(jitter.draw(1, epoch, 0));
+            changes.for_each(|change| changer.apply(change, &mut want));
+            viewer.view(&image, &View::RandomResizedCrop, 1, epoch, 0, &mut out);
+            let rounded: Vec<u8> = out.iter().map(|x| x.round() as u8).collect();
+            assert_eq!(rounded, want, "epoch {epoch}");
         }
     }
 

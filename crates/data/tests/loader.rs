@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 
 use common::folder;
 use equipoise_data::augment::{Normalize, Policy};
+use equipoise_data::chance::{Jitter, RandAugment};
 use equipoise_data::loader::{Loader, Recipe};
 use equipoise_data::photo::View;
 use equipoise_data::{DataError, Images, Part, Pixels};
@@ -24,11 +25,18 @@ fn files(here: &Path, number: u32) -> Vec<PathBuf> {
     (0..number).map(file).collect()
 }
 
-fn recipes() -> [Recipe; 3] {
+fn recipes() -> [Recipe; 4] {
     let normalize = Normalize::imagenet();
     let policy = Policy::train(normalize.clone());
-    let photo = |view| Recipe::Photo { side: 16, view, normalize: normalize.clone() };
-    [Recipe::Small { side: 16, policy }, photo(View::RandomResizedCrop), photo(View::CenterCrop { resize: 18 })]
+    let (randaugment, jitter) = (RandAugment::new(2, 9).ok(), Jitter::new(0.4, 0.4, 0.4, 0.1).ok());
+    let photo = |view| Recipe::Photo { side: 16, view, normalize: normalize.clone(), randaugment, jitter };
+    let changed = Policy { randaugment, jitter, ..policy.clone() };
+    [
+        Recipe::Small { side: 16, policy },
+        Recipe::Small { side: 16, policy: changed },
+        photo(View::RandomResizedCrop),
+        photo(View::CenterCrop { resize: 18 }),
+    ]
 }
 
 fn loader(files: &[PathBuf], recipe: &Recipe, room: u64, threads: usize) -> Result<Loader, DataError> {
@@ -81,7 +89,7 @@ fn files_are_what_memory_would_be() {
         let file = loader(std::slice::from_ref(&path), recipe, room, 1).expect("readable");
         assert_eq!(batch(&file, &[0], 1, 1), batch(&memory, &[0], 1, 1));
     }
-    let photo = Loader::new(Images::Memory(pixels), recipes()[1].clone(), 0, &Pool::single(), &|_, _| {});
+    let photo = Loader::new(Images::Memory(pixels), recipes()[2].clone(), 0, &Pool::single(), &|_, _| {});
     assert!(matches!(photo, Err(DataError::NoPhotographs)));
 }
 

@@ -217,6 +217,7 @@ fn exit_codes_are_honest() {
     assert_eq!(code(&["bench", "loss", "--batch", "0"]), Some(2));
     assert_eq!(code(&["bench", "loss", "--batch", "1000000", "--classes", "10000000"]), Some(2));
     assert_eq!(code(&["bench", "loss", "--criteria", "softmax,sesaw"]), Some(2));
+    assert_eq!(code(&["bench", "data", "--policy", "autoaugment"]), Some(2));
     assert_eq!(code(&["--version"]), Some(0));
     let out = equipoise(&["loss", "no-such-file.json"], "");
     assert_eq!(out.status.code(), Some(1));
@@ -284,6 +285,16 @@ fn bench_loss_keeps_its_contract() {
         "",
     ));
     assert_eq!(table.lines().count(), 3, "{table}");
+}
+
+#[test]
+fn bench_data_measures_every_policy() {
+    for (policy, what) in [("crop", "32"), ("jitter", "32, jitter"), ("randaugment", "32, RandAugment")] {
+        let args = ["bench", "data", "--policy", policy, "--rounds", "1", "--threads", "2", "--json"];
+        let line: Value = serde_json::from_str(&stdout(&equipoise(&args, ""))).expect("JSON");
+        assert!(line["what"].as_str().is_some_and(|it| it.ends_with(what)), "{line}");
+        assert!(line["images_per_second"].as_f64().is_some_and(|rate| rate > 0.0), "{line}");
+    }
 }
 
 #[test]

@@ -5,13 +5,14 @@ use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use anyhow::Context;
-use clap::Subcommand;
+use clap::{Subcommand, ValueEnum};
 use equipoise_criterion::random::Draws;
 use equipoise_criterion::{Batch, Config, Id, Output, Pool, Preset, Simd, Work};
 use equipoise_data::augment::{Normalize, Policy};
+use equipoise_data::chance::{Jitter, RandAugment};
 use equipoise_data::loader::{Loader, Recipe};
 use equipoise_data::photo::View;
-use equipoise_data::{Images, Pixels};
+use equipoise_data::{DataError, Images, Pixels};
 use equipoise_nn::{Cpu, Engine, Kernels, Network, NnError, Sgd};
 use serde_json::json;
 
@@ -40,13 +41,16 @@ Examples:
   equipoise bench step --model resnet32 --batch 128 --steps 15 --threads 2 --json
   equipoise bench step --model resnet50 --size 224 --batch 16 --evaluate")]
     Step(StepArgs),
-    /// Preparing batches: crop, flip and normalise small images, or decode and crop photographs
+    /// Preparing batches: crop, flip, change and normalise small images, or decode and crop photographs
     #[command(after_long_help = "\
 Without FILES: random crop, flip and normalisation of 32 x 32 colour images in memory, as for CIFAR.
 With FILES: each is read, decoded and cropped at random to 224 x 224, as for ImageNet.
+--policy jitter: also brightness, contrast, saturation (0.4 each) and hue (0.1) in a random order.
+--policy randaugment: also 2 changes of magnitude 9.
 
 Examples:
   equipoise bench data --threads 2
+  equipoise bench data --policy randaugment
   equipoise bench data photographs/*.jpg --json")]
     Data(DataArgs),
 }
@@ -111,9 +115,34 @@ struct DataArgs {
     /// Rounds over all images; the best and the median are shown
     #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=1000))]
     rounds: u32,
+    /// What is done to images besides
+    #[arg(long, value_enum, default_value = "crop")]
+    policy: Changes,
     /// Print JSON
     #[arg(long)]
     json: bool,
+}
+
+#[derive(Clone, Copy, PartialEq, ValueEnum)]
+enum Changes {
+    /// Crop and flip only
+    Crop,
+    /// Colour jitter
+    Jitter,
+    /// RandAugment
+    #[value(name = "randaugment")]
+    RandAugment,
+}
+
+impl Changes {
+    /// Both, at most one of them there.
+    fn both(self) -> Result<(Option<RandAugment>, Option<Jitter>), DataError> {
+        Ok(match self {
+            Self::Crop => (None, None),
+            Self::Jitter => (None, Some(Jitter::new(0.4, 0.4, 0.4, 0.1)?)),
+            Self::RandAugment => (Some(RandAugment::new(2, 9)?), None),
+        })
+    }
 }
 
 #[derive(clap::Args)]
@@ -266,11 +295,16 @@ fn peak_mb() -> Option<u64> {
 }
 
 fn data(args: &DataArgs, pool: &Pool, out: &mut impl Write) -> Result<(), Failure> {
-    let (what, images, mut rates) = if args.files.is_empty() {
-        ("crop, flip, normalise 3 x 32 x 32", 10_000, small_images(args.rounds, pool))
+    let (mut what, images, mut rates) = if args.files.is_empty() {
+        ("crop, flip, normalise 3 x 32 x 32".to_owned(), 10_000, small_images(args, pool)?)
     } else {
-        ("read, decode, random resized crop to 224", args.files.len(), photographs(args, pool)?)
+        ("read, decode, random resized crop to 224".to_owned(), args.files.len(), photographs(args, pool)?)
     };
+    match args.policy {
+        Changes::Crop => {}
+        Changes::Jitter => what += ", jitter",
+        Changes::RandAugment => what += ", RandAugment",
+    }
     rates.sort_by(f64::total_cmp);
     let (median, best) = (rates[rates.len() / 2].round(), rates[rates.len() - 1].round());
     if args.json {
@@ -287,13 +321,14 @@ fn data(args: &DataArgs, pool: &Pool, out: &mut impl Write) -> Result<(), Failur
 }
 
 /// Images per second of every round.
-fn small_images(rounds: u32, pool: &Pool) -> Vec<f64> {
+fn small_images(args: &DataArgs, pool: &Pool) -> Result<Vec<f64>, Failure> {
     const IMAGES: u32 = 10_000;
     const BATCH: usize = 128;
     let draws = Draws::new(0, 0, 0);
     let bytes: Vec<u8> = (0..u64::from(IMAGES) * 3072).map(|i| draws.at(i) as u8).collect();
     let pixels = Pixels { channels: 3, height: 32, width: 32, bytes: bytes.into() };
-    let policy = Policy::train(Normalize::cifar());
+    let (randaugment, jitter) = args.policy.both()?;
+    let policy = Policy { randaugment, jitter, ..Policy::train(Normalize::cifar()) };
     let positions: Vec<u32> = (0..IMAGES).collect();
     let mut batch = vec![0.0; BATCH * 3072];
     let mut round = |epoch: u32| {
@@ -305,7 +340,7 @@ fn small_images(rounds: u32, pool: &Pool) -> Vec<f64> {
         f64::from(IMAGES) / time.as_secs_f64()
     };
     round(0);
-    (0..rounds).map(|epoch| round(epoch + 1)).collect()
+    Ok((0..args.rounds).map(|epoch| round(epoch + 1)).collect())
 }
 
 /// Images per second of every round.
@@ -313,7 +348,8 @@ fn photographs(args: &DataArgs, pool: &Pool) -> Result<Vec<f64>, Failure> {
     const SIDE: u32 = 224;
     const BATCH: usize = 32;
     let (view, normalize) = (View::RandomResizedCrop, Normalize::imagenet());
-    let recipe = Recipe::Photo { side: SIDE, view, normalize };
+    let (randaugment, jitter) = args.policy.both()?;
+    let recipe = Recipe::Photo { side: SIDE, view, normalize, randaugment, jitter };
     // nothing is kept: the files are read and decoded anew for every batch
     let loader = Loader::new(Images::Files(args.files.clone()), recipe, 0, pool, &|_, _| {}).map_err(failure)?;
     let places: Vec<u32> = (0..args.files.len() as u32).collect();
