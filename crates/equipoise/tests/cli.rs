@@ -392,3 +392,14 @@ fn odd_names_are_shown_and_do_nothing() {
     assert!(out.status.code() == Some(2) && said.trim_end().chars().all(|c| !c.is_control()), "{said:?}");
     std::fs::remove_dir_all(tree).expect("removes");
 }
+
+/// A class without enough images for its quota is named.
+#[test]
+fn a_subset_that_cannot_be_filled_says_so() {
+    let out = equipoise(&["inspect", "fashion-mini", "--imbalance", "10"], "");
+    let said = String::from_utf8_lossy(&out.stderr);
+    let want = "equipoise: warning: 4 classes have fewer images than the subset asks for, all are taken: ";
+    assert!(out.status.success() && said.starts_with(want) && said.lines().count() == 1, "{said}");
+    let out = equipoise(&["inspect", "fashion-mini"], "");
+    assert!(out.status.success() && out.stderr.is_empty());
+}
