@@ -3,6 +3,7 @@
 mod common;
 
 use std::alloc::{GlobalAlloc, Layout, System};
+use std::sync::Barrier;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use common::*;
@@ -37,8 +38,14 @@ static ALLOCATOR: Counting = Counting;
 #[test]
 fn a_warm_step_allocates_nothing() {
     for threads in [1, 2] {
+        let pool = Pool::new(threads).expect("threads");
+        // a thread allocates when it starts, which may be late: all of them meet here
+        let met = Barrier::new(threads);
+        pool.run(threads, |_| {
+            met.wait();
+        });
         for (name, config) in configs() {
-            let mut work = Work::with_pool(Pool::new(threads).expect("threads"));
+            let mut work = Work::with_pool(pool.clone());
             let mut criterion = config.init(&counts(400)).expect("valid");
             let batches: Vec<Owned> = (0..4).map(|seed| Owned::new(seed, 96, 400, 5.0)).collect();
             let (mut grad, mut weights) = (vec![0.0; 96 * 400], vec![0.0; 96]);

@@ -63,6 +63,14 @@ pub enum DecodeError {
         /// The most pixels.
         pixels: u64,
     },
+    /// Not too large, but of a kind that takes too much memory to decode: 16 bits and four channels, progressive JPEG.
+    #[error("decoding takes {bytes} bytes: at most {most} are accepted")]
+    Memory {
+        /// What would be needed.
+        bytes: u64,
+        /// What may be.
+        most: u64,
+    },
     /// Damaged, cut off, or of a kind that the decoder does not know.
     #[error("{format}: {what}")]
     Damaged {
@@ -73,14 +81,24 @@ pub enum DecodeError {
     },
 }
 
+/// Memory that decoding may take.
+const MOST_MEMORY: u64 = 480 << 20;
+/// Bytes in which the header of a PAM image must end.
+const MOST_HEAD: usize = 1 << 16;
+/// Bytes that may stand beside the pixels of a JPEG.
+const MOST_NOTES: usize = 32 << 20;
 /// The largest image file that is read.
 const MOST_BYTES: u64 = 256 << 20;
 
 /// The bytes of an image file, or why they cannot be had.
 pub(crate) fn read_image(file: &Path) -> Result<Vec<u8>, String> {
-    let size = file.metadata().map_err(|error| error.to_string())?.len();
-    if size > MOST_BYTES {
-        return Err(format!("{size} bytes: at most {MOST_BYTES} are read"));
+    let meta = file.metadata().map_err(|error| error.to_string())?;
+    // a pipe would wait, and some devices never end
+    if !meta.is_file() {
+        return Err("not a file".to_owned());
+    }
+    if meta.len() > MOST_BYTES {
+        return Err(format!("{} bytes: at most {MOST_BYTES} are read", meta.len()));
     }
     std::fs::read(file).map_err(|error| error.to_string())
 }
@@ -113,14 +131,26 @@ pub fn decode(bytes: &[u8], bounds: Bounds) -> Result<Rgb, DecodeError> {
         _ => return Err(DecodeError::Format),
     };
     let damaged = |error: image::ImageError| DecodeError::Damaged { format: name, what: error.to_string() };
+    // the decoder would hold a line of a PAM header however long it is
+    let head = &bytes[..bytes.len().min(MOST_HEAD)];
+    if bytes.starts_with(b"P7") && !head.windows(6).any(|word| word == b"ENDHDR") {
+        return Err(DecodeError::Damaged { format: name, what: "its header has no end".to_owned() });
+    }
     let mut limits = Limits::default();
-    // room for 16 bits and four channels, and what a decoder needs beside
-    limits.max_alloc = Some(bounds.pixels.saturating_mul(8).saturating_add(1 << 24));
+    // for what stands before the pixels
+    limits.max_alloc = Some(1 << 24);
     let mut reader = ImageReader::with_format(Cursor::new(bytes), format);
     reader.limits(limits);
     let mut decoder = reader.into_decoder().map_err(damaged)?;
     let (width, height) = decoder.dimensions();
     bounds.check(width.into(), height.into())?;
+    believe(name, width.into(), height.into(), bytes)?;
+    // as it is stored, and as it is returned
+    afford(decoder.total_bytes().saturating_add(3 * u64::from(width) * u64::from(height)))?;
+    let mut limits = Limits::default();
+    // the pixels as they are stored, and what a decoder needs beside
+    limits.max_alloc = Some(decoder.total_bytes().saturating_mul(2).saturating_add(1 << 24));
+    decoder.set_limits(limits).map_err(damaged)?;
     let orientation = decoder.orientation().unwrap_or(Orientation::NoTransforms);
     let image = DynamicImage::from_decoder(decoder).map_err(damaged)?;
     Ok(upright(image, orientation))
@@ -134,6 +164,36 @@ impl Bounds {
         }
         Err(DecodeError::TooLarge { width, height, side: self.side, pixels: self.pixels })
     }
+}
+
+/// Whether so many pixels can be in so many bytes at all: a header alone must not take the memory of a large image.
+fn believe(format: &'static str, width: u64, height: u64, bytes: &[u8]) -> Result<(), DecodeError> {
+    // pixels in a byte at the very most
+    let most = match format {
+        // a block of 64 takes a bit
+        "JPEG" => 512,
+        // deflate packs 1,032 bytes in one, of eight pixels each
+        "PNG" => 8 * 1032,
+        // a code stands for 4,096 pixels and takes more than a byte
+        "GIF" => 4096,
+        "PPM" => 8,
+        // unless it is run-length encoded
+        "BMP" if !matches!(bytes.get(30), Some(1 | 2)) => 8,
+        // a macroblock of 256 takes four decisions of 1/200 bit
+        "WebP" if bytes.get(12..16) == Some(b"VP8 ") => 1 << 17,
+        // the others can say in a few bytes that all is alike
+        _ => return Ok(()),
+    };
+    let bytes = bytes.len() as u64;
+    if width * height <= most * bytes {
+        return Ok(());
+    }
+    Err(DecodeError::Damaged { format, what: format!("{width} x {height} pixels cannot be in {bytes} bytes") })
+}
+
+/// Whether decoding may take so much memory.
+fn afford(bytes: u64) -> Result<(), DecodeError> {
+    if bytes <= MOST_MEMORY { Ok(()) } else { Err(DecodeError::Memory { bytes, most: MOST_MEMORY }) }
 }
 
 fn upright(mut image: DynamicImage, orientation: Orientation) -> Rgb {
@@ -151,10 +211,20 @@ fn jpeg(bytes: &[u8], bounds: Bounds) -> Result<Rgb, DecodeError> {
         .set_max_width(most)
         .set_max_height(most)
         .jpeg_set_out_colorspace(ColorSpace::RGB);
+    // the decoder would hold all of them
+    if bytes.len() > MOST_NOTES && notes(bytes) > MOST_NOTES {
+        return Err(damaged(format!("more than {MOST_NOTES} bytes beside the pixels")));
+    }
     let mut decoder = JpegDecoder::new_with_options(ZCursor::new(bytes), options);
     decoder.decode_headers().map_err(|error| damaged(error.to_string()))?;
     let info = decoder.info().ok_or_else(|| damaged("no frame".to_owned()))?;
     bounds.check(info.width.into(), info.height.into())?;
+    believe("JPEG", info.width.into(), info.height.into(), bytes)?;
+    // a progressive image is held as coefficients of 16 bits until its last scan
+    let memory = (3 + 2 * u64::from(info.components)) * u64::from(info.width) * u64::from(info.height);
+    if memory > MOST_MEMORY && bytes.windows(2).any(|pair| pair == [0xff, 0xc2]) {
+        afford(memory)?;
+    }
     let orientation = decoder.exif().and_then(|exif| Orientation::from_exif_chunk(exif));
     let pixels = decoder.decode().map_err(|error| damaged(error.to_string()))?;
     // the strict mode of the decoder does not ask for the end
@@ -164,6 +234,22 @@ fn jpeg(bytes: &[u8], bounds: Bounds) -> Result<Rgb, DecodeError> {
     let image = image::RgbImage::from_raw(info.width.into(), info.height.into(), pixels);
     let image = image.ok_or_else(|| damaged("fewer pixels than the header says".to_owned()))?;
     Ok(upright(image.into(), orientation.unwrap_or(Orientation::NoTransforms)))
+}
+
+/// Bytes of a JPEG's segments: tables, and what cameras and programs note, before the first scan and between others.
+fn notes(bytes: &[u8]) -> usize {
+    let (mut at, mut total) = (2, 0);
+    while let Some(&[first, marker, high, low]) = bytes.get(at..).and_then(|rest| rest.first_chunk::<4>()) {
+        match (first, marker) {
+            (0xff, 0xd9) => break,
+            (0xff, 0x01..=0xcf | 0xda..=0xfe) => {
+                let length = 2 + usize::from(u16::from_be_bytes([high, low]));
+                (at, total) = (at + length, total + length);
+            }
+            _ => at += 1,
+        }
+    }
+    total
 }
 
 /// Whether a JPEG has its end marker; what some cameras append behind it does not matter.

@@ -10,7 +10,7 @@ use std::path::{Component, Path, PathBuf};
 use crate::error::DataError;
 use crate::known::Known;
 use crate::set::DataSet;
-use crate::source::{cannot_read, open};
+use crate::source::{Archive, cannot_read, open};
 
 /// What was imported.
 #[derive(Debug)]
@@ -87,10 +87,10 @@ fn copy(from: &Path, to: &Path) -> Result<(), DataError> {
 /// Names the entry that is hostile or too much.
 pub fn unpack(path: &Path, reader: &mut dyn Read, into: &Path, most: u64) -> Result<(), DataError> {
     let hostile = |entry: &Path, what| DataError::Hostile { path: path.to_owned(), entry: entry.to_owned(), what };
-    let mut archive = tar::Archive::new(reader);
+    let mut archive = Archive::new(reader);
     let mut total = 0u64;
-    for entry in archive.entries().map_err(cannot_read(path))? {
-        let mut entry = entry.map_err(cannot_read(path))?;
+    for entry in archive.entries(path)? {
+        let mut entry = entry?;
         let inside = entry.path().map_err(cannot_read(path))?.into_owned();
         let normal = |component| matches!(component, Component::Normal(_) | Component::CurDir);
         if !inside.components().all(normal) {
@@ -103,7 +103,10 @@ pub fn unpack(path: &Path, reader: &mut dyn Read, into: &Path, most: u64) -> Res
                 let folder = target.parent().unwrap_or(into);
                 fs::create_dir_all(folder).map_err(cannot_write(folder))?;
                 // never through something that is there already
-                let mut file = fs::File::create_new(&target).map_err(cannot_write(&target))?;
+                let mut file = fs::File::create_new(&target).map_err(|error| match error.kind() {
+                    io::ErrorKind::AlreadyExists => hostile(&inside, "there is another entry of this name"),
+                    _ => cannot_write(&target)(error),
+                })?;
                 let room = most.saturating_sub(total);
                 total += io::copy(&mut (&mut entry).take(room + 1), &mut file).map_err(cannot_write(&target))?;
                 if total > most {

@@ -2,10 +2,11 @@
 //! by class, in the order they were drawn. Lines that start with `#` say where it comes from and are ignored.
 
 use std::fmt::Write;
+use std::io::Read;
 use std::path::Path;
 
 use crate::error::DataError;
-use crate::source::{open, up_to};
+use crate::source::{lines, open};
 
 /// The largest file accepted: ten million positions.
 const MOST: u64 = 128 << 20;
@@ -28,26 +29,23 @@ pub fn to_text(positions: &[u32], about: &str) -> String {
 /// # Errors
 /// Names the line that is no position, out of range or there twice.
 pub fn read(path: &Path, images: usize) -> Result<Vec<u32>, DataError> {
-    let bytes = up_to(&mut *open(path)?, MOST + 1, path)?;
-    if bytes.len() as u64 > MOST {
-        return Err(DataError::Limit { path: path.to_owned(), what: "bytes", got: bytes.len() as u64, most: MOST });
-    }
-    parse(path, &String::from_utf8_lossy(&bytes), images)
+    parse(path, &mut *open(path)?, images)
 }
 
-/// Reads a subset from text; `path` is for messages.
+/// Reads a subset from its text; `path` is for messages.
 ///
 /// # Errors
 /// Names the line that is no position, out of range or there twice.
-pub fn parse(path: &Path, text: &str, images: usize) -> Result<Vec<u32>, DataError> {
+pub fn parse(path: &Path, text: &mut dyn Read, images: usize) -> Result<Vec<u32>, DataError> {
     let mut seen = vec![false; images];
     let mut positions = Vec::new();
-    for (number, line) in text.lines().enumerate() {
-        let line = line.trim();
+    for line in lines(text, path, MOST) {
+        let (number, line) = line?;
+        let line = String::from_utf8_lossy(line.trim_ascii());
         if line.is_empty() || line.starts_with('#') {
             continue;
         }
-        let wrong = |what: String| DataError::Line { path: path.to_owned(), line: number + 1, what };
+        let wrong = |what: String| DataError::Line { path: path.to_owned(), line: number, what };
         let shown: String = line.chars().take(40).collect();
         let position: u32 = line.parse().map_err(|_| wrong(format!("`{shown}` is not a position")))?;
         match seen.get_mut(position as usize) {
@@ -69,16 +67,17 @@ mod tests {
         let positions = [7, 0, 3];
         let text = to_text(&positions, "cifar10\nimbalance 100");
         assert_eq!(text, "# cifar10\n# imbalance 100\n7\n0\n3\n");
-        assert_eq!(parse(Path::new("f"), &text, 8).expect("good"), positions);
-        assert_eq!(parse(Path::new("f"), " 7 \r\n\n0\n3", 8).expect("good"), positions);
+        assert_eq!(parse(Path::new("f"), &mut text.as_bytes(), 8).expect("good"), positions);
+        assert_eq!(parse(Path::new("f"), &mut &b" 7 \r\n\n0\n3"[..], 8).expect("good"), positions);
     }
 
     #[test]
     fn wrong_lines_are_named() {
-        let error = |text: &str| parse(Path::new("f.txt"), text, 8).expect_err("wrong").to_string();
+        let error = |text: &str| parse(Path::new("f.txt"), &mut text.as_bytes(), 8).expect_err("wrong").to_string();
         assert_eq!(error("1\nx"), "f.txt: line 2: `x` is not a position");
         assert_eq!(error("1\n\n-1"), "f.txt: line 3: `-1` is not a position");
         assert_eq!(error("8"), "f.txt: line 1: position 8: there are 8 training images");
+        assert_eq!(error(&format!("1\n{}", " ".repeat(70_000))), "f.txt: line 2: more than 65536 bytes");
         assert_eq!(error("# a\n1\n2\n1"), "f.txt: line 4: position 1 is there twice");
     }
 }

@@ -63,7 +63,7 @@ impl LongTail {
 
     /// Draws the subset of a training set with these labels: positions class by class, in the order they were drawn.
     ///
-    /// A quota above a class's real size takes what there is.
+    /// A quota above a class's real size takes what there is; [`LongTail::short`] says where.
     ///
     /// # Errors
     /// For an imbalance below 1, a label out of range, or more than 2^32 images.
@@ -78,6 +78,28 @@ impl LongTail {
         }
         Ok(kept)
     }
+
+    /// The classes of a training set with these labels that cannot fill their quota.
+    ///
+    /// # Errors
+    /// For an imbalance below 1, or a label out of range.
+    pub fn short(&self, labels: &[u32], classes: usize) -> Result<Vec<Short>, DataError> {
+        let quotas = self.quotas(labels.len() as u64, classes)?;
+        let each = counts(labels, classes)?.into_iter().zip(quotas).enumerate();
+        let each = each.map(|(class, (images, quota))| Short { class, quota, images });
+        Ok(each.filter(|class| class.images < class.quota).collect())
+    }
+}
+
+/// A class that has fewer images than its quota.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Short {
+    /// The class.
+    pub class: usize,
+    /// Images that were wanted.
+    pub quota: u64,
+    /// Images that there are.
+    pub images: u64,
 }
 
 /// The positions of every class, ascending.
@@ -174,6 +196,9 @@ mod tests {
         // 8 of class 0, 2 of class 1, so 5 each were expected
         let labels = [0, 0, 0, 0, 0, 0, 0, 0, 1, 1];
         assert_eq!(LongTail::new(1.0).draw(&labels, 2).expect("valid").len(), 5 + 2);
+        let short = LongTail::new(1.0).short(&labels, 2).expect("valid");
+        assert_eq!(short, [Short { class: 1, quota: 5, images: 2 }]);
+        assert_eq!(LongTail::new(5.0).short(&labels, 2).expect("valid"), []);
     }
 
     #[test]

@@ -163,6 +163,22 @@ fn bombs_are_refused_by_their_header() {
     assert!(matches!(decode(&jpeg(&picture().into()), small), Err(DecodeError::TooLarge { width: 24, .. })));
 }
 
+/// What is large and all alike takes few bytes, and is no bomb.
+#[test]
+fn large_flat_images_are_read() {
+    let flat = DynamicImage::from(RgbImage::from_pixel(4000, 3000, Pixel([90, 90, 90])));
+    let mut webp = Vec::new();
+    WebPEncoder::new_lossless(&mut webp)
+        .encode(flat.as_bytes(), 4000, 3000, image::ExtendedColorType::Rgb8)
+        .expect("encodes");
+    let grey = jpeg(&flat.to_luma8().into());
+    let bits = [&b"P4\n4000 3000\n"[..], &[0; 500 * 3000]].concat();
+    for bytes in [jpeg(&flat), grey, encoded(&flat, ImageFormat::Png), encoded(&flat, ImageFormat::Gif), webp, bits] {
+        let image = good(&bytes);
+        assert_eq!((image.width, image.height), (4000, 3000), "{} bytes", bytes.len());
+    }
+}
+
 /// The checksum of PNG chunks.
 fn crc32(bytes: &[u8]) -> u32 {
     !bytes.iter().fold(!0u32, |crc, byte| {

@@ -103,7 +103,7 @@ fn bad_trees() {
     }
     picture(&here.path().join("cat/0.png"), 2);
     let problems: Vec<String> = read(here.path()).problems.iter().map(|p| p.what.clone()).collect();
-    assert_eq!(problems, ["a class without images", "differs from the class `Cat` in upper and lower case only"]);
+    assert_eq!(problems, ["a class without images", "class `cat` differs from `Cat` in upper and lower case only"]);
 }
 
 /// Odd names and links have a defined result.
@@ -112,19 +112,92 @@ fn bad_trees() {
 fn odd_paths() {
     use std::ffi::OsStr;
     use std::os::unix::ffi::OsStrExt;
+    use std::os::unix::fs::symlink;
     let here = folder("odd");
+    let at = |name: &str| here.path().join(name);
     for class in ["caf\u{e9}", "cafe\u{301}", "\u{1f431}", "a\nb"] {
-        picture(&here.path().join(class).join("0.png"), 1);
+        picture(&at(class).join("0.png"), 1);
     }
-    picture(&here.path().join(OsStr::from_bytes(b"\xff\xfe")).join("0.png"), 2);
-    picture(&here.path().join(".hidden/0.png"), 3);
-    std::os::unix::fs::symlink(here.path(), here.path().join("loop")).expect("a link");
-    std::os::unix::fs::symlink(here.path(), here.path().join("a\nb/loop")).expect("a link");
-    std::os::unix::fs::symlink(here.path().join("a\nb/0.png"), here.path().join("a\nb/1.png")).expect("a link");
+    picture(&here.path().join(OsStr::from_bytes(b"\xff\xfe")).join(OsStr::from_bytes(b"\xfd.png")), 2);
+    picture(&at(".hidden/0.png"), 3);
+    fs::write(at("README"), b"beside the classes").expect("writes");
+    symlink(here.path(), at("loop")).expect("a link");
+    symlink(here.path(), at("a\nb/loop")).expect("a link");
+    symlink(at("a\nb/0.png"), at("a\nb/1.png")).expect("a link");
+    symlink(at("nowhere"), at("a\nb/nowhere")).expect("a link");
+    symlink("itself", at("a\nb/itself")).expect("a link");
+    symlink(at("caf\u{e9}"), at("linked class")).expect("a link");
+    let pipe = std::process::Command::new("mkfifo").arg(at("a\nb/pipe")).status().is_ok_and(|status| status.success());
     let set = read(here.path());
     assert_eq!(set.classes, ["a\nb", "cafe\u{301}", "caf\u{e9}", "\u{fffd}\u{fffd}", "\u{1f431}"]);
     assert_eq!(set.train.labels.len() + set.test.labels.len(), 6);
-    assert!(set.problems.iter().any(|p| p.what == "the class's name is not UTF-8"));
+    let said = |file: &str| {
+        let found = set.problems.iter().find(|problem| problem.path == at(file).display().to_string());
+        found.map(|problem| problem.what.as_str())
+    };
+    assert_eq!(said("loop"), Some("a link to a folder: not followed"));
+    assert_eq!(said("a\nb/loop"), Some("a link to a folder: not followed"));
+    assert_eq!(said("linked class"), Some("a link to a folder: not followed"));
+    assert_eq!(said("a\nb/nowhere"), Some("neither a file nor a folder"));
+    assert_eq!(said("a\nb/itself"), Some("neither a file nor a folder"));
+    assert_eq!(said("a\nb/pipe").is_some(), pipe);
+    assert_eq!(said("\u{fffd}\u{fffd}"), Some("the class's name is not UTF-8"));
+    let tree_said = set.problems.iter().find(|p| p.path == here.path().display().to_string());
+    assert_eq!(tree_said.map(|p| p.what.as_str()), Some("1 files beside the classes' folders are not read"));
+    assert_eq!(set.problems.len(), 7 + usize::from(pipe), "{:?}", set.problems);
+    // names that become the same text cannot both be classes
+    picture(&here.path().join(OsStr::from_bytes(b"\xfe\xff")).join("0.png"), 2);
+    assert!(matches!(tree(here.path(), Split::default()), Err(DataError::SameClass { .. })));
+}
+
+/// A thousand folders in each other are read; a path that is longer than the system takes is an error.
+#[cfg(target_os = "linux")]
+#[test]
+fn deep_trees() {
+    let here = folder("deep");
+    let class = here.path().join("class");
+    let deep = |levels: usize| std::iter::repeat_n("d", levels).collect::<std::path::PathBuf>();
+    picture(&class.join("0.png"), 1);
+    picture(&class.join(deep(1000)).join("1.png"), 2);
+    let set = read(here.path());
+    assert_eq!(set.train.labels.len() + set.test.labels.len(), 2);
+    let report = inspect(&set, Rule::default(), &Pool::single(), &|_, _| {}).expect("labels");
+    assert_eq!((report.problems.len(), report.sizes[0].1), (0, 2));
+    // half of it is made elsewhere, because nothing can be made at such a path
+    let other = here.path().join(".other");
+    picture(&other.join(deep(1500)).join("2.png"), 3);
+    fs::rename(&other, class.join(deep(1000)).join("other")).expect("moves");
+    let error = tree(here.path(), Split::default()).expect_err("too deep");
+    assert!(matches!(error, DataError::Read { .. }), "{error}");
+}
+
+/// What lies beside the parts of a set is named too.
+#[test]
+fn what_is_not_read_is_named() {
+    let here = folder("beside");
+    for name in ["train/a/0.png", "test/a/0.png", "val/a/0.png", "valid/a/0.png", "extra/0.png"] {
+        picture(&here.path().join(name), 1);
+    }
+    let problems: Vec<String> = read(here.path()).problems.into_iter().map(|p| p.path + ": " + &p.what).collect();
+    assert_eq!(problems.len(), 2, "{problems:?}");
+    assert!(problems[0].ends_with("extra: not read: the set is in train, val, test"), "{problems:?}");
+    assert!(problems[1].ends_with("valid: not read: the set is in train, val, test"), "{problems:?}");
+}
+
+/// A list may name what is no file: a pipe that would wait for ever, a device that never ends.
+#[cfg(unix)]
+#[test]
+fn a_list_of_what_is_no_file() {
+    let here = folder("devices");
+    let text = format!("/dev/zero,a\n/dev/null,a\n{},b\nnowhere.png,b\n", here.path().display());
+    let list = here.path().join("x.csv");
+    fs::write(&list, text).expect("writes");
+    let set = equipoise_data::format::list::list(&list, Split::default()).expect("a list");
+    let report = inspect(&set, Rule::default(), &Pool::single(), &|_, _| {}).expect("labels");
+    let mut said: Vec<(&str, &str)> = report.problems.iter().map(|p| (&p.path[..], &p.what[..])).collect();
+    said.sort_unstable_by_key(|(path, _)| path.len());
+    assert_eq!(said[..2].iter().map(|(_, what)| *what).collect::<Vec<_>>(), ["not a file"; 2]);
+    assert!(said[2].1 == "not a file" && said[3].1.contains("No such file"), "{said:?}");
 }
 
 /// Every bad file is named before training.
@@ -153,7 +226,7 @@ fn a_messy_folder() {
 }
 
 fn list(name: &str, text: &str) -> Result<DataSet, DataError> {
-    equipoise_data::format::list::parse(&Path::new("lists").join(name), text.as_bytes(), Split::default())
+    equipoise_data::format::list::parse(&Path::new("lists").join(name), &mut text.as_bytes(), Split::default())
 }
 
 #[test]
@@ -175,6 +248,13 @@ fn lists_of_paths_and_labels() {
 }
 
 #[test]
+fn classes_of_a_list_that_differ_in_case_only() {
+    let problems = list("x.csv", "a.png,Cat\nb.png,cat\nc.png,dog\n").expect("good").problems;
+    assert_eq!((problems.len(), problems[0].path.as_str()), (1, "lists/x.csv"));
+    assert_eq!(problems[0].what, "class `cat` differs from `Cat` in upper and lower case only");
+}
+
+#[test]
 fn lines_that_make_no_sense_are_named() {
     let said = |name: &str, text: &str| list(name, text).expect_err("wrong").to_string();
     assert_eq!(said("x.csv", "a.png,1\nb.png\n"), "lists/x.csv: line 2: 1 fields: a path and a label are needed");
@@ -184,7 +264,8 @@ fn lines_that_make_no_sense_are_named() {
     assert_eq!(said("x.csv", "a,1,test\n"), "lists/x.csv: there is no line of part train");
     assert_eq!(said("x.csv", "a,1,train\nb,1\n"), "lists/x.csv: line 1: some lines have a part and some have none");
     assert_eq!(said("x.csv", "\n\n"), "lists/x.csv: it names no image");
-    let broken = equipoise_data::format::list::parse(Path::new("x.csv"), b"a.png,1\nb\xff.png,1\n", Split::default());
+    let broken =
+        equipoise_data::format::list::parse(Path::new("x.csv"), &mut &b"a.png,1\nb\xff.png,1\n"[..], Split::default());
     assert!(broken.expect_err("not UTF-8").to_string().starts_with("x.csv: line 2: "));
     assert!(said("x.jsonl", "{\"path\": \"a\", \"label\": 1}\n{\"path\": 1}\n").starts_with("lists/x.jsonl: line 2: "));
 }
@@ -198,7 +279,7 @@ fn a_hundred_thousand_damaged_lists() {
         let mut read = 0;
         for round in 0..100_000 {
             let bytes = common::damaged(text.as_bytes(), equipoise_random::Draws::new(2, kind as u64, round));
-            let set = equipoise_data::format::list::parse(Path::new(name), &bytes, Split::default());
+            let set = equipoise_data::format::list::parse(Path::new(name), &mut &bytes[..], Split::default());
             read += usize::from(set.is_ok());
         }
         assert!((1000..99_000).contains(&read), "{name}: {read} of 100,000 could be read");
@@ -228,6 +309,20 @@ fn tiny_imagenet_as_shipped() {
     write("val/val_annotations.txt", "val_0.JPEG\tn09\n");
     let error = tiny_imagenet(here.path()).expect_err("class n09").to_string();
     assert!(error.ends_with("val_annotations.txt: line 1: class `n09` is not in wnids.txt"), "{error}");
+    for outside in ["../../x.png", "/etc/passwd", "a/b", ".."] {
+        write("val/val_annotations.txt", &format!("{outside}\tn01\n"));
+        let error = tiny_imagenet(here.path()).expect_err("outside").to_string();
+        assert!(error.ends_with(&format!("line 1: `{outside}` is not a file's name")), "{error}");
+    }
+    for (ids, what) in [
+        ("n01\n..\n", "line 2: `..` is not a folder's name"),
+        ("n01\nn02\nn01\n", "line 3: the same class as in line 1"),
+    ] {
+        write("wnids.txt", ids);
+        let error = tiny_imagenet(here.path()).expect_err("ids").to_string();
+        assert!(error.ends_with(what), "{error}");
+    }
+    write("wnids.txt", "n02\nn01\n");
     write("val/val_annotations.txt", "val_0.JPEG\n");
     assert!(
         tiny_imagenet(here.path())
@@ -266,6 +361,10 @@ fn inaturalist_annotations() {
     for outside in ["../../etc/passwd", "/etc/passwd", "a/../../b"] {
         assert!(said(&label(1, 7), &image(1, outside)).ends_with("lies outside the set"));
     }
+    let twice = [image(1, "v.jpg"), image(1, "w.jpg")].join(",");
+    assert!(said(&label(1, 7), &twice).ends_with("images: two have the same id"));
+    let long = image(1, &"n".repeat(70_000));
+    assert!(said(&label(1, 7), &long).starts_with("cannot read"), "a name that is too long");
     assert!(said("", "").ends_with("val2017.json: it names no image"));
     write("val2017.json", "{\"images\": [");
     assert!(inat2017(here.path()).expect_err("torn").to_string().contains("val2017.json: line 1: EOF"));

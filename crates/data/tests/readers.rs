@@ -3,11 +3,11 @@
 mod common;
 
 use std::fs;
-use std::io::Write;
+use std::io::{Read, Write};
 use std::path::Path;
 
 use common::{damaged, folder};
-use equipoise_data::format::{cifar, idx};
+use equipoise_data::format::{cifar, idx, inat, tiny_imagenet};
 use equipoise_data::import::{import, unpack};
 use equipoise_data::index;
 use equipoise_data::known::Known;
@@ -199,12 +199,108 @@ fn a_hundred_thousand_damaged_files() {
         let bytes = damaged(&labels, Draws::new(1, 1, round));
         read[1] += usize::from(idx::labels(path, &mut &bytes[..]).is_ok());
         let bytes = damaged(text.as_bytes(), Draws::new(1, 2, round));
-        if let Ok(positions) = index::parse(path, &String::from_utf8_lossy(&bytes), 20) {
+        if let Ok(positions) = index::parse(path, &mut &bytes[..], 20) {
             assert!(positions.iter().all(|at| *at < 20));
             read[2] += 1;
         }
     }
     assert!(read.iter().all(|n| (1000..99_000).contains(n)), "{read:?} of 100,000 could be read");
+}
+
+/// An archive whose headers are right again after damage, so that what they say is believed.
+fn mended(mut archive: Vec<u8>) -> Vec<u8> {
+    for block in archive.chunks_exact_mut(512).filter(|block| block[257..262] == *b"ustar") {
+        block[148..156].fill(b' ');
+        let sum: u32 = block.iter().map(|byte| u32::from(*byte)).sum();
+        block[148..156].copy_from_slice(format!("{sum:06o}\0 ").as_bytes());
+    }
+    archive
+}
+
+/// An archive with a folder, a file, a file with a long name and one with attributes.
+fn mixed_archive() -> Vec<u8> {
+    let mut builder = tar::Builder::new(Vec::new());
+    let header = |kind: tar::EntryType, size: u64| {
+        let mut header = tar::Header::new_gnu();
+        header.set_entry_type(kind);
+        header.set_size(size);
+        header
+    };
+    builder.append_data(&mut header(tar::EntryType::Directory, 0), "a/", &b""[..]).expect("writes");
+    builder.append_data(&mut header(tar::EntryType::Regular, 3), "a/b", &b"one"[..]).expect("writes");
+    let long = format!("a/{}", "n".repeat(120));
+    builder.append_data(&mut header(tar::EntryType::Regular, 3), long, &b"two"[..]).expect("writes");
+    builder.append_pax_extensions([("path", &b"c/d"[..]), ("size", b"5")]).expect("writes");
+    builder.append_data(&mut header(tar::EntryType::Regular, 5), "e", &b"three"[..]).expect("writes");
+    builder.into_inner().expect("writes")
+}
+
+/// 100,000 damaged archives, packed and plain, half of them with headers that are right: an error or files, never a panic.
+#[test]
+fn a_hundred_thousand_damaged_archives() {
+    let here = folder("archives");
+    let files = [("train.bin".to_owned(), record(&[3, 99], 0)), ("test.bin".to_owned(), record(&[0, 42], 2))];
+    let packed = tar_gz("cifar-100-binary", &files);
+    let mut plain = Vec::new();
+    flate2::read::GzDecoder::new(&packed[..]).read_to_end(&mut plain).expect("unpacks");
+    let mixed = mixed_archive();
+    let path = Path::new("a.tar");
+    let mut read = [0; 3];
+    for round in 0..100_000 {
+        let bytes = damaged(&plain, Draws::new(6, 0, round));
+        let bytes = if round % 2 == 0 { mended(bytes) } else { bytes };
+        read[0] += usize::from(cifar::CIFAR_100.archive(path, &mut &bytes[..]).is_ok());
+        let bytes = damaged(&packed, Draws::new(6, 1, round));
+        read[1] += usize::from(cifar::CIFAR_100.archive(path, &mut &bytes[..]).is_ok());
+        let bytes = mended(damaged(&mixed, Draws::new(6, 2, round)));
+        assert!(cifar::CIFAR_100.archive(path, &mut &bytes[..]).is_err(), "it holds no CIFAR");
+        // the disk takes longer than the parser
+        if round % 10 == 0 {
+            let target = here.path().join("target");
+            read[2] += usize::from(unpack(path, &mut &bytes[..], &target, 1000).is_ok());
+            let _ = fs::remove_dir_all(&target);
+            assert_eq!(entries(here.path()), 0, "round {round}: something lies outside");
+        }
+    }
+    assert!(read.iter().all(|n| (10..99_000).contains(n)), "{read:?} of 100,000 could be read");
+}
+
+/// 100,000 damaged files of every other text and record that a set consists of.
+#[test]
+fn a_hundred_thousand_damaged_records_and_texts() {
+    let path = Path::new("f");
+    let ten = [record(&[3], 1), record(&[9], 2)].concat();
+    let hundred = record(&[3, 99], 1);
+    let names = "airplane\nautomobile\nbird\ncat\ndeer\ndog\nfrog\nhorse\nship\ntruck\n";
+    let json = br#"{"info": {"a": [1, null]}, "images": [{"id": 5, "file_name": "a/b.jpg"}, {"id": 6, "file_name": "\u00e9\n.jpg"}],
+        "annotations": [{"image_id": 6, "category_id": 7}, {"image_id": 5, "category_id": 2, "x": -1.5e3}],
+        "categories": [{"id": 7, "name": "Rana"}, {"id": 2, "name": "Hyla"}]}"#;
+    let ids = b"n02\nn01\n\nn03\r\n";
+    let annotations = b"val_0.JPEG\tn02\t0\t0\t9\t9\nval_1.JPEG\tn01\t0\t0\t9\t9\n";
+    let words = "n01\tgoldfish, Carassius auratus\nn02\tbullfrog\nn03\tbullfrog\n";
+    let wnids = tiny_imagenet::wnids(path, &mut &ids[..]).expect("good");
+    assert_eq!(wnids, ["n01", "n02", "n03"]);
+    let mut read = [0; 7];
+    for round in 0..100_000 {
+        let draws = |kind| Draws::new(7, kind, round);
+        for (i, (layout, file)) in [(cifar::CIFAR_10, &ten), (cifar::CIFAR_100, &hundred)].into_iter().enumerate() {
+            let (mut pixels, mut labels) = (Vec::new(), Vec::new());
+            if layout.records(path, &damaged(file, draws(i as u64)), &mut pixels, &mut labels).is_ok() {
+                assert_eq!(pixels.len(), 3072 * labels.len());
+                read[i] += 1;
+            }
+        }
+        read[2] += usize::from(cifar::CIFAR_10.names(path, &damaged(names.as_bytes(), draws(2))).is_ok());
+        let bytes = damaged(json, draws(3));
+        read[3] += usize::from(inat::parse(path, &mut &bytes[..], &mut &json[..]).is_ok());
+        let bytes = damaged(ids, draws(4));
+        read[4] += usize::from(tiny_imagenet::wnids(path, &mut &bytes[..]).is_ok());
+        let bytes = damaged(annotations, draws(5));
+        read[5] += usize::from(tiny_imagenet::annotations(path, &mut &bytes[..], &wnids).is_ok());
+        let bytes = damaged(words.as_bytes(), draws(6));
+        read[6] += usize::from(tiny_imagenet::names(&wnids, path, &mut &bytes[..]).is_ok_and(|n| n.len() == 3));
+    }
+    assert!(read.iter().all(|n| (500..=100_000).contains(n)), "{read:?} of 100,000 could be read");
 }
 
 fn known(name: &str) -> &'static Known {
@@ -291,6 +387,62 @@ fn hostile_archives_are_refused() {
         assert_eq!((entries(&target), entries(here.path())), (0, 2), "{number}: something was written");
         assert_eq!(fs::read(&victim).expect("reads"), b"mine");
     }
+    // what is named twice, or in a way that no file can be named
+    let twice = |first: Vec<u8>, second: Vec<u8>| [&first[..first.len() - 1024], &second].concat();
+    let folder_kind = tar::EntryType::Directory;
+    let named = |name: &[u8], pax: bool| {
+        let mut builder = tar::Builder::new(Vec::new());
+        let mut header = tar::Header::new_gnu();
+        header.set_size(6);
+        header.set_entry_type(regular);
+        header.as_gnu_mut().expect("gnu").name[..5].copy_from_slice(b"short");
+        header.set_cksum();
+        if pax {
+            builder.append_pax_extensions([("path", name)]).expect("writes");
+        } else {
+            let mut long = tar::Header::new_gnu();
+            long.set_size(name.len() as u64);
+            long.set_entry_type(tar::EntryType::GNULongName);
+            long.set_cksum();
+            builder.append(&long, name).expect("writes");
+        }
+        builder.append(&header, &b"theirs"[..]).expect("writes");
+        builder.into_inner().expect("writes")
+    };
+    let mut archives = vec![
+        ("a file twice", twice(one("a", regular, "", b"1"), one("a", regular, "", b"2"))),
+        ("a file twice, by another way", twice(one("a", regular, "", b"1"), one("./a", regular, "", b"2"))),
+        ("a file, then a folder", twice(one("a", regular, "", b"1"), one("a", folder_kind, "", b""))),
+        ("a file, then one below it", twice(one("a", regular, "", b"1"), one("a/b", regular, "", b"2"))),
+        ("a folder, then a file", twice(one("a", folder_kind, "", b""), one("a", regular, "", b"2"))),
+        ("the folder itself", one(".", regular, "", b"1")),
+    ];
+    for pax in [false, true] {
+        archives.push(("a name of 10,000 bytes", named(&[b'n'; 10_000], pax)));
+        archives.push(("a way of 10,000 bytes", named(&b"nn/".repeat(3334), pax)));
+        archives.push(("a NUL", named(b"a\0b", pax)));
+        archives.push(("outside", named(b"../victim", pax)));
+        archives.push(("outside, absolute", named(victim_name.as_bytes(), pax)));
+    }
+    for (number, (name, archive)) in archives.iter().enumerate() {
+        let target = here.path().join(format!("target-{number}"));
+        fs::create_dir_all(&target).expect("a folder");
+        let error = unpack(Path::new("a.tar"), &mut &archive[..], &target, 1000).expect_err(name);
+        let wanted = matches!(error, DataError::Hostile { .. } | DataError::Write { .. });
+        assert!(wanted, "{name}: {error}");
+        fs::remove_dir_all(&target).expect("removes");
+        assert_eq!(entries(here.path()), 2, "{name}: something was written");
+        assert_eq!(fs::read(&victim).expect("reads"), b"mine");
+    }
+    // names that differ in case only are two files, or refused where the disk does not tell them apart
+    let cases = twice(one("Name", regular, "", b"1"), one("name", regular, "", b"2"));
+    let target = here.path().join("cases");
+    let unpacked = unpack(Path::new("a.tar"), &mut &cases[..], &target, 1000);
+    assert!(unpacked.is_ok() == (entries(&target) == 2), "{unpacked:?}");
+    // a set's file that is there twice is not chosen from
+    let files = twice(one("a/test_batch.bin", regular, "", b"1"), one("b/test_batch.bin", regular, "", b"2"));
+    let error = cifar::CIFAR_10.archive(Path::new("a.tar"), &mut &files[..]).expect_err("twice").to_string();
+    assert_eq!(error, "a.tar: b/test_batch.bin: there is another file of this name");
     // a bomb stops at its limit
     let bomb = one("big", regular, "", &[0; 5000]);
     let target = here.path().join("target");

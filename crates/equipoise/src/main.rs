@@ -97,6 +97,12 @@ fn main() -> ExitCode {
 
 /// A message in one line, without what a terminal would take for commands.
 fn one_line(message: &str) -> String {
-    let line = message.lines().map(str::trim).collect::<Vec<_>>().join(" ");
-    line.chars().map(|c| if c.is_control() { c.escape_default().to_string() } else { c.to_string() }).collect()
+    printable(&message.lines().map(str::trim).collect::<Vec<_>>().join(" "))
+}
+
+/// Text of others (names, paths) without what a terminal would take for commands: control characters, and those that turn the
+/// direction of writing.
+pub(crate) fn printable(text: &str) -> String {
+    let odd = |c: char| c.is_control() || matches!(c, '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
+    text.chars().map(|c| if odd(c) { c.escape_default().to_string() } else { c.to_string() }).collect()
 }

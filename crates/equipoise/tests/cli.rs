@@ -360,3 +360,57 @@ fn data_lists_sets_and_writes_subsets() {
     assert!(said.starts_with("equipoise: cannot read nowhere/cifar10: No such file"), "{said}");
     assert_eq!(error(&["inspect", "fashion-mini", "--groups", "size"]).0, Some(2));
 }
+
+/// Names and paths of others do nothing to the terminal, and nothing to JSON.
+#[cfg(unix)]
+#[test]
+fn odd_names_are_shown_and_do_nothing() {
+    use std::ffi::OsStr;
+    use std::os::unix::ffi::OsStrExt;
+    let tree = folder();
+    for class in [
+        &b"red\x1b[31m"[..],
+        b"two\nlines",
+        b"bell\x07",
+        "left\u{202e}".as_bytes(),
+        b"\xff\xfe",
+        "\u{1f431}".as_bytes(),
+    ] {
+        let class = tree.join(OsStr::from_bytes(class));
+        std::fs::create_dir_all(&class).expect("a folder");
+        for name in [&b"a"[..], b"b\r\n\x1b]0;title\x07", b"\x9b\xff"] {
+            std::fs::write(class.join(OsStr::from_bytes(name)), b"no image").expect("writes");
+        }
+    }
+    let path = tree.to_str().expect("UTF-8");
+    let text = stdout(&equipoise(&["inspect", path], ""));
+    assert!(text.chars().all(|c| c == '\n' || !c.is_control() && c != '\u{202e}'), "{text:?}");
+    for shown in
+        ["red\\u{1b}[31m", "two\\nlines", "bell\\u{7}", "left\\u{202e}", "\u{fffd}\u{fffd}", "\u{1f431}", "b\\r\\n"]
+    {
+        assert!(text.contains(shown), "no {shown} in {text}");
+    }
+    let json = stdout(&equipoise(&["inspect", path, "--json"], ""));
+    assert_eq!(json.lines().count(), 1);
+    let report: Value = serde_json::from_str(&json).expect("JSON");
+    let names: Vec<&str> =
+        report["classes"].as_array().expect("classes").iter().filter_map(|c| c["name"].as_str()).collect();
+    assert!(names.contains(&"two\nlines") && names.contains(&"red\u{1b}[31m"), "{names:?}");
+    // one for every file, and one for the name that is not UTF-8
+    assert_eq!(report["problems"].as_array().expect("problems").len(), 18 + 1);
+    let out = equipoise(&["inspect", tree.join("no\x1b[31m\nfolder").to_str().expect("UTF-8")], "");
+    let said = String::from_utf8_lossy(&out.stderr);
+    assert!(out.status.code() == Some(2) && said.trim_end().chars().all(|c| !c.is_control()), "{said:?}");
+    std::fs::remove_dir_all(tree).expect("removes");
+}
+
+/// A class without enough images for its quota is named.
+#[test]
+fn a_subset_that_cannot_be_filled_says_so() {
+    let out = equipoise(&["inspect", "fashion-mini", "--imbalance", "10"], "");
+    let said = String::from_utf8_lossy(&out.stderr);
+    let want = "equipoise: warning: 4 classes have fewer images than the subset asks for, all are taken: ";
+    assert!(out.status.success() && said.starts_with(want) && said.lines().count() == 1, "{said}");
+    let out = equipoise(&["inspect", "fashion-mini"], "");
+    assert!(out.status.success() && out.stderr.is_empty());
+}

@@ -1,7 +1,13 @@
 //! Trees with a folder per class: `train/`, `val/`, `test/` of them, or one tree that is split.
 //!
 //! Classes and files are taken in the order of their names, whatever order the disk has. Folders inside a class's folder belong
-//! to the class; links to folders are not followed, so that there are no loops. Hidden entries are left out.
+//! to the class, however deep; a path that is longer than the system takes is an error. Links to files count as files. Links to
+//! folders are not followed, so that there are no loops; they, links to nowhere, devices and pipes are named as problems, and so
+//! are entries beside the classes' folders. Hidden entries are left out.
+//!
+//! A class's name is its folder's, byte for byte: `\u{e9}` and `e\u{301}` are two classes, though they look alike. What is not
+//! UTF-8 becomes U+FFFD and is named as a problem, and so are names that differ in case only; two that cannot be told apart
+//! any more are an error.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -48,7 +54,8 @@ pub(super) type Tree = BTreeMap<String, Vec<PathBuf>>;
 /// Whether a folder looks like a tree of classes.
 #[must_use]
 pub fn is_tree(path: &Path) -> bool {
-    path.join("train").is_dir() || folders(path).is_ok_and(|folders| !folders.is_empty())
+    let folder = |entry: &fs::DirEntry| entry.file_type().is_ok_and(|kind| kind.is_dir());
+    path.join("train").is_dir() || entries(path).is_ok_and(|entries| entries.iter().any(folder))
 }
 
 /// Reads a tree.
@@ -68,10 +75,13 @@ pub fn tree(path: &Path, split: Split) -> Result<DataSet, DataError> {
     }
     let train = classes(&whole, &mut problems)?;
     let names: Vec<String> = train.keys().cloned().collect();
-    let part = |folders: &[&str], problems: &mut Vec<Problem>| {
-        let Some(folder) = folders.iter().map(|name| path.join(name)).find(|folder| folder.is_dir()) else {
+    let mut read = vec!["train"];
+    let mut part = |folders: &[&'static str], problems: &mut Vec<Problem>| {
+        let Some(name) = folders.iter().find(|name| path.join(name).is_dir()) else {
             return Ok(None);
         };
+        read.push(name);
+        let folder = path.join(name);
         let tree = classes(&folder, problems)?;
         if let Some(extra) = tree.keys().find(|class| names.binary_search(class).is_err()) {
             return Err(DataError::ExtraClass { folder: folder.join(extra), train: whole.clone() });
@@ -80,6 +90,12 @@ pub fn tree(path: &Path, split: Split) -> Result<DataSet, DataError> {
     };
     let val = part(&["val", "valid", "validation"], &mut problems)?;
     let test = part(&["test"], &mut problems)?;
+    for entry in entries(path)? {
+        if !read.iter().any(|name| entry.file_name() == *name) {
+            let what = format!("not read: the set is in {}", read.join(", "));
+            problems.push(Problem { path: entry.path().display().to_string(), what });
+        }
+    }
     // a set with `val/` only is tested on it, as ImageNet is
     let (val, test) = match (val, test) {
         (val, Some(test)) => (val, test),
@@ -132,38 +148,64 @@ pub(super) fn divide(root: &Path, tree: Tree, split: Split, names: &[String]) ->
 /// The classes of a folder with their files; what is odd about them goes to `problems`.
 fn classes(path: &Path, problems: &mut Vec<Problem>) -> Result<Tree, DataError> {
     let mut tree = Tree::new();
-    for folder in folders(path)? {
-        let raw = folder.file_name().unwrap_or_default();
+    let mut beside = 0;
+    for entry in entries(path)? {
+        let folder = entry.path();
+        if !entry.file_type().map_err(cannot_read(path))?.is_dir() {
+            if folder.is_dir() {
+                problems.push(odd(&folder, LINK));
+            } else {
+                beside += 1;
+            }
+            continue;
+        }
+        let raw = entry.file_name();
         let name = raw.to_string_lossy().into_owned();
         let mut files = Vec::new();
-        collect(&folder, &mut files)?;
-        let mut say = |what: &str| problems.push(Problem { path: folder.display().to_string(), what: what.to_owned() });
+        collect(&folder, &mut files, problems)?;
         if raw.to_str().is_none() {
-            say("the class's name is not UTF-8");
+            problems.push(odd(&folder, "the class's name is not UTF-8"));
         }
         if files.is_empty() {
-            say("a class without images");
+            problems.push(odd(&folder, "a class without images"));
         }
         if tree.contains_key(&name) {
             return Err(DataError::SameClass { folder });
         }
         tree.insert(name, files);
     }
+    if beside > 0 {
+        problems.push(odd(path, &format!("{beside} files beside the classes' folders are not read")));
+    }
     if tree.values().all(Vec::is_empty) {
         return Err(DataError::NoImages { path: path.to_owned() });
     }
-    let mut lower: BTreeMap<String, &String> = BTreeMap::new();
-    for name in tree.keys() {
-        if let Some(other) = lower.insert(name.to_lowercase(), name) {
-            let what = format!("differs from the class `{other}` in upper and lower case only");
-            problems.push(Problem { path: path.join(name).display().to_string(), what });
-        }
-    }
+    let names: Vec<String> = tree.keys().cloned().collect();
+    problems.extend(case_twins(&names, path));
     Ok(tree)
 }
 
+const LINK: &str = "a link to a folder: not followed";
+
+fn odd(path: &Path, what: &str) -> Problem {
+    Problem { path: path.display().to_string(), what: what.to_owned() }
+}
+
+/// Classes of the list or folder `path` that differ in case only.
+pub(super) fn case_twins(names: &[String], path: &Path) -> Vec<Problem> {
+    let mut lower: BTreeMap<String, &String> = BTreeMap::new();
+    let mut problems = Vec::new();
+    for name in names {
+        if let Some(other) = lower.insert(name.to_lowercase(), name) {
+            let what = format!("class `{name}` differs from `{other}` in upper and lower case only");
+            problems.push(odd(path, &what));
+        }
+    }
+    problems
+}
+
 /// The entries of a folder that are not hidden, by name.
-pub(super) fn entries(path: &Path) -> Result<Vec<fs::DirEntry>, DataError> {
+fn entries(path: &Path) -> Result<Vec<fs::DirEntry>, DataError> {
     let mut entries = Vec::new();
     for entry in fs::read_dir(path).map_err(cannot_read(path))? {
         let entry = entry.map_err(cannot_read(path))?;
@@ -175,20 +217,19 @@ pub(super) fn entries(path: &Path) -> Result<Vec<fs::DirEntry>, DataError> {
     Ok(entries)
 }
 
-/// The folders in a folder, by name; links are left out.
-fn folders(path: &Path) -> Result<Vec<PathBuf>, DataError> {
-    let entries = entries(path)?.into_iter();
-    Ok(entries.filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir())).map(|entry| entry.path()).collect())
-}
-
-/// Every file below a folder, by name; links to files count, links to folders do not.
-fn collect(path: &Path, files: &mut Vec<PathBuf>) -> Result<(), DataError> {
+/// Every file below a folder, by name; what is neither a file nor a folder goes to `problems`.
+pub(super) fn collect(path: &Path, files: &mut Vec<PathBuf>, problems: &mut Vec<Problem>) -> Result<(), DataError> {
     for entry in entries(path)? {
         let kind = entry.file_type().map_err(cannot_read(path))?;
+        let path = entry.path();
         if kind.is_dir() {
-            collect(&entry.path(), files)?;
-        } else if kind.is_file() || entry.path().is_file() {
-            files.push(entry.path());
+            collect(&path, files, problems)?;
+        } else if kind.is_file() || path.is_file() {
+            files.push(path);
+        } else if path.is_dir() {
+            problems.push(odd(&path, LINK));
+        } else {
+            problems.push(odd(&path, "neither a file nor a folder"));
         }
     }
     Ok(())

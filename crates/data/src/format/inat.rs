@@ -4,16 +4,20 @@
 //! validation part, as everybody does.
 
 use std::collections::{BTreeMap, HashMap};
+use std::io::{self, BufReader, Read};
 use std::path::{Component, Path, PathBuf};
 
 use serde::Deserialize;
 
 use crate::error::DataError;
 use crate::set::{DataSet, Images, Part};
-use crate::source::{open, up_to};
+use crate::source::{MOST_LINE, Metered, cannot_read, open};
 
 /// The largest annotation file accepted: the official one has 200 MB.
 const MOST: u64 = 2 << 30;
+
+const TRAIN: &str = "train2017.json";
+const VAL: &str = "val2017.json";
 
 #[derive(Deserialize)]
 struct File {
@@ -43,7 +47,7 @@ struct Category {
 /// Whether a folder holds the set.
 #[must_use]
 pub fn is_inat(path: &Path) -> bool {
-    path.join("train2017.json").is_file() && path.join("val2017.json").is_file()
+    path.join(TRAIN).is_file() && path.join(VAL).is_file()
 }
 
 /// Reads the set.
@@ -51,21 +55,63 @@ pub fn is_inat(path: &Path) -> bool {
 /// # Errors
 /// Names the file and what does not fit in it.
 pub fn inat2017(path: &Path) -> Result<DataSet, DataError> {
-    let (train_path, val_path) = (path.join("train2017.json"), path.join("val2017.json"));
-    let (train, val) = (read(&train_path)?, read(&val_path)?);
+    parse(path, &mut *open(&path.join(TRAIN))?, &mut *open(&path.join(VAL))?)
+}
+
+/// Reads the set from its two annotation files; `path` is where its images lie.
+///
+/// # Errors
+/// Names the file and what does not fit in it.
+pub fn parse(path: &Path, train: &mut dyn Read, val: &mut dyn Read) -> Result<DataSet, DataError> {
+    let (train_path, val_path) = (path.join(TRAIN), path.join(VAL));
+    let (train, val) = (read(&train_path, train)?, read(&val_path, val)?);
     let names: BTreeMap<u64, String> = train.categories.iter().map(|c| (c.id, c.name.clone())).collect();
+    if names.len() < train.categories.len() {
+        return Err(wrong(&train_path, 1, "categories: two have the same id".to_owned()));
+    }
     let labels: HashMap<u64, u32> = names.keys().zip(0..).map(|(id, label)| (*id, label)).collect();
     let (train, test) = (part(path, &train_path, &train, &labels)?, part(path, &val_path, &val, &labels)?);
     let classes = names.into_values().collect();
     Ok(DataSet { name: "inat2017".to_owned(), classes, train, val: None, test, problems: Vec::new() })
 }
 
-fn read(path: &Path) -> Result<File, DataError> {
-    let bytes = up_to(&mut *open(path)?, MOST + 1, path)?;
-    if bytes.len() as u64 > MOST {
-        return Err(DataError::Limit { path: path.to_owned(), what: "bytes", got: bytes.len() as u64, most: MOST });
+fn read(path: &Path, reader: &mut dyn Read) -> Result<File, DataError> {
+    let reader =
+        Tokens { inner: Metered::new(reader, MOST, "the file is too long"), inside: false, escaped: false, length: 0 };
+    serde_json::from_reader(BufReader::with_capacity(1 << 16, reader)).map_err(|error| match error.is_io() {
+        true => cannot_read(path)(error.into()),
+        false => wrong(path, error.line(), error.to_string()),
+    })
+}
+
+/// JSON whose strings and numbers are no longer than a line may be: its parser would hold any of them.
+struct Tokens<R> {
+    inner: R,
+    /// Whether this is inside a string.
+    inside: bool,
+    /// Whether the last byte was a backslash that counts.
+    escaped: bool,
+    length: u64,
+}
+
+impl<R: Read> Read for Tokens<R> {
+    fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
+        let read = self.inner.read(into)?;
+        for byte in &into[..read] {
+            self.length += 1;
+            match byte {
+                _ if self.escaped => self.escaped = false,
+                b'\\' if self.inside => self.escaped = true,
+                b'"' => (self.inside, self.length) = (!self.inside, 0),
+                b'{' | b'}' | b'[' | b']' | b':' | b',' | b' ' | b'\n' if !self.inside => self.length = 0,
+                _ if self.length > MOST_LINE => {
+                    return Err(io::Error::new(io::ErrorKind::InvalidData, "a string or number is too long"));
+                }
+                _ => {}
+            }
+        }
+        Ok(read)
     }
-    serde_json::from_slice(&bytes).map_err(|error| wrong(path, error.line(), error.to_string()))
 }
 
 fn wrong(path: &Path, line: usize, what: String) -> DataError {
@@ -74,6 +120,9 @@ fn wrong(path: &Path, line: usize, what: String) -> DataError {
 
 fn part(root: &Path, path: &Path, file: &File, labels: &HashMap<u64, u32>) -> Result<Part, DataError> {
     let images: HashMap<u64, &str> = file.images.iter().map(|image| (image.id, image.file_name.as_str())).collect();
+    if images.len() < file.images.len() {
+        return Err(wrong(path, 1, "images: two have the same id".to_owned()));
+    }
     let (mut files, mut found) = (Vec::new(), Vec::new());
     for (number, annotation) in file.annotations.iter().enumerate() {
         // JSON has no lines to speak of

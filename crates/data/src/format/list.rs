@@ -5,14 +5,15 @@
 //! labels that are all whole numbers in the order of the numbers.
 
 use std::collections::BTreeMap;
+use std::io::Read;
 use std::path::{Path, PathBuf};
 
 use serde::Deserialize;
 
-use super::folder::{Split, Tree, divide, gather};
+use super::folder::{Split, Tree, case_twins, divide, gather};
 use crate::error::DataError;
 use crate::set::DataSet;
-use crate::source::{open, up_to};
+use crate::source::{MOST_LINE, Metered, lines, open};
 
 /// The largest list accepted.
 const MOST: u64 = 1 << 30;
@@ -29,11 +30,7 @@ struct Entry {
 /// # Errors
 /// Names the line that makes no sense.
 pub fn list(file: &Path, split: Split) -> Result<DataSet, DataError> {
-    let bytes = up_to(&mut *open(file)?, MOST + 1, file)?;
-    if bytes.len() as u64 > MOST {
-        return Err(DataError::Limit { path: file.to_owned(), what: "bytes", got: bytes.len() as u64, most: MOST });
-    }
-    parse(file, &bytes, split)
+    parse(file, &mut *open(file)?, split)
 }
 
 /// Whether a file is a list by its name.
@@ -50,12 +47,12 @@ fn extension(path: &Path, known: &[&str]) -> bool {
     path.extension().is_some_and(|e| known.iter().any(|known| e.eq_ignore_ascii_case(known)))
 }
 
-/// Reads a list from its bytes; `file` says where it lies and which format it has.
+/// Reads a list from its text; `file` says where it lies and which format it has.
 ///
 /// # Errors
 /// Names the line that makes no sense.
-pub fn parse(file: &Path, bytes: &[u8], split: Split) -> Result<DataSet, DataError> {
-    let entries = if is_csv(file) { csv_entries(file, bytes)? } else { json_entries(file, bytes)? };
+pub fn parse(file: &Path, text: &mut dyn Read, split: Split) -> Result<DataSet, DataError> {
+    let entries = if is_csv(file) { csv_entries(file, text)? } else { json_entries(file, text)? };
     if entries.is_empty() {
         return Err(DataError::NoImages { path: file.to_owned() });
     }
@@ -103,21 +100,28 @@ pub fn parse(file: &Path, bytes: &[u8], split: Split) -> Result<DataSet, DataErr
             return Err(DataError::Line { path: file.to_owned(), line: entries[0].0, what });
         }
     };
-    Ok(DataSet { name, classes: names, train, val, test, problems: Vec::new() })
+    let problems = case_twins(&names, file);
+    Ok(DataSet { name, classes: names, train, val, test, problems })
 }
 
-fn csv_entries(file: &Path, bytes: &[u8]) -> Result<Vec<(usize, Entry)>, DataError> {
-    let mut reader =
-        csv::ReaderBuilder::new().has_headers(false).flexible(true).trim(csv::Trim::All).from_reader(bytes);
+fn csv_entries(file: &Path, text: &mut dyn Read) -> Result<Vec<(usize, Entry)>, DataError> {
+    let text = Metered::new(text, 0, "a line is too long, or the file");
+    let mut reader = csv::ReaderBuilder::new().has_headers(false).flexible(true).trim(csv::Trim::All).from_reader(text);
     let mut entries = Vec::new();
     let mut columns = [0, 1, 2];
-    for (number, record) in reader.records().enumerate() {
-        let place = |position: Option<&csv::Position>| position.map_or(number + 1, |p| p.line() as usize);
-        let record = record.map_err(|error| {
-            let (line, what) = (place(error.position()), error.to_string());
-            DataError::Line { path: file.to_owned(), line, what }
+    let mut record = csv::StringRecord::new();
+    for number in 0.. {
+        // a quote that is never closed makes one line of all that follow
+        reader.get_ref().allow(MOST_LINE, MOST);
+        let before = reader.position().line();
+        let more = reader.read_record(&mut record).map_err(|error| {
+            let line = error.position().map_or(before, csv::Position::line) as usize;
+            DataError::Line { path: file.to_owned(), line, what: error.to_string() }
         })?;
-        let line = place(record.position());
+        if !more {
+            break;
+        }
+        let line = record.position().map_or(before, csv::Position::line) as usize;
         let named = |name: &str| record.iter().position(|field| field.eq_ignore_ascii_case(name));
         if number == 0
             && let (Some(path), Some(label)) = (named("path"), named("label"))
@@ -138,7 +142,7 @@ fn csv_entries(file: &Path, bytes: &[u8]) -> Result<Vec<(usize, Entry)>, DataErr
     Ok(entries)
 }
 
-fn json_entries(file: &Path, bytes: &[u8]) -> Result<Vec<(usize, Entry)>, DataError> {
+fn json_entries(file: &Path, text: &mut dyn Read) -> Result<Vec<(usize, Entry)>, DataError> {
     #[derive(Deserialize)]
     #[serde(untagged)]
     enum Label {
@@ -152,20 +156,21 @@ fn json_entries(file: &Path, bytes: &[u8]) -> Result<Vec<(usize, Entry)>, DataEr
         part: Option<String>,
     }
     let mut entries = Vec::new();
-    for (number, line) in bytes.split(|b| *b == b'\n').enumerate() {
+    for line in lines(text, file, MOST) {
+        let (number, line) = line?;
         if line.iter().all(u8::is_ascii_whitespace) {
             continue;
         }
-        let read: Line = serde_json::from_slice(line).map_err(|error| DataError::Line {
+        let read: Line = serde_json::from_slice(&line).map_err(|error| DataError::Line {
             path: file.to_owned(),
-            line: number + 1,
+            line: number,
             what: error.to_string(),
         })?;
         let label = match read.label {
             Label::Number(number) => number.to_string(),
             Label::Text(text) => text,
         };
-        entries.push((number + 1, Entry { path: read.path, label, part: read.part }));
+        entries.push((number, Entry { path: read.path, label, part: read.part }));
     }
     Ok(entries)
 }

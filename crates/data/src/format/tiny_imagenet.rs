@@ -4,12 +4,16 @@
 //! `test/` is not read: the set is tested on `val/`, as everybody does.
 
 use std::collections::{BTreeMap, HashMap};
-use std::path::Path;
+use std::io::Read;
+use std::path::{Component, Path};
 
-use super::folder::{Tree, entries, gather};
+use super::folder::{Tree, collect, gather};
 use crate::error::DataError;
 use crate::set::{DataSet, Problem};
-use crate::source::text;
+use crate::source::{lines, open};
+
+/// The largest text file accepted: the official ones have at most 3 MB.
+const MOST: u64 = 16 << 20;
 
 /// Whether a folder holds the set.
 #[must_use]
@@ -22,18 +26,16 @@ pub fn is_tiny_imagenet(path: &Path) -> bool {
 /// # Errors
 /// Names what is missing, and the line that makes no sense.
 pub fn tiny_imagenet(path: &Path) -> Result<DataSet, DataError> {
-    let ids = text(&path.join("wnids.txt"))?;
-    let mut wnids: Vec<String> = ids.lines().map(str::trim).filter(|id| !id.is_empty()).map(str::to_owned).collect();
-    wnids.sort();
-    wnids.dedup();
+    let file = path.join("wnids.txt");
+    let wnids = wnids(&file, &mut *open(&file)?)?;
     let mut problems = Vec::new();
     let mut train = Tree::new();
     for wnid in &wnids {
         let images = path.join("train").join(wnid).join("images");
-        let files: Vec<_> = match images.is_dir() {
-            true => entries(&images)?.into_iter().map(|entry| entry.path()).collect(),
-            false => Vec::new(),
-        };
+        let mut files = Vec::new();
+        if images.is_dir() {
+            collect(&images, &mut files, &mut problems)?;
+        }
         if files.is_empty() {
             problems.push(Problem { path: images.display().to_string(), what: "a class without images".to_owned() });
         }
@@ -42,32 +44,90 @@ pub fn tiny_imagenet(path: &Path) -> Result<DataSet, DataError> {
     if train.values().all(Vec::is_empty) {
         return Err(DataError::NoImages { path: path.join("train") });
     }
-    let annotations = path.join("val/val_annotations.txt");
+    let file = path.join("val/val_annotations.txt");
     let mut val = Tree::new();
-    for (number, line) in text(&annotations)?.lines().enumerate().filter(|(_, line)| !line.trim().is_empty()) {
-        let wrong = |what: String| DataError::Line { path: annotations.clone(), line: number + 1, what };
-        let mut fields = line.split('\t');
-        let (Some(file), Some(wnid)) = (fields.next(), fields.next()) else {
-            return Err(wrong("a file and a class are needed".to_owned()));
-        };
-        if wnids.binary_search_by(|id| id.as_str().cmp(wnid)).is_err() {
-            return Err(wrong(format!("class `{wnid}` is not in wnids.txt")));
-        }
-        val.entry(wnid.to_owned()).or_default().push(path.join("val/images").join(file));
+    for (image, wnid) in annotations(&file, &mut *open(&file)?, &wnids)? {
+        val.entry(wnid).or_default().push(path.join("val/images").join(image));
     }
     let (train, test) = (gather(&train, &wnids), gather(&val, &wnids));
-    let classes = names(&wnids, &text(&path.join("words.txt")).unwrap_or_default());
+    let words = path.join("words.txt");
+    let classes = match words.exists() {
+        true => names(&wnids, &words, &mut *open(&words)?)?,
+        false => wnids,
+    };
     Ok(DataSet { name: "tiny-imagenet".to_owned(), classes, train, val: None, test, problems })
 }
 
-/// What the classes are called: their first word, with the id where two share it.
-fn names(wnids: &[String], words: &str) -> Vec<String> {
-    let words: HashMap<&str, &str> = words.lines().filter_map(|line| line.split_once('\t')).collect();
-    let name = |id: &String| {
-        let known = words.get(id.as_str()).and_then(|names| names.split(',').next());
-        known.map_or_else(|| id.clone(), |name| name.trim().to_owned())
-    };
+/// Reads the classes' ids, in the order of their names; `path` is for messages.
+///
+/// # Errors
+/// Names the line that is no folder's name, or there twice.
+pub fn wnids(path: &Path, text: &mut dyn Read) -> Result<Vec<String>, DataError> {
+    let mut ids: BTreeMap<String, usize> = BTreeMap::new();
+    for line in lines(text, path, MOST) {
+        let (number, line) = line?;
+        let id = String::from_utf8_lossy(line.trim_ascii()).into_owned();
+        let wrong = |what| Err(DataError::Line { path: path.to_owned(), line: number, what });
+        if !id.is_empty() && !is_name(&id) {
+            return wrong(format!("`{id}` is not a folder's name"));
+        }
+        if !id.is_empty()
+            && let Some(other) = ids.insert(id, number)
+        {
+            return wrong(format!("the same class as in line {other}"));
+        }
+    }
+    Ok(ids.into_keys().collect())
+}
+
+/// Whether this is the name of something in a folder, and no way out of it.
+fn is_name(name: &str) -> bool {
+    let mut components = Path::new(name).components();
+    matches!((components.next(), components.next()), (Some(Component::Normal(_)), None))
+}
+
+/// Reads which image of `val/images` is of which of the classes `wnids`, which are in order; `path` is for messages.
+///
+/// # Errors
+/// Names the line that makes no sense.
+pub fn annotations(path: &Path, text: &mut dyn Read, wnids: &[String]) -> Result<Vec<(String, String)>, DataError> {
+    let mut found = Vec::new();
+    for line in lines(text, path, MOST) {
+        let (number, line) = line?;
+        let line = String::from_utf8_lossy(&line);
+        if line.trim().is_empty() {
+            continue;
+        }
+        let wrong = |what: String| DataError::Line { path: path.to_owned(), line: number, what };
+        let mut fields = line.trim_end().split('\t');
+        let (Some(file), Some(wnid)) = (fields.next(), fields.next()) else {
+            return Err(wrong("a file and a class are needed".to_owned()));
+        };
+        if !is_name(file) {
+            return Err(wrong(format!("`{file}` is not a file's name")));
+        }
+        if wnids.binary_search_by(|id| id.as_str().cmp(wnid)).is_err() {
+            return Err(wrong(format!("class `{wnid}` is not in wnids.txt")));
+        }
+        found.push((file.to_owned(), wnid.to_owned()));
+    }
+    Ok(found)
+}
+
+/// Reads what the classes are called: their first word, with the id where two share it; `path` is for messages.
+///
+/// # Errors
+/// If the text cannot be read, or has a line that is too long.
+pub fn names(wnids: &[String], path: &Path, text: &mut dyn Read) -> Result<Vec<String>, DataError> {
+    let mut words: HashMap<String, String> = HashMap::new();
+    for line in lines(text, path, MOST) {
+        let (_, line) = line?;
+        if let Some((id, names)) = String::from_utf8_lossy(&line).split_once('\t') {
+            words.insert(id.to_owned(), names.split(',').next().unwrap_or_default().trim().to_owned());
+        }
+    }
+    let name = |id: &String| words.get(id).cloned().unwrap_or_else(|| id.clone());
     let mut often: BTreeMap<String, usize> = BTreeMap::new();
     wnids.iter().for_each(|id| *often.entry(name(id)).or_default() += 1);
-    wnids.iter().map(|id| if often[&name(id)] > 1 { format!("{} ({id})", name(id)) } else { name(id) }).collect()
+    Ok(wnids.iter().map(|id| if often[&name(id)] > 1 { format!("{} ({id})", name(id)) } else { name(id) }).collect())
 }

@@ -9,11 +9,11 @@ use equipoise_data::format::folder::Split;
 use equipoise_data::import::{Imported, import};
 use equipoise_data::index::{read, to_text};
 use equipoise_data::known::{KNOWN, Known, data_root, load};
-use equipoise_data::longtail::{LongTail, Profile, counts};
+use equipoise_data::longtail::{LongTail, Profile, Short, counts};
 use equipoise_data::{DataError, DataSet};
 use serde_json::json;
 
-use crate::Failure;
+use crate::{Failure, printable};
 
 #[derive(clap::Args)]
 pub(crate) struct Args {
@@ -149,12 +149,30 @@ impl SetArgs {
                 };
                 let tail = LongTail { imbalance, profile, seed: self.subset_seed };
                 let positions = tail.draw(&set.train.labels, set.classes.len()).map_err(failure)?;
+                warn_of_short(&tail, &set)?;
                 (Some(positions), format!("imbalance {imbalance}, profile {name}, subset seed {}", tail.seed))
             }
             (None, None) => (None, String::new()),
         };
         Ok(Chosen { set, subset, about })
     }
+}
+
+/// Says which classes have fewer images than the subset asks for.
+fn warn_of_short(tail: &LongTail, set: &DataSet) -> Result<(), Failure> {
+    let short = tail.short(&set.train.labels, set.classes.len()).map_err(failure)?;
+    if let Some(first) = short.first() {
+        let (name, Short { quota, images, .. }) = (printable(&set.classes[first.class]), first);
+        let number = short.len();
+        // a warning that nobody can read is no reason to stop
+        let _ = writeln!(
+            std::io::stderr(),
+            "equipoise: warning: {number} classes have fewer images than the subset asks for, all are taken: {name} has \
+             {images} of {quota}{}",
+            if number > 1 { ", ..." } else { "" }
+        );
+    }
+    Ok(())
 }
 
 pub(crate) fn run(args: &Args, out: &mut impl Write) -> Result<(), Failure> {

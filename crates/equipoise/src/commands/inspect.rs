@@ -8,8 +8,8 @@ use equipoise_data::groups::Rule;
 use equipoise_data::inspect::{Report, inspect};
 
 use super::data::{Chosen, SetArgs, failure};
-use crate::Failure;
 use crate::progress::Progress;
+use crate::{Failure, printable};
 
 #[derive(clap::Args)]
 #[command(after_long_help = "\
@@ -46,6 +46,7 @@ pub(crate) fn run(args: &Args, out: &mut impl Write) -> Result<(), Failure> {
         writeln!(out, "{}", serde_json::to_string(&report)?)?;
         return Ok(());
     }
+    let report = readable(report);
     let (train, test, classes) = (report.train, report.test, report.classes.len());
     writeln!(out, "{}: {train} training and {test} test images, {classes} classes", report.dataset)?;
     let listed = |things: &[(String, u64)]| {
@@ -77,6 +78,17 @@ pub(crate) fn run(args: &Args, out: &mut impl Write) -> Result<(), Failure> {
         writeln!(out, "- {advice}")?;
     }
     Ok(())
+}
+
+/// A report whose names and paths cannot do anything to a terminal.
+fn readable(mut report: Report) -> Report {
+    let classes = report.classes.iter_mut().map(|class| &mut class.name);
+    let groups = report.groups.iter_mut().flat_map(|group| &mut group.classes);
+    let problems = report.problems.iter_mut().flat_map(|problem| [&mut problem.path, &mut problem.what]);
+    for text in classes.chain(groups).chain(problems).chain(&mut report.advice).chain([&mut report.dataset]) {
+        *text = printable(text);
+    }
+    report
 }
 
 /// Images per class, the largest first.

@@ -1,0 +1,14 @@
+//! iNaturalist's annotations.
+
+#![no_main]
+
+use std::path::Path;
+
+use equipoise_data::format::inat;
+use libfuzzer_sys::fuzz_target;
+
+fuzz_target!(|bytes: &[u8]| {
+    if let Ok(set) = inat::parse(Path::new("f"), &mut &bytes[..], &mut &bytes[..]) {
+        set.counts().expect("labels in range");
+    }
+});
