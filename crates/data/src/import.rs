@@ -1,16 +1,17 @@
-//! A set that is already on disk, as a folder or a .tar.gz, put where named sets are looked for.
+//! A set that is already on disk, as a folder, a .tar.gz or a .zip, put where named sets are looked for.
 //!
 //! It is unpacked or copied into a folder beside its place, read there as training would read it, and only then renamed: what is
 //! in place is whole. An archive may hold files and folders inside itself, and nothing else.
 
-use std::fs;
-use std::io::{self, Read};
-use std::path::{Component, Path, PathBuf};
+use std::fs::{self, File};
+use std::io::{self, Read, Seek};
+use std::path::{Path, PathBuf};
 
 use crate::error::DataError;
 use crate::known::Known;
 use crate::set::DataSet;
-use crate::source::{cannot_read, open};
+use crate::source::{cannot_read, cannot_write, inside, open, up_to};
+use crate::zip;
 
 /// What was imported.
 #[derive(Debug)]
@@ -36,16 +37,16 @@ pub fn import(known: &Known, from: &Path, root: &Path) -> Result<Imported, DataE
     if meta.is_dir() {
         copy(from, &staging.0)?;
     } else {
-        unpack(from, &mut *open(from)?, &staging.0, known.most_bytes())?;
+        let mut file = File::open(from).map_err(cannot_read(from))?;
+        if zip::is_zip(&up_to(&mut file, 4, from)?) {
+            unpack_zip(from, &mut file, &staging.0, known.most_bytes())?;
+        } else {
+            unpack(from, &mut *open(from)?, &staging.0, known.most_bytes())?;
+        }
     }
     let set = known.load(&staging.0)?;
     fs::rename(&staging.0, &place).map_err(cannot_write(&place))?;
     Ok(Imported { set, place })
-}
-
-fn cannot_write(path: &Path) -> impl FnOnce(io::Error) -> DataError {
-    let path = path.to_owned();
-    move |source| DataError::Write { path, source }
 }
 
 /// A folder that goes away again unless it was renamed.
@@ -81,39 +82,89 @@ fn copy(from: &Path, to: &Path) -> Result<(), DataError> {
     Ok(())
 }
 
-/// Unpacks an archive into a folder: at most `most` bytes, and nothing outside of it.
+/// Unpacks a tar archive into a folder: at most `most` bytes, and nothing outside of it.
 ///
 /// # Errors
 /// Names the entry that is hostile or too much.
 pub fn unpack(path: &Path, reader: &mut dyn Read, into: &Path, most: u64) -> Result<(), DataError> {
     let hostile = |entry: &Path, what| DataError::Hostile { path: path.to_owned(), entry: entry.to_owned(), what };
     let mut archive = tar::Archive::new(reader);
-    let mut total = 0u64;
+    let mut target = Target { archive: path, into, most, total: 0 };
     for entry in archive.entries().map_err(cannot_read(path))? {
         let mut entry = entry.map_err(cannot_read(path))?;
-        let inside = entry.path().map_err(cannot_read(path))?.into_owned();
-        let normal = |component| matches!(component, Component::Normal(_) | Component::CurDir);
-        if !inside.components().all(normal) {
-            return Err(hostile(&inside, "it would lie outside the archive's folder"));
+        let name = entry.path().map_err(cannot_read(path))?.into_owned();
+        if !inside(&name) {
+            return Err(hostile(&name, "it would lie outside the archive's folder"));
         }
-        let target = into.join(&inside);
         match entry.header().entry_type() {
-            tar::EntryType::Directory => fs::create_dir_all(&target).map_err(cannot_write(&target))?,
-            tar::EntryType::Regular | tar::EntryType::Continuous => {
-                let folder = target.parent().unwrap_or(into);
-                fs::create_dir_all(folder).map_err(cannot_write(folder))?;
-                // never through something that is there already
-                let mut file = fs::File::create_new(&target).map_err(cannot_write(&target))?;
-                let room = most.saturating_sub(total);
-                total += io::copy(&mut (&mut entry).take(room + 1), &mut file).map_err(cannot_write(&target))?;
-                if total > most {
-                    return Err(DataError::Limit { path: path.to_owned(), what: "bytes unpacked", got: total, most });
-                }
-            }
+            tar::EntryType::Directory => target.folder(&name)?,
+            tar::EntryType::Regular | tar::EntryType::Continuous => target.file(&name, &mut entry)?,
             // what some archivers note beside the files
             tar::EntryType::XGlobalHeader | tar::EntryType::XHeader => {}
-            _ => return Err(hostile(&inside, "neither a file nor a folder")),
+            _ => return Err(hostile(&name, "neither a file nor a folder")),
         }
     }
     Ok(())
+}
+
+/// Unpacks a zip archive into a folder: at most `most` bytes, and nothing outside of it.
+///
+/// # Errors
+/// Names the entry that is hostile or too much.
+pub fn unpack_zip(path: &Path, reader: &mut (impl Read + Seek), into: &Path, most: u64) -> Result<(), DataError> {
+    let mut target = Target { archive: path, into, most, total: 0 };
+    zip::walk(path, reader, |name, file| match file {
+        None => target.folder(name),
+        Some(file) => target.file(name, file),
+    })
+}
+
+/// Where an archive is unpacked to.
+struct Target<'a> {
+    archive: &'a Path,
+    into: &'a Path,
+    most: u64,
+    /// Bytes so far.
+    total: u64,
+}
+
+impl Target<'_> {
+    fn folder(&self, name: &Path) -> Result<(), DataError> {
+        let folder = self.into.join(name);
+        fs::create_dir_all(&folder).map_err(cannot_write(&folder))
+    }
+
+    fn file(&mut self, name: &Path, from: &mut dyn Read) -> Result<(), DataError> {
+        self.folder(name.parent().unwrap_or(Path::new("")))?;
+        let target = self.into.join(name);
+        // never through something that is there already
+        let mut file = File::create_new(&target).map_err(cannot_write(&target))?;
+        let room = self.most.saturating_sub(self.total);
+        let mut from = Told { inner: from.take(room + 1), failed: false };
+        let copied = io::copy(&mut from, &mut file);
+        self.total += match copied {
+            // a torn archive is not the disk's fault
+            Err(error) if from.failed => return Err(cannot_read(self.archive)(error)),
+            copied => copied.map_err(cannot_write(&target))?,
+        };
+        if self.total > self.most {
+            let (path, got, most) = (self.archive.to_owned(), self.total, self.most);
+            return Err(DataError::Limit { path, what: "bytes unpacked", got, most });
+        }
+        Ok(())
+    }
+}
+
+/// A reader that remembers whether it failed.
+struct Told<R> {
+    inner: R,
+    failed: bool,
+}
+
+impl<R: Read> Read for Told<R> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let got = self.inner.read(buffer);
+        self.failed = got.as_ref().is_err_and(|error| error.kind() != io::ErrorKind::Interrupted);
+        got
+    }
 }

@@ -16,6 +16,7 @@ pub mod photo;
 pub mod sampler;
 pub mod set;
 mod source;
+pub mod zip;
 
 pub use error::DataError;
 pub use set::{DataSet, Images, Part, Pixels, Problem};

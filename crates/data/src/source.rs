@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::{self, BufReader, Read};
-use std::path::{Path, PathBuf};
+use std::path::{Component, Path, PathBuf};
 
 use flate2::bufread::MultiGzDecoder;
 
@@ -12,6 +12,16 @@ use crate::error::DataError;
 pub(crate) fn cannot_read(path: &Path) -> impl FnOnce(io::Error) -> DataError {
     let path = path.to_owned();
     move |source| DataError::Read { path, source }
+}
+
+pub(crate) fn cannot_write(path: &Path) -> impl FnOnce(io::Error) -> DataError {
+    let path = path.to_owned();
+    move |source| DataError::Write { path, source }
+}
+
+/// Whether a name in an archive stays inside the folder that it is unpacked to.
+pub(crate) fn inside(name: &Path) -> bool {
+    name.components().all(|component| matches!(component, Component::Normal(_) | Component::CurDir))
 }
 
 /// A file's reader; gzip is told by its first bytes and unpacked.

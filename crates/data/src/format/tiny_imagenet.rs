@@ -4,7 +4,7 @@
 //! `test/` is not read: the set is tested on `val/`, as everybody does.
 
 use std::collections::{BTreeMap, HashMap};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use super::folder::{Tree, entries, gather};
 use crate::error::DataError;
@@ -14,7 +14,14 @@ use crate::source::text;
 /// Whether a folder holds the set.
 #[must_use]
 pub fn is_tiny_imagenet(path: &Path) -> bool {
+    let path = &root(path);
     path.join("wnids.txt").is_file() && path.join("val/val_annotations.txt").is_file()
+}
+
+/// The folder itself, or the one that the official archive unpacks to.
+fn root(path: &Path) -> PathBuf {
+    let inner = path.join("tiny-imagenet-200");
+    if inner.join("wnids.txt").is_file() { inner } else { path.to_owned() }
 }
 
 /// Reads the set.
@@ -22,6 +29,7 @@ pub fn is_tiny_imagenet(path: &Path) -> bool {
 /// # Errors
 /// Names what is missing, and the line that makes no sense.
 pub fn tiny_imagenet(path: &Path) -> Result<DataSet, DataError> {
+    let path = &root(path);
     let ids = text(&path.join("wnids.txt"))?;
     let mut wnids: Vec<String> = ids.lines().map(str::trim).filter(|id| !id.is_empty()).map(str::to_owned).collect();
     wnids.sort();

@@ -25,7 +25,7 @@ pub(crate) struct Args {
 enum What {
     /// List the sets that can be named, and where they are looked for
     List(ListArgs),
-    /// Put a set that is already on disk (a folder or the official .tar.gz) where named sets are looked for
+    /// Put a set that is already on disk (a folder or the official .tar.gz or .zip) where named sets are looked for
     #[command(after_long_help = "\
 It is copied or unpacked beside its place, read as training would read it, and only then put in place.
 
