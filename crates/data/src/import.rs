@@ -8,9 +8,9 @@ use std::io::{self, Read, Seek};
 use std::path::{Path, PathBuf};
 
 use crate::error::DataError;
-use crate::known::Known;
+use crate::known::{Known, Official};
 use crate::set::DataSet;
-use crate::source::{cannot_read, cannot_write, inside, open, up_to};
+use crate::source::{cannot_read, cannot_write, inside, md5_of, open, up_to};
 use crate::zip;
 
 /// What was imported.
@@ -20,6 +20,22 @@ pub struct Imported {
     pub place: PathBuf,
     /// What it holds.
     pub set: DataSet,
+    /// Whether it came as the official archive, where that can be told.
+    pub checksum: Option<Checksum>,
+}
+
+/// An archive beside the official one.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Checksum {
+    /// They are the same.
+    Official,
+    /// They are not.
+    Differs {
+        /// The archive's MD5 sum.
+        got: String,
+        /// The official one.
+        official: &'static str,
+    },
 }
 
 /// Imports a named set.
@@ -33,6 +49,13 @@ pub fn import(known: &Known, from: &Path, root: &Path) -> Result<Imported, DataE
         return Err(DataError::InPlace { path: place });
     }
     let meta = from.metadata().map_err(cannot_read(from))?;
+    let checksum = match known.files {
+        [Official { md5: Some(official), .. }] if from.is_file() => {
+            let got = md5_of(from)?;
+            Some(if got == *official { Checksum::Official } else { Checksum::Differs { got, official } })
+        }
+        _ => None,
+    };
     let staging = Staging::new(root, known.name)?;
     if meta.is_dir() {
         copy(from, &staging.0)?;
@@ -46,7 +69,7 @@ pub fn import(known: &Known, from: &Path, root: &Path) -> Result<Imported, DataE
     }
     let set = known.load(&staging.0)?;
     fs::rename(&staging.0, &place).map_err(cannot_write(&place))?;
-    Ok(Imported { set, place })
+    Ok(Imported { set, place, checksum })
 }
 
 /// A folder that goes away again unless it was renamed.

@@ -24,6 +24,20 @@ pub(crate) fn inside(name: &Path) -> bool {
     name.components().all(|component| matches!(component, Component::Normal(_) | Component::CurDir))
 }
 
+/// A file's MD5 sum in hexadecimal.
+pub(crate) fn md5_of(path: &Path) -> Result<String, DataError> {
+    let mut file = File::open(path).map_err(cannot_read(path))?;
+    let (mut context, mut buffer) = (md5::Context::new(), vec![0; 1 << 16]);
+    loop {
+        match file.read(&mut buffer) {
+            Ok(0) => return Ok(format!("{:x}", context.finalize())),
+            Ok(got) => context.consume(&buffer[..got]),
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(cannot_read(path)(error)),
+        }
+    }
+}
+
 /// A file's reader; gzip is told by its first bytes and unpacked.
 pub(crate) fn open(path: &Path) -> Result<Box<dyn Read>, DataError> {
     let mut file = File::open(path).map_err(cannot_read(path))?;

@@ -7,7 +7,7 @@ use std::path::Path;
 
 use common::{cifar10_files, damaged, folder, gzip, idx_images, idx_labels, record, tar_gz, write_all};
 use equipoise_data::format::{cifar, idx};
-use equipoise_data::import::{import, unpack};
+use equipoise_data::import::{Checksum, import, unpack};
 use equipoise_data::index;
 use equipoise_data::known::Known;
 use equipoise_data::{DataError, DataSet};
@@ -179,6 +179,9 @@ fn sets_are_imported_from_folders_and_archives() {
         let imported = import(known("cifar10"), &from, &root).expect("good");
         assert_eq!(imported.place, root.join("cifar10"));
         check_cifar10(&imported.set);
+        // ours is not the official archive, and a folder cannot be told
+        assert_eq!(matches!(imported.checksum, Some(Checksum::Differs { .. })), archived);
+        assert_eq!(imported.checksum.is_none(), !archived);
         let again = equipoise_data::known::load("cifar10", &root, Default::default()).expect("in place");
         check_cifar10(&again);
         assert!(matches!(import(known("cifar10"), &from, &root), Err(DataError::InPlace { .. })));

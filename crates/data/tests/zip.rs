@@ -135,6 +135,8 @@ fn tiny_imagenet_is_imported_as_shipped() {
     let known = Known::named("tiny-imagenet").expect("known");
     let imported = import(known, &archive, &root).expect("good");
     assert_eq!((imported.set.classes, imported.set.train.labels), (vec!["goldfish".to_owned()], vec![0]));
+    let checksum = imported.checksum.map(|checksum| format!("{checksum:?}")).expect("there is an official one");
+    assert!(checksum.contains("Differs") && checksum.contains("90528d7ca1a48142e341f4ef8d21d0de"), "{checksum}");
     let again = equipoise_data::known::load("tiny-imagenet", &root, Default::default()).expect("in place");
     assert_eq!(again.test.labels, [0]);
 }

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use anyhow::Context;
 use clap::{Subcommand, ValueEnum};
 use equipoise_data::format::folder::Split;
-use equipoise_data::import::{Imported, import};
+use equipoise_data::import::{Checksum, Imported, import};
 use equipoise_data::index::{read, to_text};
 use equipoise_data::known::{KNOWN, Known, data_root, load};
 use equipoise_data::longtail::{LongTail, Profile, counts};
@@ -23,7 +23,7 @@ pub(crate) struct Args {
 
 #[derive(Subcommand)]
 enum What {
-    /// List the sets that can be named, and where they are looked for
+    /// List the sets that can be named, where they are looked for, and where they come from
     List(ListArgs),
     /// Put a set that is already on disk (a folder or the official .tar.gz or .zip) where named sets are looked for
     #[command(after_long_help = "\
@@ -172,7 +172,7 @@ fn import_set(args: &ImportArgs, out: &mut impl Write) -> Result<(), Failure> {
         return Err(Failure::Usage("fashion-mini is inside the program: there is nothing to import".to_owned()));
     }
     let root = data_root(args.root.data_root.as_deref());
-    let Imported { place, set } = import(known, &args.path, &root).map_err(failure)?;
+    let Imported { place, set, checksum } = import(known, &args.path, &root).map_err(failure)?;
     let (train, test, classes) = (set.train.labels.len(), set.test.labels.len(), set.classes.len());
     writeln!(
         out,
@@ -180,6 +180,13 @@ fn import_set(args: &ImportArgs, out: &mut impl Write) -> Result<(), Failure> {
         known.name,
         place.display()
     )?;
+    match checksum {
+        None => {}
+        Some(Checksum::Official) => writeln!(out, "checksum is the official one")?,
+        Some(Checksum::Differs { got, official }) => {
+            writeln!(out, "checksum differs from the official one (MD5 {got}, official {official})")?;
+        }
+    }
     Ok(())
 }
 
@@ -193,9 +200,14 @@ fn list(args: &ListArgs, out: &mut impl Write) -> Result<(), Failure> {
             _ => format!("not in {}", root.display()),
         };
         if args.json {
-            writeln!(out, "{}", json!({"name": known.name, "about": known.about, "place": place}))?;
+            let files: Vec<_> = known.files.iter().map(|file| json!({"url": file.url, "md5": file.md5})).collect();
+            writeln!(out, "{}", json!({"name": known.name, "about": known.about, "place": place, "files": files}))?;
         } else {
             writeln!(out, "{:<15}{}\n{:15}{place}", known.name, known.about, "")?;
+            for file in known.files {
+                let sum = file.md5.map_or_else(|| "no official checksum".to_owned(), |md5| format!("MD5 {md5}"));
+                writeln!(out, "{:15}{}, {sum}", "", file.url)?;
+            }
         }
     }
     Ok(())
