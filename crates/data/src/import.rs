@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use crate::error::DataError;
 use crate::known::{Known, Official};
 use crate::set::DataSet;
-use crate::source::{cannot_read, cannot_write, inside, md5_of, open, up_to};
+use crate::source::{cannot_read, cannot_write, inside, is_archive, md5_of, open, up_to};
 use crate::zip;
 
 /// What was imported.
@@ -44,11 +44,6 @@ pub enum Checksum {
 /// If there is one in place already, the archive is hostile or too large, the disk fails us, or what arrived cannot be read.
 /// Nothing is left behind then.
 pub fn import(known: &Known, from: &Path, root: &Path) -> Result<Imported, DataError> {
-    let place = root.join(known.name);
-    if place.symlink_metadata().is_ok() {
-        return Err(DataError::InPlace { path: place });
-    }
-    let meta = from.metadata().map_err(cannot_read(from))?;
     let checksum = match known.files {
         [Official { md5: Some(official), .. }] if from.is_file() => {
             let got = md5_of(from)?;
@@ -56,20 +51,44 @@ pub fn import(known: &Known, from: &Path, root: &Path) -> Result<Imported, DataE
         }
         _ => None,
     };
+    Ok(Imported { checksum, ..import_all(known, &[from.to_owned()], root)? })
+}
+
+/// Imports a named set from all of its parts: folders, archives, and files that are read as they are.
+pub(crate) fn import_all(known: &Known, from: &[PathBuf], root: &Path) -> Result<Imported, DataError> {
+    let place = root.join(known.name);
+    if place.symlink_metadata().is_ok() {
+        return Err(DataError::InPlace { path: place });
+    }
+    for path in from {
+        path.metadata().map_err(cannot_read(path))?;
+    }
     let staging = Staging::new(root, known.name)?;
-    if meta.is_dir() {
-        copy(from, &staging.0)?;
-    } else {
-        let mut file = File::open(from).map_err(cannot_read(from))?;
-        if zip::is_zip(&up_to(&mut file, 4, from)?) {
-            unpack_zip(from, &mut file, &staging.0, known.most_bytes())?;
-        } else {
-            unpack(from, &mut *open(from)?, &staging.0, known.most_bytes())?;
-        }
+    for path in from {
+        bring(known, path, &staging.0)?;
     }
     let set = known.load(&staging.0)?;
     fs::rename(&staging.0, &place).map_err(cannot_write(&place))?;
-    Ok(Imported { set, place, checksum })
+    Ok(Imported { set, place, checksum: None })
+}
+
+/// Copies or unpacks one part of a set.
+fn bring(known: &Known, path: &Path, into: &Path) -> Result<(), DataError> {
+    if path.is_dir() {
+        return copy(path, into);
+    }
+    let mut file = File::open(path).map_err(cannot_read(path))?;
+    if zip::is_zip(&up_to(&mut file, 4, path)?) {
+        return unpack_zip(path, &mut file, into, known.most_bytes());
+    }
+    match path.file_name() {
+        Some(name) if known.has_plain_files() && !is_archive(path)? => {
+            let target = into.join(name);
+            fs::copy(path, &target).map_err(cannot_write(&target))?;
+            Ok(())
+        }
+        _ => unpack(path, &mut *open(path)?, into, known.most_bytes()),
+    }
 }
 
 /// A folder that goes away again unless it was renamed.

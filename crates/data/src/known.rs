@@ -247,6 +247,11 @@ impl Known {
         KNOWN.iter().find(|known| known.name == name)
     }
 
+    /// Whether it is read from files as they are published, without unpacking an archive.
+    pub(crate) fn has_plain_files(&self) -> bool {
+        matches!(self.reader, Reader::Idx(_))
+    }
+
     /// What an archive of it may unpack to: some times the official size.
     pub(crate) fn most_bytes(&self) -> u64 {
         match self.reader {

@@ -2,8 +2,10 @@
 
 pub mod augment;
 pub mod decode;
+pub mod download;
 pub mod embedded;
 pub mod error;
+pub mod fetch;
 pub mod format;
 pub mod groups;
 pub mod import;

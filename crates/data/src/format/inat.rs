@@ -43,7 +43,14 @@ struct Category {
 /// Whether a folder holds the set.
 #[must_use]
 pub fn is_inat(path: &Path) -> bool {
-    path.join("train2017.json").is_file() && path.join("val2017.json").is_file()
+    let notes = annotations(path);
+    notes.join("train2017.json").is_file() && notes.join("val2017.json").is_file()
+}
+
+/// Where the JSON files are: in the folder itself, or in one named after the archive that they come in.
+fn annotations(path: &Path) -> PathBuf {
+    let inner = path.join("train_val2017");
+    if inner.join("train2017.json").is_file() { inner } else { path.to_owned() }
 }
 
 /// Reads the set.
@@ -51,7 +58,7 @@ pub fn is_inat(path: &Path) -> bool {
 /// # Errors
 /// Names the file and what does not fit in it.
 pub fn inat2017(path: &Path) -> Result<DataSet, DataError> {
-    let (train_path, val_path) = (path.join("train2017.json"), path.join("val2017.json"));
+    let (train_path, val_path) = (annotations(path).join("train2017.json"), annotations(path).join("val2017.json"));
     let (train, val) = (read(&train_path)?, read(&val_path)?);
     let names: BTreeMap<u64, String> = train.categories.iter().map(|c| (c.id, c.name.clone())).collect();
     let labels: HashMap<u64, u32> = names.keys().zip(0..).map(|(id, label)| (*id, label)).collect();
