@@ -29,6 +29,18 @@ fn some(files: &[Unreadable]) -> String {
     format!("{}{more}", named.join("; "))
 }
 
+fn in_brackets(process: &str) -> String {
+    if process.is_empty() { String::new() } else { format!(" (process {process})") }
+}
+
+fn so_far(have: u64, of: Option<u64>) -> String {
+    match (have, of) {
+        (0, _) => "nothing is here yet, and the same command tries again".to_owned(),
+        (_, None) => format!("{have} bytes are here, and the same command goes on with them"),
+        (_, Some(of)) => format!("{have} of {of} bytes are here, and the same command goes on with them"),
+    }
+}
+
 /// Data cannot be used.
 #[derive(Debug, Error)]
 pub enum DataError {
@@ -63,6 +75,84 @@ pub enum DataError {
         entry: PathBuf,
         /// Why it is refused.
         what: &'static str,
+    },
+    /// A set that its makers do not give to everybody.
+    #[error("{name}: its files are not published for everybody")]
+    NotPublished {
+        /// The set.
+        name: &'static str,
+    },
+    /// Another process is at it.
+    #[error("{}: another process is fetching it{}", folder.display(), in_brackets(process))]
+    Busy {
+        /// Where it works.
+        folder: PathBuf,
+        /// Its number, if it can be told.
+        process: String,
+    },
+    /// An address that cannot be used.
+    #[error("{url}: {what}")]
+    Address {
+        /// The address.
+        url: String,
+        /// What is wrong with it.
+        what: String,
+    },
+    /// A connection that cannot be trusted, or leads nowhere.
+    #[error("{url}: {what}")]
+    Connection {
+        /// The file's address.
+        url: String,
+        /// What is wrong with it.
+        what: String,
+    },
+    /// A server does not give a file.
+    #[error("{url}: the server answers {status}")]
+    Status {
+        /// The file's address.
+        url: String,
+        /// What the server answered.
+        status: u16,
+    },
+    /// A transfer broke again and again.
+    #[error("{url}: {what}: {}", so_far(*have, *of))]
+    Broken {
+        /// The file's address.
+        url: String,
+        /// What happened last.
+        what: String,
+        /// Bytes that are here.
+        have: u64,
+        /// Bytes that there should be, if that is known.
+        of: Option<u64>,
+    },
+    /// A file of another size than the official one.
+    #[error("{url}: the server announces {got} bytes, but the official file has {want}")]
+    Announced {
+        /// The file's address.
+        url: String,
+        /// What the server announced.
+        got: u64,
+        /// What it should be.
+        want: u64,
+    },
+    /// A server sends more than it should.
+    #[error("{url}: more than {most} bytes: what came was removed")]
+    TooMuch {
+        /// The file's address.
+        url: String,
+        /// What it may be.
+        most: u64,
+    },
+    /// A file that is not the official one.
+    #[error("{url}: its MD5 sum is {got}, the official one {official}: what came was removed")]
+    Checksum {
+        /// The file's address.
+        url: String,
+        /// Its sum.
+        got: String,
+        /// What it should be.
+        official: String,
     },
     /// A file that belongs to the set is not there.
     #[error("{}: there is no {name}", folder.display())]

@@ -16,7 +16,34 @@ pub struct Known {
     pub name: &'static str,
     /// What it is.
     pub about: &'static str,
+    /// What it is made of, as its makers publish it; empty where nobody may fetch it.
+    pub files: &'static [Official<'static>],
     reader: Reader,
+}
+
+/// A file as a set's makers publish it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Official<'a> {
+    /// Where it is.
+    pub url: &'a str,
+    /// Its size, where that is certain.
+    pub bytes: Option<u64>,
+    /// Its MD5 sum in hexadecimal, where that is certain.
+    pub md5: Option<&'a str>,
+}
+
+impl Official<'static> {
+    const fn new(url: &'static str, bytes: u64, md5: &'static str) -> Self {
+        Self { url, bytes: Some(bytes), md5: Some(md5) }
+    }
+}
+
+impl<'a> Official<'a> {
+    /// The last part of its address.
+    #[must_use]
+    pub fn name(&self) -> &'a str {
+        self.url.rsplit('/').next().unwrap_or(self.url)
+    }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -30,32 +57,130 @@ enum Reader {
     Inat,
 }
 
+const FASHION_MNIST: &[Official<'static>] = &[
+    Official::new(
+        "http://fashion-mnist.s3-website.eu-central-1.amazonaws.com/train-images-idx3-ubyte.gz",
+        26_421_880,
+        "8d4fb7e6c68d591d4c3dfef9ec88bf0d",
+    ),
+    Official::new(
+        "http://fashion-mnist.s3-website.eu-central-1.amazonaws.com/train-labels-idx1-ubyte.gz",
+        29_515,
+        "25c81989df183df01b3e8a0aad5dffbe",
+    ),
+    Official::new(
+        "http://fashion-mnist.s3-website.eu-central-1.amazonaws.com/t10k-images-idx3-ubyte.gz",
+        4_422_102,
+        "bef4ecab320f06d8554ea6380940ec79",
+    ),
+    Official::new(
+        "http://fashion-mnist.s3-website.eu-central-1.amazonaws.com/t10k-labels-idx1-ubyte.gz",
+        5_148,
+        "bb300cfdad3c16e7a12a480ee83cd310",
+    ),
+];
+/// The first address stopped answering; this mirror is the one that torchvision uses.
+const MNIST: &[Official<'static>] = &[
+    Official::new(
+        "https://ossci-datasets.s3.amazonaws.com/mnist/train-images-idx3-ubyte.gz",
+        9_912_422,
+        "f68b3c2dcbeaaa9fbdd348bbdeb94873",
+    ),
+    Official::new(
+        "https://ossci-datasets.s3.amazonaws.com/mnist/train-labels-idx1-ubyte.gz",
+        28_881,
+        "d53e105ee54ea40749a09fcbcd1e9432",
+    ),
+    Official::new(
+        "https://ossci-datasets.s3.amazonaws.com/mnist/t10k-images-idx3-ubyte.gz",
+        1_648_877,
+        "9fb629c4189551a2d022fa330f9573f3",
+    ),
+    Official::new(
+        "https://ossci-datasets.s3.amazonaws.com/mnist/t10k-labels-idx1-ubyte.gz",
+        4_542,
+        "ec29112dd5afa0611ce80d1b7f02629c",
+    ),
+];
+const CIFAR10: &[Official<'static>] = &[Official::new(
+    "https://www.cs.toronto.edu/~kriz/cifar-10-binary.tar.gz",
+    170_052_171,
+    "c32a1d4ab5d03f1284b67883e8d87530",
+)];
+const CIFAR100: &[Official<'static>] = &[Official::new(
+    "https://www.cs.toronto.edu/~kriz/cifar-100-binary.tar.gz",
+    168_513_733,
+    "03b5dce01913d631647c71ecec9e9cb8",
+)];
+const TINY_IMAGENET: &[Official<'static>] = &[Official::new(
+    "http://cs231n.stanford.edu/tiny-imagenet-200.zip",
+    248_100_043,
+    "90528d7ca1a48142e341f4ef8d21d0de",
+)];
+/// Its makers publish a sum of the images only, and no exact size. The annotations come first: they are small.
+const INAT2017: &[Official<'static>] = &[
+    Official {
+        url: "https://ml-inat-competition-datasets.s3.amazonaws.com/2017/train_val2017.zip",
+        bytes: None,
+        md5: None,
+    },
+    Official {
+        url: "https://ml-inat-competition-datasets.s3.amazonaws.com/2017/train_val_images.tar.gz",
+        bytes: None,
+        md5: Some("7c784ea5e424efaec655bd392f87301f"),
+    },
+];
+
 /// Every set that can be named.
 pub const KNOWN: &[Known] = &[
     Known {
         name: "fashion-mini",
         about: "a long-tailed cut of Fashion-MNIST inside the program",
+        files: &[],
         reader: Reader::Embedded,
     },
     Known {
         name: "fashion-mnist",
         about: "60,000 + 10,000 grey 28 x 28 images of 10 kinds of clothing",
+        files: FASHION_MNIST,
         reader: Reader::Idx(Some(&FASHION_NAMES)),
     },
-    Known { name: "mnist", about: "60,000 + 10,000 grey 28 x 28 images of digits", reader: Reader::Idx(None) },
-    Known { name: "cifar10", about: "50,000 + 10,000 colour 32 x 32 images of 10 classes", reader: Reader::Cifar10 },
-    Known { name: "cifar100", about: "50,000 + 10,000 colour 32 x 32 images of 100 classes", reader: Reader::Cifar100 },
+    Known {
+        name: "mnist",
+        about: "60,000 + 10,000 grey 28 x 28 images of digits",
+        files: MNIST,
+        reader: Reader::Idx(None),
+    },
+    Known {
+        name: "cifar10",
+        about: "50,000 + 10,000 colour 32 x 32 images of 10 classes",
+        files: CIFAR10,
+        reader: Reader::Cifar10,
+    },
+    Known {
+        name: "cifar100",
+        about: "50,000 + 10,000 colour 32 x 32 images of 100 classes",
+        files: CIFAR100,
+        reader: Reader::Cifar100,
+    },
     Known {
         name: "tiny-imagenet",
         about: "100,000 + 10,000 colour 64 x 64 images of 200 classes",
+        files: TINY_IMAGENET,
         reader: Reader::TinyImagenet,
     },
     Known {
         name: "imagenet",
         about: "1,281,167 + 50,000 photographs of 1,000 classes (train/, val/)",
+        files: &[],
         reader: Reader::Tree,
     },
-    Known { name: "inat2017", about: "579,184 + 95,986 photographs of 5,089 species", reader: Reader::Inat },
+    Known {
+        name: "inat2017",
+        about: "579,184 + 95,986 photographs of 5,089 species",
+        files: INAT2017,
+        reader: Reader::Inat,
+    },
 ];
 
 /// Where named sets are kept: `given`, else the environment's `EQUIPOISE_DATA`, else the user's data folder.
@@ -120,6 +245,11 @@ impl Known {
     #[must_use]
     pub fn named(name: &str) -> Option<&'static Self> {
         KNOWN.iter().find(|known| known.name == name)
+    }
+
+    /// Whether it is read from files as they are published, without unpacking an archive.
+    pub(crate) fn has_plain_files(&self) -> bool {
+        matches!(self.reader, Reader::Idx(_))
     }
 
     /// What an archive of it may unpack to: some times the official size.

@@ -4,8 +4,10 @@ pub mod augment;
 pub mod chance;
 pub mod change;
 pub mod decode;
+pub mod download;
 pub mod embedded;
 pub mod error;
+pub mod fetch;
 pub mod format;
 pub mod groups;
 pub mod import;
@@ -20,6 +22,7 @@ pub mod photo;
 pub mod sampler;
 pub mod set;
 mod source;
+pub mod zip;
 
 pub use error::DataError;
 pub use set::{DataSet, Images, Part, Pixels, Problem};

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Read};
-use std::path::{Path, PathBuf};
+use std::path::{Component, Path, PathBuf};
 use std::rc::Rc;
 
 use flate2::read::MultiGzDecoder;
@@ -15,6 +15,30 @@ use crate::error::DataError;
 pub(crate) fn cannot_read(path: &Path) -> impl FnOnce(io::Error) -> DataError {
     let path = path.to_owned();
     move |source| DataError::Read { path, source }
+}
+
+pub(crate) fn cannot_write(path: &Path) -> impl FnOnce(io::Error) -> DataError {
+    let path = path.to_owned();
+    move |source| DataError::Write { path, source }
+}
+
+/// Whether a name in an archive stays inside the folder that it is unpacked to.
+pub(crate) fn inside(name: &Path) -> bool {
+    name.components().all(|component| matches!(component, Component::Normal(_) | Component::CurDir))
+}
+
+/// A file's MD5 sum in hexadecimal.
+pub(crate) fn md5_of(path: &Path) -> Result<String, DataError> {
+    let mut file = File::open(path).map_err(cannot_read(path))?;
+    let (mut context, mut buffer) = (md5::Context::new(), vec![0; 1 << 16]);
+    loop {
+        match file.read(&mut buffer) {
+            Ok(0) => return Ok(format!("{:x}", context.finalize())),
+            Ok(got) => context.consume(&buffer[..got]),
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(cannot_read(path)(error)),
+        }
+    }
 }
 
 /// A file's reader; gzip is unpacked.

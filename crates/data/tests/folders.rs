@@ -352,6 +352,14 @@ fn inaturalist_annotations() {
         ("HylaRana".to_owned(), vec![1, 0], vec![1])
     );
     assert!(files(&set.train)[1].ends_with("a/b.jpg"));
+    // the same in the folder that its archive is named after
+    let inner = here.path().join("train_val2017");
+    fs::create_dir(&inner).expect("a folder");
+    let names = ["train2017.json", "val2017.json"];
+    let (plain, deeper) = (names.map(|name| here.path().join(name)), names.map(|name| inner.join(name)));
+    plain.iter().zip(&deeper).for_each(|(from, to)| fs::rename(from, to).expect("renames"));
+    assert_eq!(inat2017(here.path()).expect("good"), set);
+    plain.iter().zip(&deeper).for_each(|(to, from)| fs::rename(from, to).expect("renames"));
     let said = |annotations: &str, images: &str| {
         write("val2017.json", &json(images, annotations));
         inat2017(here.path()).expect_err("wrong").to_string()

@@ -3,55 +3,16 @@
 mod common;
 
 use std::fs;
-use std::io::{Read, Write};
+use std::io::Read;
 use std::path::Path;
 
-use common::{damaged, folder};
+use common::{cifar10_files, damaged, folder, gzip, idx_images, idx_labels, record, tar_gz, write_all};
 use equipoise_data::format::{cifar, idx, inat, tiny_imagenet};
-use equipoise_data::import::{import, unpack};
+use equipoise_data::import::{Checksum, import, unpack};
 use equipoise_data::index;
 use equipoise_data::known::Known;
 use equipoise_data::{DataError, DataSet};
 use equipoise_random::Draws;
-use flate2::Compression;
-use flate2::write::GzEncoder;
-
-fn gzip(bytes: &[u8]) -> Vec<u8> {
-    let mut encoder = GzEncoder::new(Vec::new(), Compression::fast());
-    encoder.write_all(bytes).expect("writes");
-    encoder.finish().expect("writes")
-}
-
-/// A CIFAR record: the labels, then 3072 bytes that depend on the record's number.
-fn record(labels: &[u8], number: usize) -> Vec<u8> {
-    let image = (0..3072).map(|i| (7 * number + i / 1024 * 50 + i % 1024 % 32) as u8);
-    labels.iter().copied().chain(image).collect()
-}
-
-/// The files of a small CIFAR-10: two images a batch, labels 0 1, 2 3, ...
-fn cifar10_files() -> Vec<(String, Vec<u8>)> {
-    let names = (1..=5).map(|i| format!("data_batch_{i}.bin")).chain(["test_batch.bin".to_owned()]);
-    let file = |i: usize| [record(&[2 * i as u8 % 10], 2 * i), record(&[(2 * i + 1) as u8 % 10], 2 * i + 1)].concat();
-    names.enumerate().map(|(i, name)| (name, file(i))).collect()
-}
-
-fn write_all(folder: &Path, files: &[(String, Vec<u8>)]) {
-    fs::create_dir_all(folder).expect("a folder");
-    for (name, bytes) in files {
-        fs::write(folder.join(name), bytes).expect("writes");
-    }
-}
-
-fn tar_gz(inside: &str, files: &[(String, Vec<u8>)]) -> Vec<u8> {
-    let mut builder = tar::Builder::new(Vec::new());
-    for (name, bytes) in files {
-        let mut header = tar::Header::new_gnu();
-        header.set_size(bytes.len() as u64);
-        header.set_mode(0o644);
-        builder.append_data(&mut header, format!("{inside}/{name}"), bytes.as_slice()).expect("writes");
-    }
-    gzip(&builder.into_inner().expect("writes"))
-}
 
 fn check_cifar10(set: &DataSet) {
     assert_eq!((set.name.as_str(), set.classes.len(), set.classes[3].as_str()), ("cifar10", 10, "cat"));
@@ -122,15 +83,6 @@ fn bad_cifar() {
     let whole = tar_gz("cifar-10-batches-bin", &cifar10_files());
     fs::write(&file, &whole[..whole.len() / 2]).expect("writes");
     assert!(cifar::cifar10(&file).is_err());
-}
-
-fn idx_images(number: u32, height: u32, width: u32, bytes: usize) -> Vec<u8> {
-    let head = [0x0803, number, height, width].map(u32::to_be_bytes).concat();
-    [head, (0..bytes).map(|i| i as u8).collect()].concat()
-}
-
-fn idx_labels(labels: &[u8]) -> Vec<u8> {
-    [[0x0801, labels.len() as u32].map(u32::to_be_bytes).concat(), labels.to_vec()].concat()
 }
 
 #[test]
@@ -292,7 +244,7 @@ fn a_hundred_thousand_damaged_records_and_texts() {
         }
         read[2] += usize::from(cifar::CIFAR_10.names(path, &damaged(names.as_bytes(), draws(2))).is_ok());
         let bytes = damaged(json, draws(3));
-        read[3] += usize::from(inat::parse(path, &mut &bytes[..], &mut &json[..]).is_ok());
+        read[3] += usize::from(inat::parse(path, path, &mut &bytes[..], &mut &json[..]).is_ok());
         let bytes = damaged(ids, draws(4));
         read[4] += usize::from(tiny_imagenet::wnids(path, &mut &bytes[..]).is_ok());
         let bytes = damaged(annotations, draws(5));
@@ -324,6 +276,9 @@ fn sets_are_imported_from_folders_and_archives() {
         let imported = import(known("cifar10"), &from, &root).expect("good");
         assert_eq!(imported.place, root.join("cifar10"));
         check_cifar10(&imported.set);
+        // ours is not the official archive, and a folder cannot be told
+        assert_eq!(matches!(imported.checksum, Some(Checksum::Differs { .. })), archived);
+        assert_eq!(imported.checksum.is_none(), !archived);
         let again = equipoise_data::known::load("cifar10", &root, Default::default()).expect("in place");
         check_cifar10(&again);
         assert!(matches!(import(known("cifar10"), &from, &root), Err(DataError::InPlace { .. })));

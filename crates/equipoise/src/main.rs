@@ -39,7 +39,7 @@ struct Cli {
 enum Command {
     /// Look at a data set before training: images per class, imbalance, problems, advice
     Inspect(commands::inspect::Args),
-    /// List and import known data sets; write long-tailed subsets
+    /// List, fetch and import known data sets; write long-tailed subsets
     Data(commands::data::Args),
     /// List the training criteria, or explain one
     Criteria(commands::criteria::Args),
@@ -96,7 +96,7 @@ fn main() -> ExitCode {
 }
 
 /// A message in one line, without what a terminal would take for commands.
-fn one_line(message: &str) -> String {
+pub(crate) fn one_line(message: &str) -> String {
     printable(&message.lines().map(str::trim).collect::<Vec<_>>().join(" "))
 }
 

@@ -1,6 +1,7 @@
 //! The real binary in an empty folder: what it prints, what it refuses, how it ends.
 
-use std::io::Write;
+use std::io::{Read, Write};
+use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -413,4 +414,74 @@ fn a_subset_that_cannot_be_filled_says_so() {
     assert!(out.status.success() && said.starts_with(want) && said.lines().count() == 1, "{said}");
     let out = equipoise(&["inspect", "fashion-mini"], "");
     assert!(out.status.success() && out.stderr.is_empty());
+}
+
+/// Every error names what went wrong, and nothing is put in place.
+#[test]
+fn data_fetch_refuses_what_is_not_official() {
+    let root = folder();
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let from = format!("http://{}/", listener.local_addr().expect("an address"));
+    // the official size of the set's first file, and what is not in it
+    let body = vec![0; 9_912_422];
+    let answers = [
+        [format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n", body.len()).into_bytes(), body].concat(),
+        b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello".to_vec(),
+        b"HTTP/1.1 403 Forbidden\r\nContent-Length: 0\r\n\r\n".to_vec(),
+    ];
+    let server = std::thread::spawn(move || {
+        for answer in answers {
+            let (mut stream, _) = listener.accept().expect("a connection");
+            let (mut head, mut byte) = (Vec::new(), [0]);
+            while !head.ends_with(b"\r\n\r\n") && stream.read(&mut byte).expect("reads") == 1 {
+                head.push(byte[0]);
+            }
+            stream.write_all(&answer).expect("writes");
+        }
+    });
+    let root_name = root.to_str().expect("UTF-8");
+    let fetch = |name: &str| {
+        let out = equipoise(&["data", "fetch", name, "--from", &from, "--data-root", root_name], "");
+        assert!(out.status.code() == Some(1) && out.stdout.is_empty(), "{out:?}");
+        assert!(!root.join(name).exists());
+        String::from_utf8(out.stderr).expect("UTF-8")
+    };
+    let said = fetch("mnist");
+    let lines: Vec<&str> = said.lines().collect();
+    let name = "train-images-idx3-ubyte.gz";
+    assert_eq!(lines[0], format!("equipoise: fetching {from}{name}"));
+    assert!(lines.contains(&"equipoise: 0.0 MB of 9.9 MB"), "{said}");
+    assert!(lines.iter().any(|line| line.starts_with("equipoise: 9.9 MB of 9.9 MB, ")), "{said}");
+    assert!(lines.contains(&format!("equipoise: {name} is here: checking its sum").as_str()), "{said}");
+    let last = lines.last().expect("a line");
+    assert!(last.starts_with(&format!("equipoise: {from}{name}: its MD5 sum is ")), "{said}");
+    assert!(last.ends_with(", the official one f68b3c2dcbeaaa9fbdd348bbdeb94873: what came was removed"), "{said}");
+    let said = fetch("cifar10");
+    assert!(said.ends_with(": the server announces 5 bytes, but the official file has 170052171\n"), "{said}");
+    let said = fetch("tiny-imagenet");
+    assert!(said.ends_with("/tiny-imagenet-200.zip: the server answers 403\n"), "{said}");
+    server.join().expect("served");
+}
+
+#[test]
+fn data_fetch_says_what_it_cannot_do() {
+    let error = |args: &[&str]| {
+        let out = equipoise(&[&["data", "fetch"], args].concat(), "");
+        assert_eq!(out.status.code(), Some(2), "{out:?}");
+        String::from_utf8(out.stderr).expect("UTF-8")
+    };
+    let said = error(&["imagenet"]);
+    assert!(said.starts_with("equipoise: imagenet: its makers give it out after a login only"), "{said}");
+    assert!(said.contains("`equipoise data import imagenet PATH`"), "{said}");
+    let said = error(&["fashion-mini"]);
+    assert_eq!(said, "equipoise: fashion-mini is inside the program: there is nothing to fetch\n");
+    assert!(error(&["nowhere"]).starts_with("equipoise: `nowhere` is neither a known set ("));
+    let said = error(&["cifar10", "--from", "mirror"]);
+    assert_eq!(said, "equipoise: mirror: http:// or https:// and a server are needed\n");
+    let list = stdout(&equipoise(&["data", "list", "--json"], ""));
+    let sets: Vec<Value> = list.lines().map(|line| serde_json::from_str(line).expect("JSON")).collect();
+    let files = |name: &str| sets.iter().find(|set| set["name"] == name).expect("listed")["files"].clone();
+    let url = "https://www.cs.toronto.edu/~kriz/cifar-10-binary.tar.gz";
+    assert_eq!(files("cifar10"), json!([{"url": url, "md5": "c32a1d4ab5d03f1284b67883e8d87530"}]));
+    assert_eq!((files("imagenet"), files("inat2017")[0]["md5"].clone()), (json!([]), Value::Null));
 }

@@ -47,7 +47,14 @@ struct Category {
 /// Whether a folder holds the set.
 #[must_use]
 pub fn is_inat(path: &Path) -> bool {
-    path.join(TRAIN).is_file() && path.join(VAL).is_file()
+    let notes = annotations(path);
+    notes.join(TRAIN).is_file() && notes.join(VAL).is_file()
+}
+
+/// Where the JSON files are: in the folder itself, or in one named after the archive that they come in.
+fn annotations(path: &Path) -> PathBuf {
+    let inner = path.join("train_val2017");
+    if inner.join(TRAIN).is_file() { inner } else { path.to_owned() }
 }
 
 /// Reads the set.
@@ -55,15 +62,17 @@ pub fn is_inat(path: &Path) -> bool {
 /// # Errors
 /// Names the file and what does not fit in it.
 pub fn inat2017(path: &Path) -> Result<DataSet, DataError> {
-    parse(path, &mut *open(&path.join(TRAIN))?, &mut *open(&path.join(VAL))?)
+    let notes = annotations(path);
+    let [train, val] = [TRAIN, VAL].map(|name| open(&notes.join(name)));
+    parse(path, &notes, &mut *train?, &mut *val?)
 }
 
-/// Reads the set from its two annotation files; `path` is where its images lie.
+/// Reads the set from its two annotation files; `path` is where its images lie, `notes` where the files come from.
 ///
 /// # Errors
 /// Names the file and what does not fit in it.
-pub fn parse(path: &Path, train: &mut dyn Read, val: &mut dyn Read) -> Result<DataSet, DataError> {
-    let (train_path, val_path) = (path.join(TRAIN), path.join(VAL));
+pub fn parse(path: &Path, notes: &Path, train: &mut dyn Read, val: &mut dyn Read) -> Result<DataSet, DataError> {
+    let (train_path, val_path) = (notes.join(TRAIN), notes.join(VAL));
     let (train, val) = (read(&train_path, train)?, read(&val_path, val)?);
     let names: BTreeMap<u64, String> = train.categories.iter().map(|c| (c.id, c.name.clone())).collect();
     if names.len() < train.categories.len() {

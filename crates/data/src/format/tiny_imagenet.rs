@@ -5,7 +5,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 use std::io::Read;
-use std::path::{Component, Path};
+use std::path::{Component, Path, PathBuf};
 
 use super::folder::{Tree, collect, gather};
 use crate::error::DataError;
@@ -18,7 +18,14 @@ const MOST: u64 = 16 << 20;
 /// Whether a folder holds the set.
 #[must_use]
 pub fn is_tiny_imagenet(path: &Path) -> bool {
+    let path = &root(path);
     path.join("wnids.txt").is_file() && path.join("val/val_annotations.txt").is_file()
+}
+
+/// The folder itself, or the one that the official archive unpacks to.
+fn root(path: &Path) -> PathBuf {
+    let inner = path.join("tiny-imagenet-200");
+    if inner.join("wnids.txt").is_file() { inner } else { path.to_owned() }
 }
 
 /// Reads the set.
@@ -26,6 +33,7 @@ pub fn is_tiny_imagenet(path: &Path) -> bool {
 /// # Errors
 /// Names what is missing, and the line that makes no sense.
 pub fn tiny_imagenet(path: &Path) -> Result<DataSet, DataError> {
+    let path = &root(path);
     let file = path.join("wnids.txt");
     let wnids = wnids(&file, &mut *open(&file)?)?;
     let mut problems = Vec::new();

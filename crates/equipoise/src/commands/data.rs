@@ -1,12 +1,15 @@
 //! `equipoise data`: the sets that can be named, and long-tailed subsets as text.
 
-use std::io::Write;
-use std::path::PathBuf;
+use std::io::{self, IsTerminal, Write};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
 
 use anyhow::Context;
 use clap::{Subcommand, ValueEnum};
+use equipoise_data::download::Event;
+use equipoise_data::fetch::{Fetch, Fetched};
 use equipoise_data::format::folder::Split;
-use equipoise_data::import::{Imported, import};
+use equipoise_data::import::{Checksum, Imported, import};
 use equipoise_data::index::{read, to_text};
 use equipoise_data::known::{KNOWN, Known, data_root, load};
 use equipoise_data::longtail::{LongTail, Profile, Short, counts};
@@ -23,9 +26,19 @@ pub(crate) struct Args {
 
 #[derive(Subcommand)]
 enum What {
-    /// List the sets that can be named, and where they are looked for
+    /// List the sets that can be named, where they are looked for, and where they come from
     List(ListArgs),
-    /// Put a set that is already on disk (a folder or the official .tar.gz) where named sets are looked for
+    /// Download a set from where its makers publish it, check it, and put it where named sets are looked for
+    #[command(after_long_help = "\
+A transfer that breaks is taken up where it stopped: by itself a few times, and by the same
+command later. A file's checksum has to be the official one before anything is unpacked; where
+there is none, that is said. Proxies are those of HTTPS_PROXY, HTTP_PROXY and NO_PROXY.
+
+Examples:
+  equipoise data fetch cifar10
+  equipoise data fetch cifar10 --from https://mirror.example/cifar/ --keep")]
+    Fetch(FetchArgs),
+    /// Put a set that is already on disk (a folder or the official .tar.gz or .zip) where named sets are looked for
     #[command(after_long_help = "\
 It is copied or unpacked beside its place, read as training would read it, and only then put in place.
 
@@ -50,6 +63,20 @@ struct ListArgs {
     /// Print JSON
     #[arg(long)]
     json: bool,
+}
+
+#[derive(clap::Args)]
+struct FetchArgs {
+    /// The set's name
+    name: String,
+    #[command(flatten)]
+    root: RootArgs,
+    /// Another place that has the official files: the address of their folder, or of one of them
+    #[arg(long, value_name = "URL")]
+    from: Option<String>,
+    /// Keep the files as they came, too
+    #[arg(long)]
+    keep: bool,
 }
 
 #[derive(clap::Args)]
@@ -126,7 +153,15 @@ pub(crate) struct Chosen {
 /// An error of the data as the command line reports it: wrong input, except where the system failed us.
 pub(crate) fn failure(error: DataError) -> Failure {
     match error {
-        DataError::Read { .. } | DataError::Write { .. } => Failure::Failed(error.into()),
+        DataError::Read { .. }
+        | DataError::Write { .. }
+        | DataError::Busy { .. }
+        | DataError::Connection { .. }
+        | DataError::Status { .. }
+        | DataError::Broken { .. }
+        | DataError::Announced { .. }
+        | DataError::TooMuch { .. }
+        | DataError::Checksum { .. } => Failure::Failed(error.into()),
         error => Failure::Usage(error.to_string()),
     }
 }
@@ -180,24 +215,151 @@ pub(crate) fn run(args: &Args, out: &mut impl Write) -> Result<(), Failure> {
         What::List(args) => list(args, out),
         What::Index(args) => index(args, out),
         What::Import(args) => import_set(args, out),
+        What::Fetch(args) => fetch_set(args, out),
     }
 }
 
-fn import_set(args: &ImportArgs, out: &mut impl Write) -> Result<(), Failure> {
-    let unknown = || DataError::Unknown { name: args.name.clone() };
-    let known = Known::named(&args.name).ok_or_else(|| failure(unknown()))?;
+/// A set that is not in the program, by its name.
+fn outside(name: &str, done: &str) -> Result<&'static Known, Failure> {
+    let known = Known::named(name).ok_or_else(|| failure(DataError::Unknown { name: name.to_owned() }))?;
     if known.name == "fashion-mini" {
-        return Err(Failure::Usage("fashion-mini is inside the program: there is nothing to import".to_owned()));
+        return Err(Failure::Usage(format!("fashion-mini is inside the program: there is nothing to {done}")));
+    }
+    Ok(known)
+}
+
+fn fetch_set(args: &FetchArgs, out: &mut impl Write) -> Result<(), Failure> {
+    let known = outside(&args.name, "fetch")?;
+    if known.files.is_empty() {
+        let name = known.name;
+        return Err(Failure::Usage(format!(
+            "{name}: its makers give it out after a login only (https://www.image-net.org): get it there, then use \
+             `equipoise data import {name} PATH`"
+        )));
     }
     let root = data_root(args.root.data_root.as_deref());
-    let Imported { place, set } = import(known, &args.path, &root).map_err(failure)?;
+    let mut meter = Meter::new();
+    let fetch = Fetch { from: args.from.as_deref(), keep: args.keep, ..Fetch::new(known, &root) };
+    let fetched = fetch.run(&mut |event| meter.show(event));
+    meter.end_line();
+    let Fetched { place, set, kept } = fetched.map_err(failure)?;
+    say(out, known, &set, &place)?;
+    if let Some(folder) = kept {
+        writeln!(out, "the files as they came are in {}", folder.display())?;
+    }
+    Ok(())
+}
+
+/// The state of a transfer on standard error: a line that is redrawn on a terminal, else a line now and then.
+struct Meter {
+    terminal: bool,
+    /// Whether a line is begun that will be redrawn.
+    open: bool,
+    /// When the last line was drawn.
+    drawn: Option<Instant>,
+    /// When this transfer began, and with how many bytes.
+    began: Option<(Instant, u64)>,
+}
+
+impl Meter {
+    fn new() -> Self {
+        Self { terminal: io::stderr().is_terminal(), open: false, drawn: None, began: None }
+    }
+
+    fn show(&mut self, event: Event<'_>) {
+        match event {
+            Event::Start { url, have } => {
+                self.began = None;
+                let from = if have > 0 { format!(", {} are here already", megabytes(have)) } else { String::new() };
+                self.line(&format!("fetching {url}{from}"));
+            }
+            Event::Bytes { have, of } => self.bytes(have, of),
+            Event::Again { what } => {
+                self.began = None;
+                self.line(&format!("{what}: trying again"));
+            }
+            Event::Whole { name, checked: true } => self.line(&format!("{name} is here: checking its sum")),
+            Event::Whole { name, checked: false } => {
+                self.line(&format!(
+                    "warning: {name} is taken as it came: there is no official checksum to compare with"
+                ));
+            }
+            Event::Unpacking => self.line("unpacking and reading it"),
+        }
+    }
+
+    fn bytes(&mut self, have: u64, of: Option<u64>) {
+        #[expect(clippy::disallowed_methods, reason = "speed and time left are for the eye")]
+        let now = Instant::now();
+        let (began, before) = *self.began.get_or_insert((now, have));
+        let pause = if self.terminal { Duration::from_millis(200) } else { Duration::from_secs(10) };
+        let whole = of == Some(have);
+        if !whole && self.drawn.is_some_and(|drawn| now - drawn < pause) {
+            return;
+        }
+        self.drawn = Some(now);
+        let speed = have.saturating_sub(before) as f64 / (now - began).as_secs_f64().max(1e-3);
+        let text = progress(have, of, speed);
+        if self.terminal {
+            self.open = true;
+            // nowhere to complain if this fails
+            let _ = write!(io::stderr(), "\r{text}\x1b[K");
+        } else {
+            self.line(&text);
+        }
+    }
+
+    fn line(&mut self, text: &str) {
+        self.end_line();
+        let _ = writeln!(io::stderr(), "equipoise: {}", crate::one_line(text));
+    }
+
+    fn end_line(&mut self) {
+        if std::mem::take(&mut self.open) {
+            let _ = writeln!(io::stderr());
+        }
+    }
+}
+
+fn megabytes(bytes: u64) -> String {
+    format!("{:.1} MB", bytes as f64 / 1e6)
+}
+
+/// How far a transfer is, at this many bytes per second.
+fn progress(have: u64, of: Option<u64>, speed: f64) -> String {
+    let mut text = megabytes(have);
+    if let Some(of) = of {
+        text += &format!(" of {}", megabytes(of));
+    }
+    if speed > 0.0 {
+        text += &format!(", {:.1} MB/s", speed / 1e6);
+        if let Some(left) = of.and_then(|of| of.checked_sub(have)).filter(|left| *left > 0) {
+            let seconds = (left as f64 / speed).ceil() as u64;
+            text += &format!(", {}:{:02}:{:02} left", seconds / 3600, seconds / 60 % 60, seconds % 60);
+        }
+    }
+    text
+}
+
+fn say(out: &mut impl Write, known: &Known, set: &DataSet, place: &Path) -> Result<(), Failure> {
     let (train, test, classes) = (set.train.labels.len(), set.test.labels.len(), set.classes.len());
-    writeln!(
-        out,
-        "{}: {train} training and {test} test images, {classes} classes, now in {}",
-        known.name,
-        place.display()
-    )?;
+    let (name, place) = (known.name, place.display());
+    writeln!(out, "{name}: {train} training and {test} test images, {classes} classes, now in {place}")?;
+    Ok(())
+}
+
+fn import_set(args: &ImportArgs, out: &mut impl Write) -> Result<(), Failure> {
+    let known = outside(&args.name, "import")?;
+    let root = data_root(args.root.data_root.as_deref());
+    let Imported { place, set, checksum } = import(known, &args.path, &root).map_err(failure)?;
+    say(out, known, &set, &place)?;
+    match checksum {
+        None => {}
+        Some(Checksum::Official) => writeln!(out, "checksum is the official one")?,
+        Some(Checksum::Differs { got, official }) => {
+            writeln!(out, "checksum differs from the official one (MD5 {got}, official {official})")?;
+        }
+    }
     Ok(())
 }
 
@@ -211,9 +373,14 @@ fn list(args: &ListArgs, out: &mut impl Write) -> Result<(), Failure> {
             _ => format!("not in {}", root.display()),
         };
         if args.json {
-            writeln!(out, "{}", json!({"name": known.name, "about": known.about, "place": place}))?;
+            let files: Vec<_> = known.files.iter().map(|file| json!({"url": file.url, "md5": file.md5})).collect();
+            writeln!(out, "{}", json!({"name": known.name, "about": known.about, "place": place, "files": files}))?;
         } else {
             writeln!(out, "{:<15}{}\n{:15}{place}", known.name, known.about, "")?;
+            for file in known.files {
+                let sum = file.md5.map_or_else(|| "no official checksum".to_owned(), |md5| format!("MD5 {md5}"));
+                writeln!(out, "{:15}{}, {sum}", "", file.url)?;
+            }
         }
     }
     Ok(())
