@@ -1,33 +1,71 @@
-//! Memory for the kernels: zeroed, and aligned so that no register's load crosses a cache line.
+//! Memory for the kernels: zeroed, aligned so that no register's load crosses a cache line, and in large pages where the system
+//! has them.
 
-#[derive(Clone, Copy)]
-#[repr(align(64))]
-struct Line(#[expect(dead_code, reason = "read through pointers")] [f32; 16]);
+use std::alloc::{Layout, alloc, dealloc, handle_alloc_error};
+use std::ptr::NonNull;
 
 /// Some f32, aligned.
 pub(crate) struct Buffer {
-    lines: Vec<Line>,
+    start: NonNull<f32>,
     length: usize,
+    layout: Layout,
 }
+
+// SAFETY: a buffer owns its memory, as a `Vec` does.
+unsafe impl Send for Buffer {}
+// SAFETY: as above.
+unsafe impl Sync for Buffer {}
+
+/// A cache line.
+const LINE: usize = 64;
+/// A large page: one entry of the CPU's address cache instead of 512.
+const PAGE: usize = 2 << 20;
 
 impl Buffer {
     pub(crate) fn new(length: usize) -> Self {
-        Self { lines: vec![Line([0.0; 16]); length.div_ceil(16)], length }
+        let bytes = length.div_ceil(16).max(1) * LINE;
+        let align = if bytes >= PAGE { PAGE } else { LINE };
+        let layout = Layout::from_size_align(bytes, align).expect("lengths are those of vectors");
+        // SAFETY: the layout has a size.
+        let start = unsafe { alloc(layout) };
+        let Some(start) = NonNull::new(start) else { handle_alloc_error(layout) };
+        ask_for_large_pages(start, bytes / PAGE * PAGE);
+        // SAFETY: the memory is ours and has that many bytes; zeros are floats.
+        unsafe { start.as_ptr().write_bytes(0, bytes) };
+        Self { start: start.cast(), length, layout }
     }
 
     pub(crate) fn as_ptr(&self) -> *const f32 {
-        self.lines.as_ptr().cast()
+        self.start.as_ptr()
     }
 
     pub(crate) fn as_mut_ptr(&mut self) -> *mut f32 {
-        self.lines.as_mut_ptr().cast()
+        self.start.as_ptr()
     }
+}
+
+impl Drop for Buffer {
+    fn drop(&mut self) {
+        // SAFETY: allocated with this layout, and nobody has it any more.
+        unsafe { dealloc(self.start.as_ptr().cast(), self.layout) };
+    }
+}
+
+/// Tells the system that this memory is used as a whole.
+fn ask_for_large_pages(start: NonNull<u8>, bytes: usize) {
+    #[cfg(target_os = "linux")]
+    if bytes > 0 {
+        // SAFETY: the memory is ours, starts at a page and has that many bytes. It is advice: what comes of it does not matter.
+        unsafe { libc::madvise(start.as_ptr().cast(), bytes, libc::MADV_HUGEPAGE) };
+    }
+    #[cfg(not(target_os = "linux"))]
+    let _ = (start, bytes);
 }
 
 impl std::ops::Deref for Buffer {
     type Target = [f32];
     fn deref(&self) -> &[f32] {
-        // SAFETY: the lines hold at least `length` values, all of them written.
+        // SAFETY: there are at least `length` values, all of them written.
         unsafe { std::slice::from_raw_parts(self.as_ptr(), self.length) }
     }
 }

@@ -6,6 +6,7 @@
 //! for any number of threads, and partial sums are added in their order, so that results are the same too.
 
 use std::ops::Range;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError};
 
 use equipoise_pool::Pool;
@@ -36,10 +37,12 @@ pub enum Kernels {
 const EPSILON: f64 = 1e-5;
 /// The newest batch's share of the running statistics.
 const NEWEST: f32 = 0.1;
+/// Tasks of a forward pass at most.
+const TASKS: usize = 16;
 /// Slices of a batch at most.
 const SLICES: usize = 8;
-/// Values that the slices of a layer may take together, if there are more than two.
-const SLICE_VALUES: usize = 24 << 20;
+/// Values that the slices of a layer may take together, if there are more than two: they are written and read once per batch.
+const SLICE_VALUES: usize = 640 << 10;
 
 /// A pointer that tasks share; each uses a part of its own.
 #[derive(Clone, Copy)]
@@ -65,6 +68,8 @@ struct Layer {
     /// In the running statistics; the variance follows the mean.
     mean: Range<usize>,
     variance: Range<usize>,
+    /// Images in a task of the forward pass.
+    task: usize,
     /// Images in a slice.
     slice: usize,
     y: Buffer,
@@ -159,12 +164,15 @@ struct Tasks {
     pool: Pool,
     simd: Simd,
     own: Mutex<Vec<Own>>,
+    /// Every pass over the batch goes the other way than the last one: what was used last is still in the cache.
+    backwards: AtomicBool,
 }
 
 impl Tasks {
     fn run(&self, tasks: usize, body: impl Fn(usize, &Space) + Sync) {
         let free = || self.own.lock().unwrap_or_else(PoisonError::into_inner);
-        self.pool.run(tasks, |task| {
+        let backwards = self.backwards.fetch_xor(true, Ordering::Relaxed);
+        self.pool.sweep(tasks, backwards, |task| {
             let mut own = free().pop().expect("as many as there are threads");
             body(task, &own.space());
             free().push(own);
@@ -262,6 +270,7 @@ impl Cpu {
             let (channels, [height, width]) = (geometry.outputs, geometry.out());
             let packed = convolution.packed();
             layers.push(Layer {
+                task: batch.div_ceil(TASKS).next_multiple_of(convolution.group()),
                 slice: slice(&convolution, batch),
                 weight: take(&mut parameters, geometry.weights()),
                 gamma: take(&mut parameters, channels),
@@ -335,7 +344,7 @@ impl Cpu {
         let own = (0..pool.threads()).map(|_| Own::new(&room)).collect();
         let mut engine = Self {
             batch,
-            tasks: Tasks { pool, simd, own: Mutex::new(own) },
+            tasks: Tasks { pool, simd, own: Mutex::new(own), backwards: AtomicBool::new(false) },
             parameters: Buffer::new(parameters),
             gradients: Buffer::new(parameters),
             momentum: Buffer::new(parameters),
@@ -419,7 +428,8 @@ impl Cpu {
     /// Runs a layer's convolution, and turns the batch's or the running statistics into its batch norm.
     fn layer_forward(&mut self, number: usize, source: Source, images: usize, train: bool) {
         let layer = &mut self.layers[number];
-        let (channels, group) = (layer.channels(), layer.convolution.group());
+        // some groups to a task, so that one can be asked for ahead of the next
+        let (channels, group) = (layer.channels(), layer.task);
         let tasks = images.div_ceil(group);
         let mean = self.statistics[layer.mean.clone()].as_ptr();
         let partial = &mut self.partial[..tasks * 2 * channels];

@@ -32,6 +32,8 @@ pub(crate) unsafe trait Isa {
     unsafe fn max(a: Self::V, b: Self::V) -> Self::V;
     /// `v` where `by` > 0, else 0.
     unsafe fn where_positive(by: Self::V, v: Self::V) -> Self::V;
+    /// Asks for the cache line at an address, to be written soon.
+    fn prefetch_write(into: *const f32);
     /// Runs a matrix product compiled for this level.
     unsafe fn gemm(gemm: &Gemm<'_>);
     /// Runs a sum of outer products compiled for this level.
@@ -108,6 +110,8 @@ unsafe impl Isa for Portable {
     unsafe fn where_positive(by: [f32; 4], v: [f32; 4]) -> [f32; 4] {
         each(|i| if by[i] > 0.0 { v[i] } else { 0.0 })
     }
+    #[inline(always)]
+    fn prefetch_write(_: *const f32) {}
     unsafe fn gemm(gemm: &Gemm<'_>) {
         // SAFETY: the caller's.
         unsafe { crate::kernel::gemm::gemm::<Self>(gemm) }
@@ -193,6 +197,11 @@ mod x86 {
                     // SAFETY: as above.
                     unsafe { $keep }
                 }
+                #[inline(always)]
+                fn prefetch_write(into: *const f32) {
+                    // SAFETY: a hint, for any address.
+                    unsafe { _mm_prefetch::<_MM_HINT_ET0>(into.cast()) }
+                }
                 unsafe fn gemm(gemm: &Gemm<'_>) {
                     #[target_feature(enable = $features)]
                     unsafe fn go(gemm: &Gemm<'_>) {
@@ -217,7 +226,7 @@ mod x86 {
 
     level! {
         /// AVX-512.
-        Avx512, "avx512f,avx512dq,avx512bw,avx512vl,avx2,fma", __m512, 16, [14, 12],
+        Avx512, "avx512f,avx512dq,avx512bw,avx512vl,avx2,fma", __m512, 16, [16, 12],
         _mm512_loadu_ps _mm512_storeu_ps _mm512_set1_ps _mm512_add_ps _mm512_sub_ps _mm512_mul_ps _mm512_fmadd_ps
         _mm512_fnmadd_ps _mm512_max_ps,
         |by, v| _mm512_maskz_mov_ps(_mm512_cmp_ps_mask::<_CMP_GT_OQ>(by, _mm512_setzero_ps()), v)

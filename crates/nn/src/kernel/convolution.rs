@@ -5,8 +5,9 @@
 
 use std::ops::Range;
 
+use super::CHANNELS;
 use super::ends::{Back, Frame, Sink, Source, drain, fill};
-use super::gemm::{Gemm, Outer, Segment};
+use super::gemm::{Ahead, Gemm, Outer, Segment};
 use super::winograd::{TileOut, filter_back, filter_in, tile_in, tile_in_back, tile_out, tile_out_back};
 use crate::isa::{Isa, dispatch, panel};
 
@@ -131,7 +132,9 @@ pub(crate) struct Convolution {
 }
 
 /// Tiles that are transformed before they are multiplied: enough for the matrix kernels, few enough for the cache.
-const BLOCK: usize = 24;
+fn block(channels: usize) -> usize {
+    if channels <= CHANNELS { 16 } else { 24 }
+}
 /// Pixels in a group of a direct convolution, where images are smaller.
 const PIXELS: usize = 192;
 
@@ -163,10 +166,11 @@ impl Convolution {
             }
             _ => {
                 let tiles = new.tiles();
-                new.group = BLOCK.div_ceil(tiles[0] * tiles[1]).min(images);
+                let block = block(geometry.inputs);
+                new.group = block.div_ceil(tiles[0] * tiles[1]).min(images);
                 // even blocks
                 let all = new.group * tiles[0] * tiles[1];
-                new.block = all.div_ceil(all.div_ceil(BLOCK));
+                new.block = all.div_ceil(all.div_ceil(block));
             }
         }
         new
@@ -390,6 +394,12 @@ fn groups(images: &Range<usize>, group: usize) -> impl Iterator<Item = Range<usi
     (start..end).step_by(group).map(move |first| first..end.min(first + group))
 }
 
+/// The group after one.
+#[inline(always)]
+fn next(images: &Range<usize>, all: &Range<usize>, group: usize) -> Range<usize> {
+    images.end..all.end.min(images.end + group)
+}
+
 /// Reads a group of images into padded frames; what is not image is zero.
 #[inline(always)]
 unsafe fn read<I: Isa>(c: &Convolution, source: &Source, images: &Range<usize>, into: *mut f32) {
@@ -508,12 +518,20 @@ unsafe fn pack_direct<I: Isa>(c: &Convolution, w: *const f32, rows: Range<usize>
 unsafe fn forward_winograd<I: Isa, const T: usize>(c: &Convolution, run: &Forward, space: &Space) {
     let Geometry { inputs, outputs, size: [height, width], .. } = c.geometry;
     let (frame, [down, across]) = (c.input_frame(), c.tiles());
-    let [v_stride, m_stride] = c.strides();
+    let [v_stride, mut m_stride] = c.strides();
+    // a row of M that is finished at once may take its row of V's place, which is near
+    let mut m = space.m;
+    if inputs == outputs && panel::<I>(outputs) == outputs {
+        (m, m_stride) = (space.v, v_stride);
+    }
     let segments = [Segment { offset: 0, length: inputs }];
     // SAFETY: the caller's promises; tiles lie inside their frames, blocks inside V and M.
     unsafe {
         for images in groups(&run.images, c.group) {
             read::<I>(c, &run.source, &images, space.input);
+            let mut ahead = Ahead::NOTHING;
+            ahead.add(run.y.add(images.start * height * width * outputs), images.len() * height * width * outputs);
+            run.source.ahead(&next(&images, &run.images, c.group), height * width * inputs, &mut ahead);
             let tiles = images.len() * down * across;
             let place = |tile: usize| (tile / (down * across), tile / across % down * (T - 2), tile % across * (T - 2));
             for first in (0..tiles).step_by(c.block) {
@@ -523,25 +541,27 @@ unsafe fn forward_winograd<I: Isa, const T: usize>(c: &Convolution, run: &Forwar
                     let from = space.input.add((n * frame.height + y) * frame.row + x * inputs);
                     tile_in::<I, T>(from, frame.row, inputs, space.v.add(q * inputs), v_stride);
                 }
-                for p in 0..T * T {
-                    I::gemm(&Gemm {
-                        rows: number,
-                        columns: outputs,
-                        a: space.v.add(p * v_stride),
-                        a_stride: inputs,
-                        segments: &segments,
-                        b: run.weights.add(p * inputs * outputs),
-                        c: space.m.add(p * m_stride),
-                        c_stride: outputs,
-                    });
-                }
+                let ahead = ahead.part(first, number, tiles);
+                I::gemm(&Gemm {
+                    count: T * T,
+                    next: [v_stride, inputs * outputs, m_stride],
+                    rows: number,
+                    columns: outputs,
+                    a: space.v,
+                    a_stride: inputs,
+                    segments: &segments,
+                    b: run.weights,
+                    c: m,
+                    c_stride: outputs,
+                    ahead: &ahead,
+                });
                 for q in 0..number {
                     let (n, y, x) = place(first + q);
                     let into = run.y.add((((images.start + n) * height + y) * width + x) * outputs);
                     let inside = [(height - y).min(T - 2), (width - x).min(T - 2)];
                     let tile = TileOut { stride: m_stride, channels: outputs, row: width * outputs, inside };
                     let sums = run.sums.map(|(shift, _)| (shift, space.sums));
-                    tile_out::<I, T>(space.m.add(q * outputs), &tile, into, sums);
+                    tile_out::<I, T>(m.add(q * outputs), &tile, into, sums);
                 }
                 if let Some((_, sums)) = run.sums {
                     flush(space.sums, sums, 2 * outputs);
@@ -560,12 +580,11 @@ unsafe fn backward_winograd<I: Isa, const T: usize>(c: &Convolution, run: &Backw
     let wanted = !matches!(run.sink, Sink::Nothing);
     // SAFETY: as in the forward pass.
     unsafe {
-        std::ptr::write_bytes(run.dw, 0, c.slice());
+        let mut fresh = true;
         for images in groups(&run.images, c.group) {
             read::<I>(c, &run.source, &images, space.input);
-            if wanted {
-                std::ptr::write_bytes(space.gradient, 0, images.len() * frame.height * frame.row);
-            }
+            let mut ahead = Ahead::NOTHING;
+            run.sink.ahead(&images, height * width * inputs, &mut ahead);
             let tiles = images.len() * down * across;
             let place = |tile: usize| (tile / (down * across), tile / across % down * (T - 2), tile % across * (T - 2));
             for first in (0..tiles).step_by(c.block) {
@@ -579,37 +598,47 @@ unsafe fn backward_winograd<I: Isa, const T: usize>(c: &Convolution, run: &Backw
                     let tile = TileOut { stride: m_stride, channels: outputs, row: width * outputs, inside };
                     tile_out_back::<I, T>(space.m.add(q * outputs), &tile, &run.back, at);
                 }
-                for p in 0..T * T {
-                    let (v, m) = (space.v.add(p * v_stride), space.m.add(p * m_stride));
-                    I::outer(&Outer {
-                        rows: inputs,
-                        columns: outputs,
-                        size: [1, number],
-                        a: v,
-                        a_strides: [0, inputs],
-                        d: m,
-                        d_strides: [0, outputs],
-                        w: run.dw.add(p * inputs * outputs),
-                        w_stride: outputs,
+                I::outer(&Outer {
+                    count: T * T,
+                    next: [v_stride, m_stride, inputs * outputs],
+                    fresh,
+                    rows: inputs,
+                    columns: outputs,
+                    size: [1, number],
+                    a: space.v,
+                    a_strides: [0, inputs],
+                    d: space.m,
+                    d_strides: [0, outputs],
+                    w: run.dw,
+                    w_stride: outputs,
+                });
+                fresh = false;
+                if wanted {
+                    // V is not needed any more, and its place takes its gradient
+                    I::gemm(&Gemm {
+                        count: T * T,
+                        next: [m_stride, inputs * outputs, v_stride],
+                        rows: number,
+                        columns: inputs,
+                        a: space.m,
+                        a_stride: outputs,
+                        segments: &segments,
+                        b: run.weights,
+                        c: space.v,
+                        c_stride: inputs,
+                        ahead: &ahead.part(first, number, tiles),
                     });
-                    if wanted {
-                        I::gemm(&Gemm {
-                            rows: number,
-                            columns: inputs,
-                            a: m,
-                            a_stride: outputs,
-                            segments: &segments,
-                            b: run.weights.add(p * inputs * outputs),
-                            c: v,
-                            c_stride: inputs,
-                        });
-                    }
                 }
                 if wanted {
                     for q in 0..number {
                         let (n, y, x) = place(first + q);
                         let into = space.gradient.add((n * frame.height + y) * frame.row + x * inputs);
-                        tile_in_back::<I, T>(space.v.add(q * inputs), v_stride, inputs, into, frame.row);
+                        let v = space.v.add(q * inputs);
+                        if y > 0 && x > 0 {
+                            tile_in_back::<I, T>(v, v_stride, inputs, into, frame.row, [true; 2]);
+                        } else {
+                            tile_in_back::<I, T>(v, v_stride, inputs, into, frame.row, [y > 0, x > 0]);
+                        }
                     }
                 }
             }
@@ -652,6 +681,8 @@ unsafe fn forward_direct<I: Isa>(c: &Convolution, run: &Forward, space: &Space) 
                 let a = space.input.add((n * frame.height + y * stride) * frame.row);
                 let y = run.y.add((images.start * height + row) * width * outputs);
                 I::gemm(&Gemm {
+                    count: 1,
+                    next: [0; 3],
                     rows: pixels,
                     columns: outputs,
                     a,
@@ -660,6 +691,7 @@ unsafe fn forward_direct<I: Isa>(c: &Convolution, run: &Forward, space: &Space) 
                     b: run.weights,
                     c: y,
                     c_stride: outputs,
+                    ahead: &Ahead::NOTHING,
                 });
                 if let Some((shift, sums)) = run.sums {
                     for first in (0..pixels).step_by(SUMMED) {
@@ -693,7 +725,7 @@ unsafe fn backward_direct<I: Isa>(c: &Convolution, run: &Backward, space: &Space
     let wanted = !matches!(run.sink, Sink::Nothing);
     // SAFETY: the caller's promises; windows and their adjoints lie inside their frames.
     unsafe {
-        std::ptr::write_bytes(run.dw, 0, c.slice());
+        let mut fresh = true;
         for images in groups(&run.images, c.group) {
             read::<I>(c, &run.source, &images, space.input);
             std::ptr::write_bytes(space.m, 0, images.len() * framed_height * framed_row);
@@ -702,8 +734,9 @@ unsafe fn backward_direct<I: Isa>(c: &Convolution, run: &Backward, space: &Space
                     let to = space.m.add((i * framed_height + top + y) * framed_row + left * outputs);
                     let at = (n * height + y) * width * outputs;
                     for k in (0..outputs).step_by(I::WIDTH) {
+                        let factors = run.back.factors::<I>(outputs, k);
                         for x in 0..width {
-                            let g = run.back.at::<I>(at + x * outputs, outputs, k);
+                            let g = run.back.at::<I>(at + x * outputs + k, factors);
                             I::store(to.add(x * outputs + k), g);
                         }
                     }
@@ -713,19 +746,21 @@ unsafe fn backward_direct<I: Isa>(c: &Convolution, run: &Backward, space: &Space
             let (number, rows, pixels) =
                 if c.flat { (1, 1, images.len() * height * width) } else { (images.len(), height, width) };
             for n in 0..number {
-                for tap in 0..kernel {
-                    I::outer(&Outer {
-                        rows: kernel * inputs,
-                        columns: outputs,
-                        size: [rows, pixels],
-                        a: space.input.add((n * frame.height + tap) * frame.row),
-                        a_strides: [stride * frame.row, stride * inputs],
-                        d: inside.add(n * framed_height * framed_row),
-                        d_strides: [framed_row, outputs],
-                        w: run.dw.add(tap * kernel * inputs * outputs),
-                        w_stride: outputs,
-                    });
-                }
+                I::outer(&Outer {
+                    count: kernel,
+                    next: [frame.row, 0, kernel * inputs * outputs],
+                    fresh,
+                    rows: kernel * inputs,
+                    columns: outputs,
+                    size: [rows, pixels],
+                    a: space.input.add(n * frame.height * frame.row),
+                    a_strides: [stride * frame.row, stride * inputs],
+                    d: inside.add(n * framed_height * framed_row),
+                    d_strides: [framed_row, outputs],
+                    w: run.dw,
+                    w_stride: outputs,
+                });
+                fresh = false;
             }
             if !wanted {
                 continue;
@@ -750,6 +785,8 @@ unsafe fn backward_direct<I: Isa>(c: &Convolution, run: &Backward, space: &Space
                             continue;
                         }
                         I::gemm(&Gemm {
+                            count: 1,
+                            next: [0; 3],
                             rows: pixels,
                             columns: inputs,
                             a: inside.add((n * framed_height + row) * framed_row),
@@ -758,6 +795,7 @@ unsafe fn backward_direct<I: Isa>(c: &Convolution, run: &Backward, space: &Space
                             b: weights,
                             c,
                             c_stride: stride * inputs,
+                            ahead: &Ahead::NOTHING,
                         });
                     }
                 }

@@ -1,7 +1,10 @@
 //! What happens at the two ends of a convolution: batch norm, ReLU and the sum with a shortcut while its input is read, and
 //! their gradients while its input's gradient is written. Nothing of this makes a pass over memory of its own.
 
+use std::ops::Range;
+
 use super::convolution::{SUMMED, flush};
+use super::gemm::Ahead;
 use crate::isa::Isa;
 
 /// A convolution's output y with the batch norm that follows: a y + b, by channel.
@@ -40,6 +43,15 @@ pub(crate) enum Source {
     Active(Normed),
     /// relu(a y + b + shortcut), also written to `keep`.
     Joined { normed: Normed, shortcut: Shortcut, keep: *mut f32 },
+}
+
+impl Source {
+    /// Notes what will be written when some images are read, of `one` value each.
+    pub(crate) fn ahead(&self, images: &Range<usize>, one: usize, ahead: &mut Ahead) {
+        if let Self::Joined { keep, .. } = *self {
+            ahead.add(keep.wrapping_add(images.start * one), images.len() * one);
+        }
+    }
 }
 
 /// Where the images of a source go: rows of `row` values, `channels` per pixel.
@@ -127,19 +139,24 @@ pub(crate) struct Back {
 }
 
 impl Back {
-    /// The gradient at `at`, of channels from `k`.
+    /// The factors of the channels from `k`.
+    ///
+    /// # Safety
+    /// The pointer must be good there.
+    #[inline(always)]
+    pub(crate) unsafe fn factors<I: Isa>(&self, channels: usize, k: usize) -> [I::V; 3] {
+        // SAFETY: the caller's.
+        unsafe { [I::load(self.k.add(k)), I::load(self.k.add(channels + k)), I::load(self.k.add(2 * channels + k))] }
+    }
+
+    /// The gradient at `at`.
     ///
     /// # Safety
     /// The pointers must be good there.
     #[inline(always)]
-    pub(crate) unsafe fn at<I: Isa>(&self, at: usize, channels: usize, k: usize) -> I::V {
+    pub(crate) unsafe fn at<I: Isa>(&self, at: usize, [k0, k1, k2]: [I::V; 3]) -> I::V {
         // SAFETY: the caller's.
-        unsafe {
-            let (k0, k1, k2) =
-                (I::load(self.k.add(k)), I::load(self.k.add(channels + k)), I::load(self.k.add(2 * channels + k)));
-            let y = I::fma(k1, I::load(self.y.add(at + k)), k2);
-            I::fma(k0, I::load(self.g.add(at + k)), y)
-        }
+        unsafe { I::fma(k0, I::load(self.g.add(at)), I::fma(k1, I::load(self.y.add(at)), k2)) }
     }
 }
 
@@ -203,6 +220,15 @@ unsafe fn with<I: Isa>(
                     g
                 }
             }
+        }
+    }
+}
+
+impl Sink {
+    /// Notes what will be written for some images of `one` value each.
+    pub(crate) fn ahead(&self, images: &Range<usize>, one: usize, ahead: &mut Ahead) {
+        if let Self::Plain { out, .. } | Self::Active { out, .. } | Self::Joined { out, .. } = *self {
+            ahead.add(out.wrapping_add(images.start * one), images.len() * one);
         }
     }
 }

@@ -9,6 +9,49 @@ pub(crate) struct Segment {
     pub(crate) length: usize,
 }
 
+/// Memory that is written soon: asked for while a matrix product keeps the CPU busy, it comes without anybody waiting. (What is
+/// read in order, CPUs ask for by themselves.)
+#[derive(Clone, Copy)]
+pub(crate) struct Ahead {
+    /// Where it starts, and how many values it has.
+    streams: [(*const f32, usize); 2],
+    number: usize,
+}
+
+impl Ahead {
+    pub(crate) const NOTHING: Self = Self { streams: [(std::ptr::null(), 0); 2], number: 0 };
+
+    /// Adds some memory; addresses need not be good for anything.
+    pub(crate) fn add(&mut self, from: *const f32, length: usize) {
+        if self.number < self.streams.len() && length > 0 {
+            self.streams[self.number] = (from, length);
+            self.number += 1;
+        }
+    }
+
+    /// The part that belongs to some of `whole` pieces of work.
+    pub(crate) fn part(&self, first: usize, number: usize, whole: usize) -> Self {
+        let mut part = *self;
+        for (from, length) in &mut part.streams[..self.number] {
+            let (start, end) = (*length * first / whole, *length * (first + number) / whole);
+            (*from, *length) = (from.wrapping_add(start), end - start);
+        }
+        part
+    }
+
+    /// Asks for one of `parts` equal parts of it.
+    #[inline(always)]
+    fn ask<I: Isa>(&self, part: usize, parts: usize) {
+        const LINE: usize = 16;
+        for &(from, length) in &self.streams[..self.number] {
+            let lines = length / LINE;
+            for line in lines * part / parts..lines * (part + 1) / parts {
+                I::prefetch_write(from.wrapping_add(line * LINE));
+            }
+        }
+    }
+}
+
 /// c[r][j] = sum over k of a[r][k] b[k][j], where a row of `a` is made of segments.
 ///
 /// A convolution is such a product without a copy: a row is an output pixel, its segments are the rows of the image that the
@@ -17,7 +60,12 @@ pub(crate) struct Segment {
 /// # Safety
 /// For whoever runs it: `a` must be good for every segment of every row, `b` for the sum of the lengths times `columns`, `c`
 /// for `rows` rows of `columns`, `stride` apart; `columns` is a multiple of 16.
+///
+/// `count` such products are made, each with its own a, b and c, which are `next` apart.
 pub(crate) struct Gemm<'a> {
+    pub(crate) count: usize,
+    /// From one product's a, b and c to the next one's.
+    pub(crate) next: [usize; 3],
     pub(crate) rows: usize,
     pub(crate) columns: usize,
     pub(crate) a: *const f32,
@@ -28,6 +76,7 @@ pub(crate) struct Gemm<'a> {
     pub(crate) b: *const f32,
     pub(crate) c: *mut f32,
     pub(crate) c_stride: usize,
+    pub(crate) ahead: &'a Ahead,
 }
 
 /// w[i][j] += sum over y, x of a[y][x][i] d[y][x][j].
@@ -35,7 +84,13 @@ pub(crate) struct Gemm<'a> {
 /// # Safety
 /// For whoever runs it: `a` must be good for `rows` values and `d` for `columns` at every (y, x), `w` for `rows` rows of
 /// `columns`; `columns` is a multiple of 16.
+///
+/// `count` such sums are made, each with its own a, d and w, which are `next` apart. A `fresh` w is not read first.
 pub(crate) struct Outer {
+    pub(crate) count: usize,
+    /// From one sum's a, d and w to the next one's.
+    pub(crate) next: [usize; 3],
+    pub(crate) fresh: bool,
     pub(crate) rows: usize,
     pub(crate) columns: usize,
     /// Numbers of y and x.
@@ -49,58 +104,87 @@ pub(crate) struct Outer {
     pub(crate) w_stride: usize,
 }
 
-/// Calls `$tile::<$isa, ROWS, $across>` with the number of rows as a constant.
+/// Calls `$tile::<$isa, ROWS, $across, ..>` with the number of rows as a constant.
 macro_rules! by_rows {
-    ($isa:ident, $across:literal, $rows:expr, $tile:ident($($arg:expr),*)) => {
-        by_rows!(@ $isa, $across, $rows, $tile($($arg),*), 1 2 3 4 5 6 7 8 9 10 11 12 13 14)
+    ($isa:ident, $across:literal, $rows:expr, $tile:ident $(::<$more:ident>)? ($($arg:expr),*)) => {
+        by_rows!(@ $isa, $across, $rows, $tile ($($more)?) ($($arg),*), 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16)
     };
-    (@ $isa:ident, $across:literal, $rows:expr, $tile:ident $args:tt, $($n:literal)*) => {
+    (@ $isa:ident, $across:literal, $rows:expr, $tile:ident $more:tt $args:tt, $($n:literal)*) => {
         match $rows {
             // what has no room in the registers is never asked for, and not compiled
-            $($n if $n <= $isa::ROWS[$across - 1] => by_rows!(# $isa, $n, $across, $tile $args),)*
+            $($n if $n <= $isa::ROWS[$across - 1] => by_rows!(# $isa, $n, $across, $tile $more $args),)*
             _ => unreachable!("rows are split to fit the registers"),
         }
     };
-    (# $isa:ident, $n:literal, $across:literal, $tile:ident($($arg:expr),*)) => {
+    (# $isa:ident, $n:literal, $across:literal, $tile:ident () ($($arg:expr),*)) => {
         $tile::<$isa, $n, $across>($($arg),*)
+    };
+    (# $isa:ident, $n:literal, $across:literal, $tile:ident ($more:ident) ($($arg:expr),*)) => {
+        $tile::<$isa, $n, $across, $more>($($arg),*)
     };
 }
 
-/// The length of the next piece when `rest` is split into the fewest pieces of at most `most`, as even as possible.
+/// The fewest pieces of at most `most` that make up a whole, as even as possible: how many there are, and how many values the
+/// smaller ones have; the first `whole % pieces` have one more.
 #[inline(always)]
-fn piece(rest: usize, most: usize) -> usize {
-    rest.div_ceil(rest.div_ceil(most))
+fn pieces(whole: usize, most: usize) -> (usize, usize) {
+    let pieces = whole.div_ceil(most).max(1);
+    (pieces, whole / pieces)
 }
 
 // No closures around registers: the compiler may leave one outside of the function that has the level's instructions.
 
 #[inline(always)]
 pub(crate) unsafe fn gemm<I: Isa>(g: &Gemm<'_>) {
+    // rows that are a known distance apart need no registers for their addresses
+    // SAFETY: the caller's promises.
+    unsafe {
+        match g.a_stride {
+            16 => gemm_with::<I, 16>(g),
+            32 => gemm_with::<I, 32>(g),
+            64 => gemm_with::<I, 64>(g),
+            _ => gemm_with::<I, 0>(g),
+        }
+    }
+}
+
+/// With the distance of rows as a constant, unless it is 0.
+#[inline(always)]
+unsafe fn gemm_with<I: Isa, const S: usize>(g: &Gemm<'_>) {
     let width = panel::<I>(g.columns);
     let depth: usize = g.segments.iter().map(|segment| segment.length).sum();
     let across = width / I::WIDTH;
-    for first in (0..g.columns).step_by(width) {
-        // SAFETY: the caller's promise about `b`.
-        let b = unsafe { g.b.add(first * depth) };
-        let mut row = 0;
-        while row < g.rows {
-            let rows = piece(g.rows - row, I::ROWS[across - 1]);
-            // SAFETY: the caller's promises about `a` and `c`.
+    let (number, least) = pieces(g.rows, I::ROWS[across - 1]);
+    let more = g.rows - number * least;
+    for at in 0..g.count {
+        g.ahead.ask::<I>(at, g.count);
+        for first in (0..g.columns).step_by(width) {
+            // SAFETY: the caller's promises about `a`, `b` and `c`.
             unsafe {
-                let (a, c) = (g.a.add(row * g.a_stride), g.c.add(row * g.c_stride + first));
-                if across == 2 {
-                    by_rows!(I, 2, rows, product(g, a, b, c));
-                } else {
-                    by_rows!(I, 1, rows, product(g, a, b, c));
+                let b = g.b.add(at * g.next[1] + first * depth);
+                let (mut a, mut c) = (g.a.add(at * g.next[0]), g.c.add(at * g.next[2] + first));
+                for piece in 0..number {
+                    let rows = least + usize::from(piece < more);
+                    if across == 2 {
+                        by_rows!(I, 2, rows, product::<S>(g, a, b, c));
+                    } else {
+                        by_rows!(I, 1, rows, product::<S>(g, a, b, c));
+                    }
+                    (a, c) = (a.wrapping_add(rows * g.a_stride), c.wrapping_add(rows * g.c_stride));
                 }
             }
-            row += rows;
         }
     }
 }
 
 #[inline(always)]
-unsafe fn product<I: Isa, const R: usize, const N: usize>(g: &Gemm<'_>, a: *const f32, b: *const f32, c: *mut f32) {
+unsafe fn product<I: Isa, const R: usize, const N: usize, const S: usize>(
+    g: &Gemm<'_>,
+    a: *const f32,
+    b: *const f32,
+    c: *mut f32,
+) {
+    let stride = if S == 0 { g.a_stride } else { S };
     // SAFETY: the caller's promises about `a`, `b` and `c`.
     unsafe {
         let mut sums = [[I::splat(0.0); N]; R];
@@ -113,7 +197,7 @@ unsafe fn product<I: Isa, const R: usize, const N: usize>(g: &Gemm<'_>, a: *cons
                     *column = I::load(b.add(j * I::WIDTH));
                 }
                 for (r, sums) in sums.iter_mut().enumerate() {
-                    let x = I::splat(*a.add(r * g.a_stride));
+                    let x = I::splat(*a.add(r * stride));
                     for (sum, column) in sums.iter_mut().zip(columns) {
                         *sum = I::fma(x, column, *sum);
                     }
@@ -134,20 +218,24 @@ unsafe fn product<I: Isa, const R: usize, const N: usize>(g: &Gemm<'_>, a: *cons
 pub(crate) unsafe fn outer<I: Isa>(o: &Outer) {
     let width = panel::<I>(o.columns);
     let across = width / I::WIDTH;
-    for first in (0..o.columns).step_by(width) {
-        let mut row = 0;
-        while row < o.rows {
-            let rows = piece(o.rows - row, I::ROWS[across - 1]);
+    let (number, least) = pieces(o.rows, I::ROWS[across - 1]);
+    let more = o.rows - number * least;
+    for at in 0..o.count {
+        for first in (0..o.columns).step_by(width) {
             // SAFETY: the caller's promises.
             unsafe {
-                let (a, d, w) = (o.a.add(row), o.d.add(first), o.w.add(row * o.w_stride + first));
-                if across == 2 {
-                    by_rows!(I, 2, rows, products(o, a, d, w));
-                } else {
-                    by_rows!(I, 1, rows, products(o, a, d, w));
+                let d = o.d.add(at * o.next[1] + first);
+                let (mut a, mut w) = (o.a.add(at * o.next[0]), o.w.add(at * o.next[2] + first));
+                for piece in 0..number {
+                    let rows = least + usize::from(piece < more);
+                    if across == 2 {
+                        by_rows!(I, 2, rows, products(o, a, d, w));
+                    } else {
+                        by_rows!(I, 1, rows, products(o, a, d, w));
+                    }
+                    (a, w) = (a.wrapping_add(rows), w.wrapping_add(rows * o.w_stride));
                 }
             }
-            row += rows;
         }
     }
 }
@@ -157,9 +245,11 @@ unsafe fn products<I: Isa, const R: usize, const N: usize>(o: &Outer, a: *const 
     // SAFETY: the caller's promises.
     unsafe {
         let mut sums = [[I::splat(0.0); N]; R];
-        for (r, sums) in sums.iter_mut().enumerate() {
-            for (j, sum) in sums.iter_mut().enumerate() {
-                *sum = I::load(w.add(r * o.w_stride + j * I::WIDTH));
+        if !o.fresh {
+            for (r, sums) in sums.iter_mut().enumerate() {
+                for (j, sum) in sums.iter_mut().enumerate() {
+                    *sum = I::load(w.add(r * o.w_stride + j * I::WIDTH));
+                }
             }
         }
         for y in 0..o.size[0] {

@@ -134,6 +134,8 @@ unsafe fn output_back<I: Isa, const T: usize>(y: [I::V; 4]) -> [I::V; T] {
 }
 
 /// V of one tile: `from` is its first pixel, rows `row` apart, `channels` in a pixel; positions go `stride` apart.
+///
+/// Columns of V come in pairs that share their sums, so that no value has to wait in memory for the second half of the transform.
 #[inline(always)]
 pub(crate) unsafe fn tile_in<I: Isa, const T: usize>(
     from: *const f32,
@@ -145,11 +147,44 @@ pub(crate) unsafe fn tile_in<I: Isa, const T: usize>(
     // SAFETY: the caller's pointers are good for the tile and its positions.
     unsafe {
         for k in (0..channels).step_by(I::WIDTH) {
+            let (from, v) = (from.add(k), v.add(k));
+            if T == 6 {
+                let mut left = [I::splat(0.0); T];
+                let mut right = [I::splat(0.0); T];
+                for (y, (left, right)) in left.iter_mut().zip(&mut right).enumerate() {
+                    let d = from.add(y * row);
+                    let even = I::fnma(I::splat(B2), I::load(d.add(2 * channels)), I::load(d.add(4 * channels)));
+                    let odd = I::fnma(I::splat(B2), I::load(d.add(channels)), I::load(d.add(3 * channels)));
+                    *left = I::fma(I::splat(A), odd, even);
+                    *right = I::fnma(I::splat(A), odd, even);
+                }
+                put_column::<I, T>(input::<I, T>(left), v.add(stride), stride);
+                put_column::<I, T>(input::<I, T>(right), v.add(2 * stride), stride);
+                for (y, (left, right)) in left.iter_mut().zip(&mut right).enumerate() {
+                    let d = from.add(y * row);
+                    let even = I::fnma(I::splat(A2), I::load(d.add(2 * channels)), I::load(d.add(4 * channels)));
+                    let odd = I::fnma(I::splat(A2), I::load(d.add(channels)), I::load(d.add(3 * channels)));
+                    *left = I::fma(I::splat(B), odd, even);
+                    *right = I::fnma(I::splat(B), odd, even);
+                }
+                put_column::<I, T>(input::<I, T>(left), v.add(3 * stride), stride);
+                put_column::<I, T>(input::<I, T>(right), v.add(4 * stride), stride);
+                for (y, (left, right)) in left.iter_mut().zip(&mut right).enumerate() {
+                    let d = from.add(y * row);
+                    let sum = I::add(I::load(d), I::load(d.add(4 * channels)));
+                    *left = I::fnma(I::splat(SUM), I::load(d.add(2 * channels)), sum);
+                    let sum = I::add(I::load(d.add(channels)), I::load(d.add(5 * channels)));
+                    *right = I::fnma(I::splat(SUM), I::load(d.add(3 * channels)), sum);
+                }
+                put_column::<I, T>(input::<I, T>(left), v, stride);
+                put_column::<I, T>(input::<I, T>(right), v.add(5 * stride), stride);
+                continue;
+            }
             let mut half = [[I::splat(0.0); T]; T];
             for x in 0..T {
                 let mut d = [I::splat(0.0); T];
                 for (y, d) in d.iter_mut().enumerate() {
-                    *d = I::load(from.add(y * row + x * channels + k));
+                    *d = I::load(from.add(y * row + x * channels));
                 }
                 for (half, d) in half.iter_mut().zip(input::<I, T>(d)) {
                     half[x] = d;
@@ -157,14 +192,24 @@ pub(crate) unsafe fn tile_in<I: Isa, const T: usize>(
             }
             for (y, half) in half.into_iter().enumerate() {
                 for (x, value) in input::<I, T>(half).into_iter().enumerate() {
-                    I::store(v.add((y * T + x) * stride + k), value);
+                    I::store(v.add((y * T + x) * stride), value);
                 }
             }
         }
     }
 }
 
-/// Adds B dV B^T of one tile to the pixels under it.
+/// Writes a column of positions.
+#[inline(always)]
+unsafe fn put_column<I: Isa, const T: usize>(values: [I::V; T], into: *mut f32, stride: usize) {
+    for (y, value) in values.into_iter().enumerate() {
+        // SAFETY: the caller's pointer is good for the positions.
+        unsafe { I::store(into.add(y * T * stride), value) };
+    }
+}
+
+/// Adds B dV B^T of one tile to the pixels under it. Tiles come row by row: `met` says whether there is one above and one to the
+/// left, whose last two rows or columns lie under this one's first; the other pixels are seen for the first time.
 #[inline(always)]
 pub(crate) unsafe fn tile_in_back<I: Isa, const T: usize>(
     v: *const f32,
@@ -172,6 +217,7 @@ pub(crate) unsafe fn tile_in_back<I: Isa, const T: usize>(
     channels: usize,
     into: *mut f32,
     row: usize,
+    met: [bool; 2],
 ) {
     // SAFETY: the caller's pointers are good for the tile and its positions.
     unsafe {
@@ -189,7 +235,11 @@ pub(crate) unsafe fn tile_in_back<I: Isa, const T: usize>(
             for (y, half) in half.into_iter().enumerate() {
                 for (x, value) in input_back::<I, T>(half).into_iter().enumerate() {
                     let pixel = into.add(y * row + x * channels + k);
-                    I::store(pixel, I::add(I::load(pixel), value));
+                    let mut value = value;
+                    if y < 2 && met[0] || x < 2 && met[1] {
+                        value = I::add(I::load(pixel), value);
+                    }
+                    I::store(pixel, value);
                 }
             }
         }
@@ -273,19 +323,17 @@ pub(crate) unsafe fn tile_out<I: Isa, const T: usize>(
 #[inline(always)]
 pub(crate) unsafe fn tile_out_back<I: Isa, const T: usize>(m: *mut f32, tile: &TileOut, back: &Back, at: usize) {
     let &TileOut { stride, channels, row, inside } = tile;
+    let whole = inside == [T - 2, T - 2];
     // SAFETY: the caller's pointers are good for the tile's positions, and for the pixels inside the output.
     unsafe {
         for k in (0..channels).step_by(I::WIDTH) {
+            let factors = back.factors::<I>(channels, k);
             let mut half = [[I::splat(0.0); 4]; T];
             for x in 0..T - 2 {
                 let mut d = [I::splat(0.0); 4];
-                if inside == [T - 2, T - 2] {
-                    for (y, d) in d.iter_mut().enumerate().take(T - 2) {
-                        *d = back.at::<I>(at + y * row + x * channels, channels, k);
-                    }
-                } else if x < inside[1] {
-                    for (y, d) in d.iter_mut().enumerate().take(inside[0]) {
-                        *d = back.at::<I>(at + y * row + x * channels, channels, k);
+                for (y, d) in d.iter_mut().enumerate().take(T - 2) {
+                    if whole || y < inside[0] && x < inside[1] {
+                        *d = back.at::<I>(at + y * row + x * channels + k, factors);
                     }
                 }
                 for (half, d) in half.iter_mut().zip(output_back::<I, T>(d)) {
