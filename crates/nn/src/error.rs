@@ -76,4 +76,18 @@ pub enum NnError {
         /// What it should be.
         want: Vec<usize>,
     },
+    /// A tensor with a value that is not a number, or infinite.
+    #[error("tensor `{name}`: {value} is not finite")]
+    Value {
+        /// Its name.
+        name: String,
+        /// The value.
+        value: f32,
+    },
+    /// A file of weights that cannot be read.
+    #[error("weights: {what}")]
+    Weights {
+        /// What is wrong with it.
+        what: String,
+    },
 }

@@ -7,8 +7,10 @@ pub mod error;
 mod isa;
 mod kernel;
 pub mod network;
+pub mod weights;
 
 pub use cpu::{Cpu, Kernels};
 pub use engine::{Engine, Kind, Sgd};
 pub use error::NnError;
 pub use network::Network;
+pub use weights::Weights;

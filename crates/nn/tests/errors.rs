@@ -1,0 +1,79 @@
+//! What does not fit is refused by name, and the engine goes on.
+
+use equipoise_nn::{Cpu, Engine, Kind, Network, NnError};
+use equipoise_pool::Pool;
+
+fn engine() -> Cpu {
+    let network = Network::named("resnet8", 3, [8, 12], 5).expect("known");
+    Cpu::new(network, 4, 0, Pool::single()).expect("valid")
+}
+
+const IMAGE: usize = 3 * 8 * 12;
+
+#[test]
+fn wrong_batches() {
+    let mut engine = engine();
+    assert_eq!(engine.forward(&[], true), Err(NnError::Batch { got: 0, most: 4 }));
+    assert_eq!(engine.forward(&[0.0; 5 * IMAGE], true), Err(NnError::Batch { got: 5, most: 4 }));
+    let what = "images";
+    let want = Err(NnError::Length { what, got: 2 * IMAGE + 1, want: 2 * IMAGE });
+    assert_eq!(engine.forward(&[0.0; 2 * IMAGE + 1], true), want);
+    for value in [f32::NAN, f32::INFINITY, f32::NEG_INFINITY] {
+        let mut images = vec![0.0; 3 * IMAGE];
+        images[IMAGE + 17] = value;
+        let error = engine.forward(&images, true).expect_err("not finite").to_string();
+        assert_eq!(error, format!("images: image 1: {value} is not finite"));
+    }
+    let many = Cpu::new(engine.network().clone(), 0, 0, Pool::single()).err();
+    assert_eq!(many, Some(NnError::Batch { got: 0, most: 65_536 }));
+}
+
+#[test]
+fn backward_needs_a_forward_pass() {
+    let mut engine = engine();
+    assert_eq!(engine.backward(&[0.0; 5]), Err(NnError::NoForward));
+    engine.forward(&[0.5; IMAGE], false).expect("fits");
+    assert_eq!(engine.backward(&[0.0; 5]), Err(NnError::NoForward), "an evaluation cannot be gone back through");
+    engine.forward(&[0.5; 2 * IMAGE], true).expect("fits");
+    let what = "gradient of the logits";
+    assert_eq!(engine.backward(&[0.0; 5]), Err(NnError::Length { what, got: 5, want: 10 }));
+    engine.backward(&[0.1; 10]).expect("fits");
+    assert_eq!(engine.backward(&[0.1; 10]), Err(NnError::NoForward), "once");
+    // a batch that was refused leaves nothing to go back through
+    engine.forward(&[0.5; IMAGE], true).expect("fits");
+    engine.forward(&[f32::NAN; IMAGE], true).expect_err("not finite");
+    assert_eq!(engine.backward(&[0.0; 5]), Err(NnError::NoForward));
+}
+
+#[test]
+fn wrong_tensors() {
+    let mut engine = engine();
+    let before = engine.tensors(Kind::Parameters);
+    let mut wrong = before.clone();
+    wrong.pop();
+    let (got, want) = (before.len() - 1, before.len());
+    assert_eq!(engine.set_tensors(Kind::Parameters, &wrong), Err(NnError::Length { what: "tensors", got, want }));
+    let mut wrong = before.clone();
+    wrong[3].push(0.0);
+    let want = NnError::Length { what: "a tensor", got: before[3].len() + 1, want: before[3].len() };
+    assert_eq!(engine.set_tensors(Kind::Momentum, &wrong), Err(want));
+    assert_eq!(engine.tensors(Kind::Parameters), before);
+}
+
+/// Any size that a network's strides leave something of, in any order, with values at the edge of what f32 holds.
+#[test]
+fn odd_shapes_and_wild_values() {
+    for (name, size) in
+        [("resnet8", [1, 1]), ("resnet8", [2, 3]), ("resnet14", [5, 1]), ("resnet18", [33, 7]), ("resnet18", [1, 1])]
+    {
+        let network = Network::named(name, 2, size, 3).expect("known");
+        let mut engine = Cpu::new(network, 3, 0, Pool::new(2).expect("threads")).expect("valid");
+        for (number, value) in [(3, 0.0), (1, 1e30), (2, -3e38), (3, 1e-40), (1, 1.0)] {
+            let images = vec![value; number * 2 * size[0] * size[1]];
+            let logits = engine.forward(&images, true).expect("fits").to_vec();
+            assert_eq!(logits.len(), 3 * number);
+            engine.backward(&vec![0.25; logits.len()]).expect("fits");
+            engine.forward(&images, false).expect("fits");
+        }
+    }
+}
