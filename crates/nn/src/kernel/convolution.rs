@@ -133,7 +133,7 @@ pub(crate) struct Convolution {
 
 /// Tiles that are transformed before they are multiplied: enough for the matrix kernels, few enough for the cache.
 fn block(channels: usize) -> usize {
-    if channels <= CHANNELS { 16 } else { 24 }
+    if channels <= CHANNELS { 16 } else { 32 }
 }
 /// Pixels in a group of a direct convolution, where images are smaller.
 const PIXELS: usize = 192;
@@ -158,7 +158,7 @@ impl Convolution {
         };
         match method {
             Method::Direct => {
-                new.group = PIXELS.div_ceil(height * width).min(images);
+                new.group = PIXELS.div_ceil(height * width).next_power_of_two().min(images);
                 let row = new.input_frame().row as isize;
                 let segment = |y: usize| Segment { offset: y as isize * row, length: kernel * inputs };
                 new.segments = (0..kernel).map(segment).collect();
@@ -167,7 +167,8 @@ impl Convolution {
             _ => {
                 let tiles = new.tiles();
                 let block = block(geometry.inputs);
-                new.group = block.div_ceil(tiles[0] * tiles[1]).min(images);
+                // a power of two, which batches are made of too
+                new.group = block.div_ceil(tiles[0] * tiles[1]).next_power_of_two().min(images);
                 // even blocks
                 let all = new.group * tiles[0] * tiles[1];
                 new.block = all.div_ceil(all.div_ceil(block));
