@@ -338,6 +338,11 @@ fn data_lists_sets_and_writes_subsets() {
     assert_eq!(std::fs::read_to_string(&file).expect("reads"), text);
     let by_file = stdout(&equipoise(&["inspect", "fashion-mini", "--subset", path], ""));
     assert_eq!(by_file, stdout(&equipoise(&["inspect", "fashion-mini", "--imbalance", "10"], "")));
+    std::fs::write(&file, text.replace("# fingerprint 1485 ", "# fingerprint 1484 ")).expect("writes");
+    let out = equipoise(&["inspect", "fashion-mini", "--subset", path], "");
+    assert_eq!(out.status.code(), Some(2));
+    let said = String::from_utf8_lossy(&out.stderr);
+    assert!(said.contains("subset.txt: a subset of another set: its fingerprint is 1484 "), "{said}");
     std::fs::write(&file, "3\n1485\n").expect("writes");
     let error = |args: &[&str]| {
         let out = equipoise(args, "");

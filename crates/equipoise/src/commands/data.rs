@@ -10,7 +10,7 @@ use equipoise_data::download::Event;
 use equipoise_data::fetch::{Fetch, Fetched};
 use equipoise_data::format::folder::Split;
 use equipoise_data::import::{Checksum, Imported, import};
-use equipoise_data::index::{read, to_text};
+use equipoise_data::index::{Fingerprint, read, to_text};
 use equipoise_data::known::{KNOWN, Known, data_root, load};
 use equipoise_data::longtail::{LongTail, Profile, Short, counts};
 use equipoise_data::{DataError, DataSet};
@@ -174,7 +174,7 @@ impl SetArgs {
         let set = load(&self.data, &data_root(self.root.data_root.as_deref()), split).map_err(failure)?;
         let (subset, about) = match (&self.subset, self.imbalance) {
             (Some(file), _) => {
-                let positions = read(file, set.train.labels.len()).map_err(failure)?;
+                let positions = read(file, Fingerprint::of(&set.train)).map_err(failure)?;
                 (Some(positions), format!("the positions of {}", file.display()))
             }
             (None, Some(imbalance)) => {
@@ -394,7 +394,7 @@ fn index(args: &IndexArgs, out: &mut impl Write) -> Result<(), Failure> {
     let labels: Vec<u32> = positions.iter().map(|at| set.train.labels[*at as usize]).collect();
     let counts = counts(&labels, set.classes.len()).map_err(failure)?;
     let about = format!("{}, {about}: {} training images\nper class {counts:?}", set.name, positions.len());
-    let text = to_text(&positions, &about);
+    let text = to_text(&positions, &about, Fingerprint::of(&set.train));
     match &args.out {
         None => out.write_all(text.as_bytes())?,
         Some(path) => {
