@@ -198,15 +198,15 @@ fn warn_of_short(tail: &LongTail, set: &DataSet) -> Result<(), Failure> {
     let short = tail.short(&set.train.labels, set.classes.len()).map_err(failure)?;
     let short =
         short.iter().map(|Short { class, quota, images }| format!("{} has {images} of {quota}", set.classes[*class]));
-    warn_of(short.collect(), "have fewer images than the subset asks for, all are taken");
+    warn_of(&short.collect::<Vec<_>>(), "have fewer images than the subset asks for, all are taken");
     let quotas = tail.quotas(set.train.labels.len() as u64, set.classes.len()).map_err(failure)?;
     let empty = quotas.iter().zip(&set.classes).filter(|(quota, _)| **quota == 0).map(|(_, name)| name.clone());
-    warn_of(empty.collect(), "are left without images");
+    warn_of(&empty.collect::<Vec<_>>(), "are left without images");
     Ok(())
 }
 
 /// A warning about classes: the first five, and how many more.
-fn warn_of(classes: Vec<String>, what: &str) {
+fn warn_of(classes: &[String], what: &str) {
     const SHOWN: usize = 5;
     let (number, shown) =
         (classes.len(), classes.iter().take(SHOWN).map(String::as_str).collect::<Vec<_>>().join(", "));
