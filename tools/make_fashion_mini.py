@@ -9,10 +9,10 @@ Training images: the first 600, 359, 215, ... of class 0, 1, 2, ... in the origi
 class c, so the imbalance is 100. Test images: the first 100 of every class. Order and pixels are left as they are.
 Only the contents are compared by --check: another zlib may pack them otherwise.
 """
+import argparse
 import gzip
 import os
 import struct
-import sys
 
 LARGEST, IMBALANCE, TEST = 600, 100, 100
 
@@ -47,11 +47,13 @@ def fnv(body):
 
 
 if __name__ == "__main__":
-    check = "--check" in sys.argv
-    words = [a for a in sys.argv[1:] if a != "--check"]
     here = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
-    source = words[0] if words else "/usr/share/datasets/fashion-mnist"
-    target = words[1] if len(words) > 1 else os.path.join(here, "crates/data/embedded")
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--check", action="store_true")
+    parser.add_argument("source", nargs="?", default="/usr/share/datasets/fashion-mnist")
+    parser.add_argument("target", nargs="?", default=os.path.join(here, "crates/data/embedded"))
+    args = parser.parse_args()
+    check, source, target = args.check, args.source, args.target
     # c = 9 exactly, as the power could fall below an integer
     quotas = [int(LARGEST * IMBALANCE ** (-c / 9)) for c in range(9)] + [LARGEST // IMBALANCE]
     files = cut(source, "train", quotas) | cut(source, "t10k", [TEST] * 10)

@@ -83,7 +83,7 @@ pub enum DataError {
         name: &'static str,
     },
     /// Another process is at it.
-    #[error("{}: another process is fetching it{}", folder.display(), in_brackets(process))]
+    #[error("{}: another process is at work there{}", folder.display(), in_brackets(process))]
     Busy {
         /// Where it works.
         folder: PathBuf,
@@ -318,5 +318,51 @@ pub enum DataError {
         rule: String,
         /// What is wrong with it.
         what: String,
+    },
+    /// A worker that there is not.
+    #[error("shard {rank}/{size}: the first must be below the second")]
+    Shard {
+        /// Which worker, from 0.
+        rank: usize,
+        /// How many there are.
+        size: usize,
+    },
+    /// What is to be imported is not there.
+    #[error("{}: there is no such file or folder", path.display())]
+    NoSource {
+        /// What was asked for.
+        path: PathBuf,
+    },
+    /// Something in a folder that cannot be copied.
+    #[error("{}: {what}: it cannot be imported", path.display())]
+    NotCopied {
+        /// What it is.
+        path: PathBuf,
+        /// Why not.
+        what: &'static str,
+    },
+    /// A folder that would be copied into itself.
+    #[error("{}: the folder of the named sets, {}, lies in it", path.display(), root.display())]
+    Around {
+        /// What was to be imported.
+        path: PathBuf,
+        /// Where to.
+        root: PathBuf,
+    },
+    /// A subset of another training set.
+    #[error("{}: a subset of another set: its fingerprint is {got}, that of the training images {want}", path.display())]
+    OtherSet {
+        /// The file.
+        path: PathBuf,
+        /// What it was made for.
+        got: String,
+        /// What it was used with.
+        want: String,
+    },
+    /// A subset without images.
+    #[error("{}: it lists no position", path.display())]
+    NoPositions {
+        /// The file.
+        path: PathBuf,
     },
 }

@@ -104,22 +104,25 @@ impl<'a> Fetch<'a> {
     }
 }
 
-const LOCK: &str = "lock";
+pub(crate) const LOCK: &str = "lock";
 
 /// Takes a folder for this process. The system takes it back when the process ends, however that comes about.
-fn lock(folder: &Path) -> Result<File, DataError> {
+pub(crate) fn lock(folder: &Path) -> Result<File, DataError> {
     let path = folder.join(LOCK);
     let mut options = File::options();
     let mut file =
         options.create(true).truncate(false).read(true).write(true).open(&path).map_err(cannot_write(&path))?;
+    let busy = || {
+        let process = fs::read_to_string(&path).unwrap_or_default();
+        DataError::Busy { folder: folder.to_owned(), process: process.trim().to_owned() }
+    };
     match file.try_lock() {
         Ok(()) => {}
-        Err(TryLockError::WouldBlock) => {
-            let process = fs::read_to_string(&path).unwrap_or_default();
-            return Err(DataError::Busy { folder: folder.to_owned(), process: process.trim().to_owned() });
-        }
+        Err(TryLockError::WouldBlock) => return Err(busy()),
         Err(TryLockError::Error(error)) => return Err(cannot_write(&path)(error)),
     }
     file.set_len(0).and_then(|()| writeln!(file, "{}", std::process::id())).map_err(cannot_write(&path))?;
-    Ok(file)
+    // whoever had it may have removed it before we took it, and a third one may have made it again
+    let ours = fs::read_to_string(&path).is_ok_and(|process| process.trim() == std::process::id().to_string());
+    if ours { Ok(file) } else { Err(busy()) }
 }

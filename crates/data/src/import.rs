@@ -8,6 +8,7 @@ use std::io::{self, Read, Seek};
 use std::path::{Path, PathBuf};
 
 use crate::error::DataError;
+use crate::fetch::lock;
 use crate::known::{Known, Official};
 use crate::set::DataSet;
 use crate::source::{Archive, cannot_read, cannot_write, inside, is_archive, md5_of, open, up_to};
@@ -44,6 +45,7 @@ pub enum Checksum {
 /// If there is one in place already, the archive is hostile or too large, the disk fails us, or what arrived cannot be read.
 /// Nothing is left behind then.
 pub fn import(known: &Known, from: &Path, root: &Path) -> Result<Imported, DataError> {
+    outside(from, root)?;
     let checksum = match known.files {
         [Official { md5: Some(official), .. }] if from.is_file() => {
             let got = md5_of(from)?;
@@ -57,19 +59,79 @@ pub fn import(known: &Known, from: &Path, root: &Path) -> Result<Imported, DataE
 /// Imports a named set from all of its parts: folders, archives, and files that are read as they are.
 pub(crate) fn import_all(known: &Known, from: &[PathBuf], root: &Path) -> Result<Imported, DataError> {
     let place = root.join(known.name);
-    if place.symlink_metadata().is_ok() {
-        return Err(DataError::InPlace { path: place });
-    }
+    let in_place = || match place.symlink_metadata() {
+        Ok(_) => Err(DataError::InPlace { path: place.clone() }),
+        Err(_) => Ok(()),
+    };
+    in_place()?;
     for path in from {
-        path.metadata().map_err(cannot_read(path))?;
+        outside(path, root)?;
     }
     let staging = Staging::new(root, known.name)?;
+    // another process may have ended just now
+    in_place()?;
     for path in from {
-        bring(known, path, &staging.0)?;
+        bring(known, path, &staging.set)?;
     }
-    let set = known.load(&staging.0)?;
-    fs::rename(&staging.0, &place).map_err(cannot_write(&place))?;
+    // what is wrong is in the source, as far as anybody can see
+    let source = if let [path] = from { path } else { &place };
+    let (folder, set) = read(known, &staging.set).map_err(|error| seen_from(error, &staging.set, source))?;
+    fs::rename(&folder, &place).map_err(cannot_write(&place))?;
     Ok(Imported { set, place, checksum: None })
+}
+
+/// Checks that a source is there, and not around the place that it is copied to.
+fn outside(path: &Path, root: &Path) -> Result<(), DataError> {
+    let real = path.canonicalize().map_err(|error| match error.kind() {
+        io::ErrorKind::NotFound => DataError::NoSource { path: path.to_owned() },
+        _ => cannot_read(path)(error),
+    })?;
+    let whole = std::path::absolute(root).map_err(cannot_read(root))?;
+    // what is not there yet has no links
+    match whole.ancestors().find_map(|folder| folder.canonicalize().ok()) {
+        Some(root) if root.starts_with(&real) => Err(DataError::Around { path: path.to_owned(), root: whole }),
+        _ => Ok(()),
+    }
+}
+
+/// Reads what was brought, from its folder or the only one inside, whatever that is called.
+fn read(known: &Known, folder: &Path) -> Result<(PathBuf, DataSet), DataError> {
+    let error = match known.load(folder) {
+        Ok(set) => return Ok((folder.to_owned(), set)),
+        Err(error) => error,
+    };
+    let mut entries = fs::read_dir(folder).map_err(cannot_read(folder))?.flatten().map(|entry| entry.path());
+    match (entries.next(), entries.next()) {
+        (Some(inner), None) if inner.is_dir() && matches!(error, DataError::Missing { .. }) => {
+            let set = known.load(&inner)?;
+            Ok((inner, set))
+        }
+        _ => Err(error),
+    }
+}
+
+/// An error whose files are named where they came from.
+fn seen_from(mut error: DataError, staging: &Path, source: &Path) -> DataError {
+    let moved = |path: &mut PathBuf| match path.strip_prefix(staging) {
+        Ok(inside) if inside.as_os_str().is_empty() => *path = source.to_owned(),
+        Ok(inside) => *path = source.join(inside),
+        Err(_) => {}
+    };
+    match &mut error {
+        DataError::Read { path, .. }
+        | DataError::Magic { path, .. }
+        | DataError::Size { path, .. }
+        | DataError::Limit { path, .. }
+        | DataError::Label { path, .. }
+        | DataError::Line { path, .. }
+        | DataError::NoImages { path }
+        | DataError::Unrecognised { path } => moved(path),
+        DataError::Missing { folder, .. } | DataError::SameClass { folder } => moved(folder),
+        DataError::ExtraClass { folder, train } => [folder, train].into_iter().for_each(moved),
+        DataError::Mismatch { path, other, .. } => [path, other].into_iter().for_each(moved),
+        _ => {}
+    }
+    error
 }
 
 /// Copies or unpacks one part of a set.
@@ -91,34 +153,52 @@ fn bring(known: &Known, path: &Path, into: &Path) -> Result<(), DataError> {
     }
 }
 
-/// A folder that goes away again unless it was renamed.
-struct Staging(PathBuf);
+/// Where a set is put together: a folder that this process alone works in, and that goes away again.
+struct Staging {
+    folder: PathBuf,
+    set: PathBuf,
+    _lock: File,
+}
 
 impl Staging {
     fn new(root: &Path, name: &str) -> Result<Self, DataError> {
-        let path = root.join(format!(".importing-{name}-{}", std::process::id()));
-        fs::create_dir_all(&path).map_err(cannot_write(&path))?;
-        Ok(Self(path))
+        let folder = root.join(format!(".importing-{name}"));
+        fs::create_dir_all(&folder).map_err(cannot_write(&folder))?;
+        let lock = lock(&folder)?;
+        let staging = Self { set: folder.join("set"), folder, _lock: lock };
+        // of a process that was killed
+        if staging.set.symlink_metadata().is_ok() {
+            fs::remove_dir_all(&staging.set).map_err(cannot_write(&staging.set))?;
+        }
+        fs::create_dir(&staging.set).map_err(cannot_write(&staging.set))?;
+        Ok(staging)
     }
 }
 
 impl Drop for Staging {
     fn drop(&mut self) {
-        let _ = fs::remove_dir_all(&self.0);
+        let _ = fs::remove_dir_all(&self.folder);
     }
 }
 
-/// Copies files and folders; links are not followed, and not copied.
+/// Copies files, folders, and what links to files point at.
 fn copy(from: &Path, to: &Path) -> Result<(), DataError> {
     fs::create_dir_all(to).map_err(cannot_write(to))?;
     for entry in fs::read_dir(from).map_err(cannot_read(from))? {
         let entry = entry.map_err(cannot_read(from))?;
         let kind = entry.file_type().map_err(cannot_read(from))?;
         let (source, target) = (entry.path(), to.join(entry.file_name()));
+        let refused = |what| Err(DataError::NotCopied { path: source.clone(), what });
         if kind.is_dir() {
             copy(&source, &target)?;
-        } else if kind.is_file() {
+        } else if source.is_file() {
             fs::copy(&source, &target).map_err(cannot_write(&target))?;
+        } else if source.is_dir() {
+            return refused("a link to a folder");
+        } else if kind.is_symlink() {
+            return refused("a link that leads to no file");
+        } else {
+            return refused("neither a file nor a folder");
         }
     }
     Ok(())

@@ -18,7 +18,20 @@ pub struct Known {
     pub about: &'static str,
     /// What it is made of, as its makers publish it; empty where nobody may fetch it.
     pub files: &'static [Official<'static>],
+    /// How large the whole of it is.
+    pub size: Size,
     reader: Reader,
+}
+
+/// Images and classes of a whole set.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Size {
+    /// Training images.
+    pub train: usize,
+    /// Test images.
+    pub test: usize,
+    /// Classes.
+    pub classes: usize,
 }
 
 /// A file as a set's makers publish it.
@@ -51,11 +64,13 @@ enum Reader {
     Embedded,
     Cifar10,
     Cifar100,
-    Idx(Option<&'static [&'static str]>),
+    Idx(&'static [&'static str]),
     TinyImagenet,
     Tree,
     Inat,
 }
+
+const DIGITS: [&str; 10] = ["0", "1", "2", "3", "4", "5", "6", "7", "8", "9"];
 
 const FASHION_MNIST: &[Official<'static>] = &[
     Official::new(
@@ -137,48 +152,56 @@ pub const KNOWN: &[Known] = &[
         name: "fashion-mini",
         about: "a long-tailed cut of Fashion-MNIST inside the program",
         files: &[],
+        size: Size { train: 1485, test: 1000, classes: 10 },
         reader: Reader::Embedded,
     },
     Known {
         name: "fashion-mnist",
         about: "60,000 + 10,000 grey 28 x 28 images of 10 kinds of clothing",
         files: FASHION_MNIST,
-        reader: Reader::Idx(Some(&FASHION_NAMES)),
+        size: Size { train: 60_000, test: 10_000, classes: 10 },
+        reader: Reader::Idx(&FASHION_NAMES),
     },
     Known {
         name: "mnist",
         about: "60,000 + 10,000 grey 28 x 28 images of digits",
         files: MNIST,
-        reader: Reader::Idx(None),
+        size: Size { train: 60_000, test: 10_000, classes: 10 },
+        reader: Reader::Idx(&DIGITS),
     },
     Known {
         name: "cifar10",
         about: "50,000 + 10,000 colour 32 x 32 images of 10 classes",
         files: CIFAR10,
+        size: Size { train: 50_000, test: 10_000, classes: 10 },
         reader: Reader::Cifar10,
     },
     Known {
         name: "cifar100",
         about: "50,000 + 10,000 colour 32 x 32 images of 100 classes",
         files: CIFAR100,
+        size: Size { train: 50_000, test: 10_000, classes: 100 },
         reader: Reader::Cifar100,
     },
     Known {
         name: "tiny-imagenet",
         about: "100,000 + 10,000 colour 64 x 64 images of 200 classes",
         files: TINY_IMAGENET,
+        size: Size { train: 100_000, test: 10_000, classes: 200 },
         reader: Reader::TinyImagenet,
     },
     Known {
         name: "imagenet",
         about: "1,281,167 + 50,000 photographs of 1,000 classes (train/, val/)",
         files: &[],
+        size: Size { train: 1_281_167, test: 50_000, classes: 1000 },
         reader: Reader::Tree,
     },
     Known {
         name: "inat2017",
         about: "579,184 + 95,986 photographs of 5,089 species",
         files: INAT2017,
+        size: Size { train: 579_184, test: 95_986, classes: 5089 },
         reader: Reader::Inat,
     },
 ];
@@ -247,6 +270,12 @@ impl Known {
         KNOWN.iter().find(|known| known.name == name)
     }
 
+    /// Whether it is inside the program.
+    #[must_use]
+    pub fn is_embedded(&self) -> bool {
+        self.reader == Reader::Embedded
+    }
+
     /// Whether it is read from files as they are published, without unpacking an archive.
     pub(crate) fn has_plain_files(&self) -> bool {
         matches!(self.reader, Reader::Idx(_))
@@ -271,7 +300,7 @@ impl Known {
             Reader::Embedded => fashion_mini(),
             Reader::Cifar10 => cifar::cifar10(path),
             Reader::Cifar100 => cifar::cifar100(path),
-            Reader::Idx(names) => idx::folder(path, self.name, names),
+            Reader::Idx(names) => idx::folder(path, self.name, Some(names)),
             Reader::TinyImagenet => tiny_imagenet::tiny_imagenet(path),
             Reader::Tree => {
                 folder::tree(path, Split::default()).map(|set| DataSet { name: self.name.to_owned(), ..set })

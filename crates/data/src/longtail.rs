@@ -179,6 +179,32 @@ mod tests {
         );
     }
 
+    /// The very images: hashes of all positions as `tools/make_subsets.py` prints them, made by NumPy.
+    #[test]
+    fn numpys_images_of_every_class() {
+        let hash = |positions: Vec<u32>| {
+            let bytes = positions.into_iter().flat_map(u32::to_le_bytes);
+            bytes.fold(0xcbf2_9ce4_8422_2325u64, |h, b| (h ^ u64::from(b)).wrapping_mul(0x0100_0000_01b3))
+        };
+        let mixed: Vec<u32> = (0..50_000u32).map(|i| (i.wrapping_mul(2_654_435_761) >> 16) % 10).collect();
+        let (exp, step) = (Profile::Exp, Profile::Step);
+        // labels, then profile, imbalance and the hashes for seeds 0 and 1
+        let table = [
+            (striped(50_000, 10), exp, 10.0, [0xca24_319c_526f_2493, 0xf583_a7a3_32d8_4fc7]),
+            (striped(50_000, 10), exp, 100.0, [0xb0d4_92d8_cf69_90e7, 0x470c_d843_c3c1_0514]),
+            (striped(50_000, 10), step, 10.0, [0x196a_846e_9cae_05dd, 0xc9a1_b173_09d6_ea2a]),
+            (striped(50_000, 10), step, 100.0, [0xad08_c7c8_ccb8_79ad, 0xa107_3e65_31fa_35c9]),
+            (mixed.clone(), exp, 10.0, [0x429c_0e0e_40bc_8695, 0x5c2a_4e97_59f0_aa5f]),
+            (mixed.clone(), exp, 100.0, [0x5b16_26fb_62fc_79b6, 0x62e7_b717_2663_bec6]),
+            (mixed.clone(), step, 10.0, [0x58c8_7718_3b4f_8ccf, 0xbde1_6b9f_9ea5_3820]),
+            (mixed, step, 100.0, [0x2d10_9de6_5123_c016, 0x9eec_c9b8_14a1_ea3c]),
+        ];
+        for (labels, profile, imbalance, want) in table {
+            let draw = |seed| LongTail { imbalance, profile, seed }.draw(&labels, 10).expect("valid");
+            assert_eq!([0, 1].map(|seed| hash(draw(seed))), want, "{profile:?}, imbalance {imbalance}");
+        }
+    }
+
     #[test]
     fn a_steeper_subset_is_part_of_a_flatter_one() {
         let labels = striped(1000, 10);

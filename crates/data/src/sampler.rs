@@ -57,14 +57,22 @@ impl Kind {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Shard {
     /// Which worker, from 0.
-    pub rank: usize,
+    rank: usize,
     /// How many there are.
-    pub size: usize,
+    size: usize,
 }
 
 impl Shard {
     /// Everything.
     pub const WHOLE: Self = Self { rank: 0, size: 1 };
+
+    /// The part of worker `rank`, from 0, of `size`.
+    ///
+    /// # Errors
+    /// If there is no such worker.
+    pub fn new(rank: usize, size: usize) -> Result<Self, DataError> {
+        if rank < size { Ok(Self { rank, size }) } else { Err(DataError::Shard { rank, size }) }
+    }
 }
 
 impl FromStr for Shard {
@@ -106,6 +114,8 @@ impl Sampler {
     pub fn new(kind: Kind, labels: &[u32], classes: usize, seed: u64) -> Result<Self, DataError> {
         let mut classes = by_class(labels, classes)?;
         classes.retain(|positions| !positions.is_empty());
+        // by their first example: how classes are numbered does not matter
+        classes.sort_unstable();
         Ok(Self { kind, seed, classes, examples: labels.len() })
     }
 
@@ -277,7 +287,8 @@ mod tests {
             let sampler = sampler(kind);
             let whole = sampler.epoch(2, Shard::WHOLE);
             for size in [2, 3, 7] {
-                let shards: Vec<Vec<u32>> = (0..size).map(|rank| sampler.epoch(2, Shard { rank, size })).collect();
+                let shards: Vec<Vec<u32>> =
+                    (0..size).map(|rank| sampler.epoch(2, Shard::new(rank, size).expect("a worker"))).collect();
                 // interleaved again they are the order that one worker would see
                 let joined: Vec<u32> = (0..1000).map(|i| shards[i % size][i / size]).collect();
                 assert_eq!(joined, whole, "{kind:?}, {size} workers");
@@ -286,16 +297,14 @@ mod tests {
         }
     }
 
-    /// Numbering the classes otherwise does not change what `Uniform` shows, nor the rounds within a class.
+    /// Numbering the classes otherwise changes nothing.
     #[test]
     fn the_order_of_classes_does_not_matter() {
         let renamed: Vec<u32> = labels().iter().map(|l| 3 - l).collect();
-        let other = Sampler::new(Kind::Uniform, &renamed, 4, 7).expect("valid");
-        assert_eq!(other.epoch(1, Shard::WHOLE), sampler(Kind::Uniform).epoch(1, Shard::WHOLE));
-        let rare =
-            |order: Vec<u32>| order.into_iter().filter(|i| labels()[*i as usize] == 2).take(10).collect::<Vec<_>>();
-        let other = Sampler::new(Kind::ClassBalanced, &renamed, 4, 7).expect("valid");
-        assert_eq!(rare(other.epoch(1, Shard::WHOLE)), rare(sampler(Kind::ClassBalanced).epoch(1, Shard::WHOLE)));
+        for kind in KINDS {
+            let other = Sampler::new(kind, &renamed, 4, 7).expect("valid");
+            assert_eq!(other.epoch(1, Shard::WHOLE), sampler(kind).epoch(1, Shard::WHOLE), "{kind:?}");
+        }
     }
 
     #[test]
@@ -305,6 +314,10 @@ mod tests {
         }
         assert_eq!(Kind::named("random", 5), None);
         assert_eq!("1/3".parse(), Ok(Shard { rank: 1, size: 3 }));
+        for (rank, size) in [(0, 0), (3, 3), (4, 3)] {
+            let error = Shard::new(rank, size).expect_err("no such worker").to_string();
+            assert_eq!(error, format!("shard {rank}/{size}: the first must be below the second"));
+        }
         for bad in ["3/3", "1", "a/b", "-1/3", ""] {
             assert!(bad.parse::<Shard>().is_err(), "{bad}");
         }

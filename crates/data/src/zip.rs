@@ -34,6 +34,7 @@ pub fn walk(
     let torn = |what| torn(path, what);
     let Directory { bytes, start, count } = directory(path, reader)?;
     let (mut rest, mut counted) = (&bytes[..], 0u64);
+    let (mut size, mut packed) = (0u64, 0u64);
     while !rest.is_empty() {
         let entry = Entry::next(path, &mut rest)?;
         counted += 1;
@@ -51,6 +52,11 @@ pub fn walk(
         }
         if entry.flags & 0x2041 != 0 {
             return Err(hostile("it is encrypted"));
+        }
+        // as for gzip, and entries that share their bytes count them once
+        (size, packed) = (size.saturating_add(entry.size), packed.saturating_add(entry.packed).min(start));
+        if size > packed.saturating_mul(100).saturating_add(8 << 20) {
+            return Err(hostile("a zip bomb: more than 100 times what is packed"));
         }
         let head: [u8; 30] = read_at(reader, entry.local).map_err(cannot_read(path))?;
         if !head.starts_with(b"PK\x03\x04") {

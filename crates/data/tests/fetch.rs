@@ -442,7 +442,7 @@ fn one_process_at_a_time() {
     held.lock().expect("locks");
     let error = set.fetch(&server).expect_err("somebody is at it");
     assert!(matches!(&error, DataError::Busy { process, .. } if process == "4711"), "{error:?}");
-    assert!(error.to_string().ends_with("another process is fetching it (process 4711)"), "{error}");
+    assert!(error.to_string().ends_with("another process is at work there (process 4711)"), "{error}");
     assert!(server.seen().is_empty());
     // what a process left that is gone does not hinder
     drop(held);

@@ -139,7 +139,8 @@ fn bad_idx() {
 #[test]
 fn a_hundred_thousand_damaged_files() {
     let (images, labels) = (idx_images(3, 4, 5, 60), idx_labels(&[0, 2, 1]));
-    let text = index::to_text(&[5, 0, 3, 17, 8], "own, imbalance 10");
+    const SET: index::Fingerprint = index::Fingerprint { images: 20, hash: 0 };
+    let text = index::to_text(&[5, 0, 3, 17, 8], "own, imbalance 10", SET);
     let path = Path::new("f");
     let mut read = [0; 3];
     for round in 0..100_000 {
@@ -151,7 +152,7 @@ fn a_hundred_thousand_damaged_files() {
         let bytes = damaged(&labels, Draws::new(1, 1, round));
         read[1] += usize::from(idx::labels(path, &mut &bytes[..]).is_ok());
         let bytes = damaged(text.as_bytes(), Draws::new(1, 2, round));
-        if let Ok(positions) = index::parse(path, &mut &bytes[..], 20) {
+        if let Ok(positions) = index::parse(path, &mut &bytes[..], SET) {
             assert!(positions.iter().all(|at| *at < 20));
             read[2] += 1;
         }

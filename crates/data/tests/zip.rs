@@ -184,6 +184,17 @@ fn hostile_zips_are_refused() {
     assert_eq!(fs::read(target.join("same")).expect("reads"), b"first");
 }
 
+/// What could only be a bomb is refused before it is unpacked, in one piece or in many.
+#[test]
+fn a_bomb_is_told_by_its_sizes() {
+    let zeros = vec![0; 10 << 20];
+    for entries in [vec![file("a", &vec![0; 30 << 20])], vec![file("a", &zeros), file("b", &zeros), file("c", &zeros)]]
+    {
+        let error = read(&zip(&entries, Count::Short)).map(drop).expect_err("a bomb").to_string();
+        assert!(error.ends_with("a zip bomb: more than 100 times what is packed"), "{error}");
+    }
+}
+
 #[test]
 fn sizes_and_checksums_have_to_be_right() {
     let good = zip(&[Entry { deflated: false, ..file("a", b"abcdef") }], Count::Short);

@@ -324,6 +324,11 @@ fn data_lists_sets_and_writes_subsets() {
         list.contains("fashion-mini") && list.contains("inside the program") && list.contains("cifar100"),
         "{list}"
     );
+    let list = stdout(&equipoise(&["data", "list", "--json", "--data-root", "nowhere"], ""));
+    let list: Vec<Value> = list.lines().map(|line| serde_json::from_str(line).expect("JSON")).collect();
+    assert_eq!((&list[0]["here"], &list[0]["place"]), (&json!(true), &Value::Null));
+    assert_eq!((&list[3]["here"], &list[3]["place"]), (&json!(false), &Value::Null));
+    assert_eq!(list[3]["files"][0]["bytes"], 170_052_171);
     let text = stdout(&equipoise(&["data", "index", "fashion-mini", "--imbalance", "10"], ""));
     assert!(text.starts_with("# fashion-mini, imbalance 10, profile exp, subset seed 0: "), "{text}");
     let positions: Vec<u32> =
@@ -338,6 +343,11 @@ fn data_lists_sets_and_writes_subsets() {
     assert_eq!(std::fs::read_to_string(&file).expect("reads"), text);
     let by_file = stdout(&equipoise(&["inspect", "fashion-mini", "--subset", path], ""));
     assert_eq!(by_file, stdout(&equipoise(&["inspect", "fashion-mini", "--imbalance", "10"], "")));
+    std::fs::write(&file, text.replace("# fingerprint 1485 ", "# fingerprint 1484 ")).expect("writes");
+    let out = equipoise(&["inspect", "fashion-mini", "--subset", path], "");
+    assert_eq!(out.status.code(), Some(2));
+    let said = String::from_utf8_lossy(&out.stderr);
+    assert!(said.contains("subset.txt: a subset of another set: its fingerprint is 1484 "), "{said}");
     std::fs::write(&file, "3\n1485\n").expect("writes");
     let error = |args: &[&str]| {
         let out = equipoise(args, "");
@@ -412,6 +422,11 @@ fn a_subset_that_cannot_be_filled_says_so() {
     let said = String::from_utf8_lossy(&out.stderr);
     let want = "equipoise: warning: 4 classes have fewer images than the subset asks for, all are taken: ";
     assert!(out.status.success() && said.starts_with(want) && said.lines().count() == 1, "{said}");
+    assert!(said.contains("shirt has 27 of 31, ") && said.ends_with(" of 14\n"), "{said}");
+    let out = equipoise(&["inspect", "fashion-mini", "--imbalance", "1000000"], "");
+    let said = String::from_utf8_lossy(&out.stderr);
+    assert!(said.contains("warning: 6 classes are left without images: coat, sandal, "), "{said}");
+    assert!(said.ends_with(" and 1 more\n"), "{said}");
     let out = equipoise(&["inspect", "fashion-mini"], "");
     assert!(out.status.success() && out.stderr.is_empty());
 }
@@ -482,6 +497,40 @@ fn data_fetch_says_what_it_cannot_do() {
     let sets: Vec<Value> = list.lines().map(|line| serde_json::from_str(line).expect("JSON")).collect();
     let files = |name: &str| sets.iter().find(|set| set["name"] == name).expect("listed")["files"].clone();
     let url = "https://www.cs.toronto.edu/~kriz/cifar-10-binary.tar.gz";
-    assert_eq!(files("cifar10"), json!([{"url": url, "md5": "c32a1d4ab5d03f1284b67883e8d87530"}]));
+    assert_eq!(
+        files("cifar10"),
+        json!([{"url": url, "bytes": 170_052_171, "md5": "c32a1d4ab5d03f1284b67883e8d87530"}])
+    );
     assert_eq!((files("imagenet"), files("inat2017")[0]["md5"].clone()), (json!([]), Value::Null));
+}
+
+/// A part of a set is imported under its name, but not in silence; what cannot be of the set is refused.
+#[test]
+fn data_import_compares_with_the_whole_set() {
+    let here = folder();
+    let write = |name: &str, head: &[u32], bytes: &[u8]| {
+        let head: Vec<u8> = head.iter().flat_map(|word| word.to_be_bytes()).collect();
+        std::fs::write(here.join("from").join(name), [&head, bytes].concat()).expect("writes");
+    };
+    std::fs::create_dir(here.join("from")).expect("a folder");
+    for part in ["train", "t10k"] {
+        write(&format!("{part}-images-idx3-ubyte"), &[0x803, 2, 1, 1], &[1, 2]);
+        write(&format!("{part}-labels-idx1-ubyte"), &[0x801, 2], &[0, 10]);
+    }
+    let [from, root] = ["from", "root"].map(|name| here.join(name).to_str().expect("UTF-8").to_owned());
+    let run = |from: &str| {
+        let out = equipoise(&["data", "import", "mnist", from, "--data-root", &root], "");
+        (out.status.code(), String::from_utf8_lossy(&out.stderr).trim_end().to_owned())
+    };
+    let (code, said) = run(&from);
+    assert!(code == Some(2) && said.ends_with("record 1: label 10: there are 10 classes"), "{said}");
+    assert!(said.starts_with(&format!("equipoise: {from}")), "{said}");
+    for part in ["train", "t10k"] {
+        write(&format!("{part}-labels-idx1-ubyte"), &[0x801, 2], &[0, 9]);
+    }
+    let want = "equipoise: warning: this is not the whole set: 2 of 60000 training images, 2 of 10000 test images";
+    assert_eq!(run(&from), (Some(0), want.to_owned()));
+    std::fs::remove_dir_all(here.join("root")).expect("removes");
+    let (code, said) = run("nowhere");
+    assert_eq!((code, said.as_str()), (Some(2), "equipoise: nowhere: there is no such file or folder"));
 }

@@ -55,18 +55,20 @@ fn part(folder: &Path, prefix: &str) -> Result<Part, DataError> {
     let (image_path, label_path) =
         (find(folder, prefix, "images-idx3-ubyte")?, find(folder, prefix, "labels-idx1-ubyte")?);
     let pixels = images(&image_path, &mut *open(&image_path)?)?;
-    let labels = labels(&label_path, &mut *open(&label_path)?)?;
-    if pixels.len() != labels.len() {
+    let reader = &mut *open(&label_path)?;
+    let [number] = header::<1>(&label_path, reader)?;
+    // before they are read
+    if number != pixels.len() as u64 {
         return Err(DataError::Mismatch {
             path: label_path,
             what: "labels",
-            got: labels.len() as u64,
+            got: number,
             than: "images",
             want: pixels.len() as u64,
             other: image_path,
         });
     }
-    Ok(Part { images: Images::Memory(pixels), labels })
+    Ok(Part { images: Images::Memory(pixels), labels: numbers(&label_path, reader, number)? })
 }
 
 /// The dimensions in an IDX header of bytes.
@@ -122,5 +124,9 @@ pub fn images(path: &Path, reader: &mut dyn Read) -> Result<Pixels, DataError> {
 /// Names the file and what is wrong with it.
 pub fn labels(path: &Path, reader: &mut dyn Read) -> Result<Vec<u32>, DataError> {
     let [number] = header::<1>(path, reader)?;
+    numbers(path, reader, number)
+}
+
+fn numbers(path: &Path, reader: &mut dyn Read, number: u64) -> Result<Vec<u32>, DataError> {
     Ok(body(path, reader, 8, number)?.into_iter().map(u32::from).collect())
 }

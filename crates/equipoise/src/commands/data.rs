@@ -10,13 +10,13 @@ use equipoise_data::download::Event;
 use equipoise_data::fetch::{Fetch, Fetched};
 use equipoise_data::format::folder::Split;
 use equipoise_data::import::{Checksum, Imported, import};
-use equipoise_data::index::{read, to_text};
+use equipoise_data::index::{Fingerprint, read, to_text};
 use equipoise_data::known::{KNOWN, Known, data_root, load};
 use equipoise_data::longtail::{LongTail, Profile, Short, counts};
 use equipoise_data::{DataError, DataSet};
 use serde_json::json;
 
-use crate::{Failure, printable};
+use crate::Failure;
 
 #[derive(clap::Args)]
 pub(crate) struct Args {
@@ -174,7 +174,7 @@ impl SetArgs {
         let set = load(&self.data, &data_root(self.root.data_root.as_deref()), split).map_err(failure)?;
         let (subset, about) = match (&self.subset, self.imbalance) {
             (Some(file), _) => {
-                let positions = read(file, set.train.labels.len()).map_err(failure)?;
+                let positions = read(file, Fingerprint::of(&set.train)).map_err(failure)?;
                 (Some(positions), format!("the positions of {}", file.display()))
             }
             (None, Some(imbalance)) => {
@@ -196,18 +196,29 @@ impl SetArgs {
 /// Says which classes have fewer images than the subset asks for.
 fn warn_of_short(tail: &LongTail, set: &DataSet) -> Result<(), Failure> {
     let short = tail.short(&set.train.labels, set.classes.len()).map_err(failure)?;
-    if let Some(first) = short.first() {
-        let (name, Short { quota, images, .. }) = (printable(&set.classes[first.class]), first);
-        let number = short.len();
-        // a warning that nobody can read is no reason to stop
-        let _ = writeln!(
-            std::io::stderr(),
-            "equipoise: warning: {number} classes have fewer images than the subset asks for, all are taken: {name} has \
-             {images} of {quota}{}",
-            if number > 1 { ", ..." } else { "" }
-        );
-    }
+    let short =
+        short.iter().map(|Short { class, quota, images }| format!("{} has {images} of {quota}", set.classes[*class]));
+    warn_of(&short.collect::<Vec<_>>(), "have fewer images than the subset asks for, all are taken");
+    let quotas = tail.quotas(set.train.labels.len() as u64, set.classes.len()).map_err(failure)?;
+    let empty = quotas.iter().zip(&set.classes).filter(|(quota, _)| **quota == 0).map(|(_, name)| name.clone());
+    warn_of(&empty.collect::<Vec<_>>(), "are left without images");
     Ok(())
+}
+
+/// A warning about classes: the first five, and how many more.
+fn warn_of(classes: &[String], what: &str) {
+    const SHOWN: usize = 5;
+    let (number, shown) =
+        (classes.len(), classes.iter().take(SHOWN).map(String::as_str).collect::<Vec<_>>().join(", "));
+    let more = if number > SHOWN { format!(" and {} more", number - SHOWN) } else { String::new() };
+    if number > 0 {
+        warn(&format!("{number} classes {what}: {shown}{more}"));
+    }
+}
+
+/// A line on standard error. That nobody can read it is no reason to stop.
+fn warn(text: &str) {
+    let _ = writeln!(io::stderr(), "equipoise: warning: {}", crate::one_line(text));
 }
 
 pub(crate) fn run(args: &Args, out: &mut impl Write) -> Result<(), Failure> {
@@ -222,7 +233,7 @@ pub(crate) fn run(args: &Args, out: &mut impl Write) -> Result<(), Failure> {
 /// A set that is not in the program, by its name.
 fn outside(name: &str, done: &str) -> Result<&'static Known, Failure> {
     let known = Known::named(name).ok_or_else(|| failure(DataError::Unknown { name: name.to_owned() }))?;
-    if known.name == "fashion-mini" {
+    if known.is_embedded() {
         return Err(Failure::Usage(format!("fashion-mini is inside the program: there is nothing to {done}")));
     }
     Ok(known)
@@ -345,6 +356,13 @@ fn say(out: &mut impl Write, known: &Known, set: &DataSet, place: &Path) -> Resu
     let (train, test, classes) = (set.train.labels.len(), set.test.labels.len(), set.classes.len());
     let (name, place) = (known.name, place.display());
     writeln!(out, "{name}: {train} training and {test} test images, {classes} classes, now in {place}")?;
+    let whole = known.size;
+    let parts = [(train, whole.train, "training images"), (test, whole.test, "test images")];
+    let parts = parts.into_iter().chain([(classes, whole.classes, "classes")]).filter(|(got, want, _)| got != want);
+    let parts: Vec<String> = parts.map(|(got, want, what)| format!("{got} of {want} {what}")).collect();
+    if !parts.is_empty() {
+        warn(&format!("this is not the whole set: {}", parts.join(", ")));
+    }
     Ok(())
 }
 
@@ -367,15 +385,19 @@ fn list(args: &ListArgs, out: &mut impl Write) -> Result<(), Failure> {
     let root = data_root(args.root.data_root.as_deref());
     for known in KNOWN {
         let place = root.join(known.name);
-        let place = match known.name {
-            "fashion-mini" => "inside the program".to_owned(),
-            _ if place.exists() => place.display().to_string(),
-            _ => format!("not in {}", root.display()),
-        };
+        let here = known.is_embedded() || place.exists();
         if args.json {
-            let files: Vec<_> = known.files.iter().map(|file| json!({"url": file.url, "md5": file.md5})).collect();
-            writeln!(out, "{}", json!({"name": known.name, "about": known.about, "place": place, "files": files}))?;
+            let files = known.files.iter().map(|file| json!({"url": file.url, "bytes": file.bytes, "md5": file.md5}));
+            let files: Vec<_> = files.collect();
+            let place = (here && !known.is_embedded()).then(|| place.display().to_string());
+            let Known { name, about, .. } = known;
+            writeln!(out, "{}", json!({"name": name, "about": about, "here": here, "place": place, "files": files}))?;
         } else {
+            let place = match here {
+                true if known.is_embedded() => "inside the program".to_owned(),
+                true => place.display().to_string(),
+                false => format!("not in {}", root.display()),
+            };
             writeln!(out, "{:<15}{}\n{:15}{place}", known.name, known.about, "")?;
             for file in known.files {
                 let sum = file.md5.map_or_else(|| "no official checksum".to_owned(), |md5| format!("MD5 {md5}"));
@@ -394,7 +416,7 @@ fn index(args: &IndexArgs, out: &mut impl Write) -> Result<(), Failure> {
     let labels: Vec<u32> = positions.iter().map(|at| set.train.labels[*at as usize]).collect();
     let counts = counts(&labels, set.classes.len()).map_err(failure)?;
     let about = format!("{}, {about}: {} training images\nper class {counts:?}", set.name, positions.len());
-    let text = to_text(&positions, &about);
+    let text = to_text(&positions, &about, Fingerprint::of(&set.train));
     match &args.out {
         None => out.write_all(text.as_bytes())?,
         Some(path) => {
