@@ -212,8 +212,15 @@ fn random_area(image: &Rgb, draws: Draws) -> Area {
 /// The part of the image that becomes the middle `size` of one whose shorter side is `resize`.
 fn center_area(image: &Rgb, size: u32, resize: u32) -> Area {
     let (width, height) = (f64::from(image.width), f64::from(image.height));
-    let side = width.min(height) * f64::from(size) / f64::from(resize.max(size));
-    Area { left: (width - side) / 2.0, top: (height - side) / 2.0, width: side, height: side }
+    let (size, resize, short) = (f64::from(size), f64::from(resize.max(size)), width.min(height));
+    // whole pixels of the scaled image, as torchvision counts them: the side rounded down, a half to the even one
+    let along = |length: f64| {
+        let scaled = (resize * length / short).floor();
+        let skipped = ((scaled - size) / 2.0).round_ties_even();
+        (skipped * length / scaled, size * length / scaled)
+    };
+    let ((left, width), (top, height)) = (along(width), along(height));
+    Area { left, top, width, height }
 }
 
 #[cfg(test)]
@@ -227,7 +234,7 @@ mod tests {
     }
 
     fn plain() -> Normalize {
-        Normalize::new(&[0.0; 3], &[1.0 / 255.0; 3])
+        Normalize::new(&[0.0; 3], &[1.0 / 255.0; 3]).expect("good")
     }
 
     fn view(image: &Rgb, view: &View, epoch: u64) -> Vec<f32> {
