@@ -171,6 +171,18 @@ fn deep_trees() {
     assert!(matches!(error, DataError::Read { .. }), "{error}");
 }
 
+/// A part may be a link to where it lies.
+#[cfg(unix)]
+#[test]
+fn linked_parts() {
+    let here = folder("linked");
+    picture(&here.path().join("set/test/a/0.png"), 1);
+    picture(&here.path().join("elsewhere/a/0.png"), 2);
+    std::os::unix::fs::symlink(here.path().join("elsewhere"), here.path().join("set/train")).expect("a link");
+    let set = read(&here.path().join("set"));
+    assert_eq!((set.classes.concat(), set.train.labels.len(), set.problems), ("a".to_owned(), 1, Vec::new()));
+}
+
 /// What lies beside the parts of a set is named too.
 #[test]
 fn what_is_not_read_is_named() {

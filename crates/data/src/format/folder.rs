@@ -261,10 +261,10 @@ pub(super) fn twins(names: &[String], path: &Path) -> Vec<Problem> {
     problems
 }
 
-/// The folders in a folder that are not hidden, by name.
+/// The folders in a folder that are not hidden, by name; links to folders too, because a part may be one.
 pub(super) fn folders(path: &Path) -> Result<Vec<PathBuf>, DataError> {
     let entries = entries(path, &mut 0)?.into_iter();
-    Ok(entries.filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir())).map(|entry| entry.path()).collect())
+    Ok(entries.map(|entry| entry.path()).filter(|path| path.is_dir()).collect())
 }
 
 /// The entries of a folder that are not hidden, by name; counts those that are.
