@@ -9,6 +9,7 @@ use equipoise_random::Draws;
 
 use crate::chance::{self, Jitter, RandAugment};
 use crate::change::Changer;
+use crate::error::DataError;
 use crate::set::Pixels;
 
 /// Keeps these draws apart from those of other parts of a run with the same seed.
@@ -25,8 +26,25 @@ pub struct Normalize {
 
 impl Normalize {
     /// With these means and standard deviations of the channels, in 0..=1.
-    #[must_use]
-    pub fn new(mean: &[f32], std: &[f32]) -> Self {
+    ///
+    /// # Errors
+    /// For more of the one than of the other, a mean that is no number, or a deviation that is not more than 0.
+    pub fn new(mean: &[f32], std: &[f32]) -> Result<Self, DataError> {
+        if mean.len() != std.len() {
+            return Err(DataError::Channels { means: mean.len(), deviations: std.len() });
+        }
+        let wrong = |field, got: &f32, want| DataError::Parameter { field, got: f64::from(*got), want };
+        if let Some(mean) = mean.iter().find(|mean| !mean.is_finite()) {
+            return Err(wrong("mean", mean, "finite"));
+        }
+        if let Some(std) = std.iter().find(|std| !std.is_finite() || **std <= 0.0) {
+            return Err(wrong("std", std, "finite and more than 0"));
+        }
+        Ok(Self::of_figures(mean, std))
+    }
+
+    /// With figures that are known to be good.
+    fn of_figures(mean: &[f32], std: &[f32]) -> Self {
         let scale = std.iter().map(|s| 1.0 / (255.0 * s)).collect();
         let offset = mean.iter().zip(std).map(|(m, s)| -m / s).collect();
         Self { scale, offset }
@@ -35,13 +53,13 @@ impl Normalize {
     /// CIFAR's usual figures.
     #[must_use]
     pub fn cifar() -> Self {
-        Self::new(&[0.4914, 0.4822, 0.4465], &[0.2023, 0.1994, 0.2010])
+        Self::of_figures(&[0.4914, 0.4822, 0.4465], &[0.2023, 0.1994, 0.2010])
     }
 
     /// ImageNet's usual figures.
     #[must_use]
     pub fn imagenet() -> Self {
-        Self::new(&[0.485, 0.456, 0.406], &[0.229, 0.224, 0.225])
+        Self::of_figures(&[0.485, 0.456, 0.406], &[0.229, 0.224, 0.225])
     }
 
     /// Means and standard deviations of the images at these positions, counted in integers.
@@ -65,7 +83,7 @@ impl Normalize {
             (mean as f32, variance.max(1e-6).sqrt() as f32)
         });
         let (mean, std): (Vec<f32>, Vec<f32>) = figures.unzip();
-        Self::new(&mean, &std)
+        Self::of_figures(&mean, &std)
     }
 
     /// Normalises an image, channel after channel of `plane` pixels.
@@ -231,7 +249,7 @@ mod tests {
     }
 
     fn normalize() -> Normalize {
-        Normalize::new(&[0.5, 0.25, 0.0], &[0.5, 0.25, 1.0])
+        Normalize::of_figures(&[0.5, 0.25, 0.0], &[0.5, 0.25, 1.0])
     }
 
     #[test]
@@ -249,7 +267,7 @@ mod tests {
     #[test]
     fn crops_and_flips_are_those_of_a_padded_image() {
         let pixels = pixels(1);
-        let normalize = Normalize::new(&[0.0; 3], &[1.0 / 255.0; 3]);
+        let normalize = Normalize::of_figures(&[0.0; 3], &[1.0 / 255.0; 3]);
         let policy = Policy { pad: 2, ..Policy::train(normalize) };
         let mut possible = Vec::new();
         for top in 0..5usize {
@@ -302,7 +320,7 @@ mod tests {
     #[test]
     fn changes_come_between_flip_and_normalisation() {
         let pixels = pixels(20);
-        let plain = Policy::train(Normalize::new(&[0.0; 3], &[1.0 / 255.0; 3]));
+        let plain = Policy::train(Normalize::of_figures(&[0.0; 3], &[1.0 / 255.0; 3]));
         let jitter = Jitter::new(0.4, 0.4, 0.4, 0.1).expect("valid");
         let randaugment = RandAugment::new(2, 20).expect("valid");
         let policy =
@@ -339,7 +357,7 @@ mod tests {
     #[test]
     fn cutout_removes_a_square() {
         let pixels = pixels(1);
-        let policy = Policy { cutout: 3, ..Policy::plain(Normalize::new(&[-1.0; 3], &[1.0; 3])) };
+        let policy = Policy { cutout: 3, ..Policy::plain(Normalize::of_figures(&[-1.0; 3], &[1.0; 3])) };
         for epoch in 0..200 {
             let out = run(&policy, &pixels, &[0], 0, epoch, 1);
             let gone: Vec<usize> = (0..35).filter(|i| out[*i] == 0.0).collect();
@@ -352,9 +370,19 @@ mod tests {
     #[test]
     fn figures_of_a_set() {
         let pixels = Pixels { channels: 1, height: 1, width: 2, bytes: vec![0, 255, 51, 51].into() };
-        let want = Normalize::new(&[0.5], &[0.5]);
+        let want = Normalize::of_figures(&[0.5], &[0.5]);
         let got = Normalize::of(&pixels, &[0]);
         assert!((got.scale[0] - want.scale[0]).abs() < 1e-6 && (got.offset[0] - want.offset[0]).abs() < 1e-6);
         assert!(Normalize::of(&pixels, &[1]).scale[0].is_finite());
+    }
+
+    #[test]
+    fn figures_that_cannot_be_used() {
+        assert_eq!(Normalize::new(&[0.5], &[0.5]).expect("good"), Normalize::of_figures(&[0.5], &[0.5]));
+        let said = |mean: &[f32], std: &[f32]| Normalize::new(mean, std).expect_err("bad").to_string();
+        assert_eq!(said(&[0.5, 0.5], &[0.5]), "2 means for 1 standard deviations");
+        assert_eq!(said(&[0.5], &[0.0]), "std = 0: must be finite and more than 0");
+        assert_eq!(said(&[0.5], &[f32::INFINITY]), "std = inf: must be finite and more than 0");
+        assert_eq!(said(&[f32::NAN], &[0.5]), "mean = NaN: must be finite");
     }
 }

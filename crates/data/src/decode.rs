@@ -4,7 +4,7 @@
 //! camera noted (EXIF) is applied. JPEG is read in strict mode: the lenient default of decoders accepts half of all truncated
 //! files. Sizes are checked before memory is taken.
 
-use std::io::Cursor;
+use std::io::{Cursor, Read};
 use std::path::Path;
 
 use image::metadata::Orientation;
@@ -44,6 +44,7 @@ pub struct Rgb {
 
 /// Why an image cannot be used.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[non_exhaustive]
 pub enum DecodeError {
     /// There is nothing in the file.
     #[error("the file is empty")]
@@ -103,17 +104,37 @@ pub(crate) fn read_image(file: &Path) -> Result<Vec<u8>, String> {
     std::fs::read(file).map_err(|error| error.to_string())
 }
 
-/// The name of an image's format by its first bytes.
-pub(crate) fn format_of(bytes: &[u8]) -> &'static str {
-    match image::guess_format(bytes) {
-        Ok(ImageFormat::Jpeg) => "JPEG",
-        Ok(ImageFormat::Png) => "PNG",
-        Ok(ImageFormat::WebP) => "WebP",
-        Ok(ImageFormat::Bmp) => "BMP",
-        Ok(ImageFormat::Gif) => "GIF",
-        Ok(ImageFormat::Pnm) => "PPM",
-        _ => "unknown",
-    }
+/// An image's format by its first bytes, with its name.
+fn format_of(bytes: &[u8]) -> Option<(ImageFormat, &'static str)> {
+    let format = image::guess_format(bytes).ok()?;
+    Some((format, name_of(format)?))
+}
+
+fn name_of(format: ImageFormat) -> Option<&'static str> {
+    Some(match format {
+        ImageFormat::Jpeg => "JPEG",
+        ImageFormat::Png => "PNG",
+        ImageFormat::WebP => "WebP",
+        ImageFormat::Bmp => "BMP",
+        ImageFormat::Gif => "GIF",
+        ImageFormat::Pnm => "PPM",
+        _ => return None,
+    })
+}
+
+/// The format that a file's name speaks of, if it is one that is read.
+pub(crate) fn format_by_name(file: &Path) -> Option<&'static str> {
+    name_of(ImageFormat::from_path(file).ok()?)
+}
+
+/// Whether a file may be meant as an image: its name or its first bytes say so, or they cannot be read.
+pub(crate) fn may_be_image(file: &Path) -> bool {
+    let head = |file: &Path| {
+        let mut head = Vec::new();
+        std::fs::File::open(file)?.take(32).read_to_end(&mut head).map(|_| head)
+    };
+    // formats that are not read count too: their files are named as broken
+    ImageFormat::from_path(file).is_ok() || head(file).map_or(true, |head| image::guess_format(&head).is_ok())
 }
 
 /// Decodes an image.
@@ -121,16 +142,22 @@ pub(crate) fn format_of(bytes: &[u8]) -> &'static str {
 /// # Errors
 /// Says why it cannot be used.
 pub fn decode(bytes: &[u8], bounds: Bounds) -> Result<Rgb, DecodeError> {
+    decode_named(bytes, bounds).map(|(image, _)| image)
+}
+
+/// Decodes an image, and says what its format is called.
+pub(crate) fn decode_named(bytes: &[u8], bounds: Bounds) -> Result<(Rgb, &'static str), DecodeError> {
     if bytes.is_empty() {
         return Err(DecodeError::Empty);
     }
-    let name = format_of(bytes);
-    let format = match image::guess_format(bytes) {
-        Ok(ImageFormat::Jpeg) => return jpeg(bytes, bounds),
-        Ok(format) if name != "unknown" => format,
-        _ => return Err(DecodeError::Format),
-    };
-    let damaged = |error: image::ImageError| DecodeError::Damaged { format: name, what: error.to_string() };
+    let (format, name) = format_of(bytes).ok_or(DecodeError::Format)?;
+    let image = if format == ImageFormat::Jpeg { jpeg(bytes, bounds) } else { other(bytes, bounds, format, name) };
+    Ok((image?, name))
+}
+
+fn other(bytes: &[u8], bounds: Bounds, format: ImageFormat, name: &'static str) -> Result<Rgb, DecodeError> {
+    let damaged =
+        |error: image::ImageError| DecodeError::Damaged { format: name, what: error.to_string().trim().to_owned() };
     // the decoder would hold a line of a PAM header however long it is
     let head = &bytes[..bytes.len().min(MOST_HEAD)];
     if bytes.starts_with(b"P7") && !head.windows(6).any(|word| word == b"ENDHDR") {
@@ -216,7 +243,7 @@ fn jpeg(bytes: &[u8], bounds: Bounds) -> Result<Rgb, DecodeError> {
         return Err(damaged(format!("more than {MOST_NOTES} bytes beside the pixels")));
     }
     let mut decoder = JpegDecoder::new_with_options(ZCursor::new(bytes), options);
-    decoder.decode_headers().map_err(|error| damaged(error.to_string()))?;
+    decoder.decode_headers().map_err(|error| damaged(error.to_string().trim().to_owned()))?;
     let info = decoder.info().ok_or_else(|| damaged("no frame".to_owned()))?;
     bounds.check(info.width.into(), info.height.into())?;
     believe("JPEG", info.width.into(), info.height.into(), bytes)?;
@@ -226,7 +253,7 @@ fn jpeg(bytes: &[u8], bounds: Bounds) -> Result<Rgb, DecodeError> {
         afford(memory)?;
     }
     let orientation = decoder.exif().and_then(|exif| Orientation::from_exif_chunk(exif));
-    let pixels = decoder.decode().map_err(|error| damaged(error.to_string()))?;
+    let pixels = decoder.decode().map_err(|error| damaged(error.to_string().trim().to_owned()))?;
     // the strict mode of the decoder does not ask for the end
     if !ends(bytes) {
         return Err(damaged("the end of the image is missing".to_owned()));
@@ -252,7 +279,21 @@ fn notes(bytes: &[u8]) -> usize {
     total
 }
 
-/// Whether a JPEG has its end marker; what some cameras append behind it does not matter.
+/// Whether a JPEG has its end marker behind a scan: one inside a segment is that of a small picture in it. What some cameras
+/// append behind the end does not matter.
 fn ends(bytes: &[u8]) -> bool {
-    bytes.windows(2).rev().any(|pair| pair == [0xff, 0xd9])
+    let (mut at, mut scanned) = (2, false);
+    while let Some(&[first, marker]) = bytes.get(at..).and_then(|rest| rest.first_chunk::<2>()) {
+        match (first, marker) {
+            (0xff, 0xd9) if scanned => return true,
+            (0xff, 0x02..=0xcf | 0xda..=0xfe) => {
+                scanned |= marker == 0xda;
+                let length = bytes.get(at + 2..).and_then(|rest| rest.first_chunk::<2>());
+                at += 2 + length.map_or(0, |length| usize::from(u16::from_be_bytes(*length)));
+            }
+            // pixels, and markers that stand alone
+            _ => at += 1,
+        }
+    }
+    false
 }

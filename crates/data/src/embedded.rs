@@ -45,11 +45,7 @@ pub fn fashion_mini() -> Result<DataSet, DataError> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    /// FNV-1a.
-    fn hash(bytes: &[u8]) -> u64 {
-        bytes.iter().fold(0xcbf2_9ce4_8422_2325, |h, b| (h ^ u64::from(*b)).wrapping_mul(0x0100_0000_01b3))
-    }
+    use crate::source::fnv1a;
 
     /// The counts that the script says, and the very bytes it makes (`--check` compares them with the original set).
     #[test]
@@ -63,7 +59,7 @@ mod tests {
             assert_eq!(pixels.len(), part.labels.len());
         }
         let labels = |part: &Part| part.labels.iter().map(|l| *l as u8).collect::<Vec<u8>>();
-        let hashes = [hash(&train.bytes), hash(&labels(&set.train)), hash(&test.bytes), hash(&labels(&set.test))];
+        let hashes = [&train.bytes[..], &labels(&set.train), &test.bytes, &labels(&set.test)].map(fnv1a);
         // as the script prints them
         let want = [
             15_633_225_453_556_108_024,

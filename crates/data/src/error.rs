@@ -29,6 +29,11 @@ fn some(files: &[Unreadable]) -> String {
     format!("{}{more}", named.join("; "))
 }
 
+fn fetched(name: &str) -> String {
+    let fetchable = crate::known::Known::named(name).is_some_and(|known| !known.files.is_empty());
+    if fetchable { format!("`equipoise data fetch {name}` gets it, ") } else { String::new() }
+}
+
 fn in_brackets(process: &str) -> String {
     if process.is_empty() { String::new() } else { format!(" (process {process})") }
 }
@@ -43,6 +48,7 @@ fn so_far(have: u64, of: Option<u64>) -> String {
 
 /// Data cannot be used.
 #[derive(Debug, Error)]
+#[non_exhaustive]
 pub enum DataError {
     /// The system did not let us read.
     #[error("cannot read {}", path.display())]
@@ -273,6 +279,74 @@ pub enum DataError {
         folder: PathBuf,
         /// Where it should be too.
         train: PathBuf,
+    },
+    /// A class of a list's part test or val that is not trained on.
+    #[error("{}: class `{class}` is in part {part}, but not in part train", path.display())]
+    Untrained {
+        /// The list.
+        path: PathBuf,
+        /// The class.
+        class: String,
+        /// Where it is.
+        part: &'static str,
+    },
+    /// Two folders for one part of a set.
+    #[error("{}: another folder differs in upper and lower case only: {}", folder.display(), other.display())]
+    TwoParts {
+        /// One of them.
+        folder: PathBuf,
+        /// The other.
+        other: PathBuf,
+    },
+    /// Files where folders with the classes' names should be.
+    #[error("{}: {files} files and no folder: a folder per class is needed", folder.display())]
+    NoClasses {
+        /// Where.
+        folder: PathBuf,
+        /// How many files there are.
+        files: usize,
+    },
+    /// CIFAR as Python's pickle.
+    #[error("{}: CIFAR's Python version: the binary version is needed ({archive})", path.display())]
+    Python {
+        /// Where it is.
+        path: PathBuf,
+        /// What the binary version's archive is called.
+        archive: &'static str,
+    },
+    /// An archive that does not hold CIFAR.
+    #[error("{}: only archives of CIFAR's binary version are read in place: unpack it first", path.display())]
+    ForeignArchive {
+        /// The archive.
+        path: PathBuf,
+    },
+    /// A known set that nobody has brought here.
+    #[error("{name} is not in {}: {}`equipoise data import {name} PATH` takes it from a disk", place.display(), fetched(name))]
+    NotHere {
+        /// The set.
+        name: &'static str,
+        /// Where it was looked for.
+        place: PathBuf,
+    },
+    /// Images of different sizes in parts that should go together.
+    #[error("{}: images of {} x {}, but {} x {} in {}", path.display(), got.0, got.1, want.0, want.1, other.display())]
+    Shape {
+        /// The file.
+        path: PathBuf,
+        /// Its images' width and height.
+        got: (usize, usize),
+        /// Those of the other file.
+        want: (usize, usize),
+        /// The other file.
+        other: PathBuf,
+    },
+    /// Figures of different numbers of channels.
+    #[error("{means} means for {deviations} standard deviations")]
+    Channels {
+        /// How many means.
+        means: usize,
+        /// How many standard deviations.
+        deviations: usize,
     },
     /// Two folders whose names cannot be told apart once they are text.
     #[error("{}: another class's name looks the same", folder.display())]

@@ -1,27 +1,31 @@
 //! What there is to know about a data set before training on it.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use equipoise_pool::Pool;
 use serde::Serialize;
 
-use crate::decode::{Bounds, decode, format_of, read_image};
+use crate::decode::{Bounds, decode_named, format_by_name, read_image};
 use crate::error::DataError;
-use crate::groups::Rule;
+use crate::groups::{self, Rule};
 use crate::loader::Progress;
 use crate::longtail::counts;
 use crate::set::{DataSet, Images, Part, Problem};
+use crate::source::fnv1a;
 
 /// What was found.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Report {
     /// The set's name.
     pub dataset: String,
-    /// Training images.
+    /// Training images that can be used.
     pub train: u64,
-    /// Test images.
+    /// Validation images that can be used, where the set has such a part.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub val: Option<u64>,
+    /// Test images that can be used.
     pub test: u64,
     /// Every class.
     pub classes: Vec<Class>,
@@ -46,10 +50,21 @@ pub struct Report {
 pub struct Class {
     /// Its name.
     pub name: String,
-    /// Its training images.
+    /// Its training images that can be used.
     pub train: u64,
-    /// Its test images.
+    /// Its validation images that can be used, where the set has such a part.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub val: Option<u64>,
+    /// Its test images that can be used.
     pub test: u64,
+    /// Its files that cannot.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub broken: u64,
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "as serde calls it")]
+fn is_zero(number: &u64) -> bool {
+    *number == 0
 }
 
 /// A group of classes.
@@ -61,34 +76,40 @@ pub struct Group {
     pub classes: Vec<String>,
 }
 
-/// Looks at a set; files are read and decoded on all threads.
+/// Looks at a set; files are read and decoded on all threads. Figures, groups and advice count what can be used.
 ///
 /// # Errors
 /// For a label out of range.
 pub fn inspect(set: &DataSet, rule: Rule, pool: &Pool, progress: Progress<'_>) -> Result<Report, DataError> {
-    let (train, test) = (counts(&set.train.labels, set.classes.len())?, counts(&set.test.labels, set.classes.len())?);
-    let name = |class: &usize| set.classes[*class].clone();
-    let groups: Vec<Group> = rule
-        .groups(&train)
-        .into_iter()
-        .map(|group| Group { classes: group.classes.iter().map(name).collect(), name: group.name })
-        .collect();
-    let classes = (0..set.classes.len()).map(|c| Class { name: name(&c), train: train[c], test: test[c] }).collect();
+    for part in [Some(&set.train), set.val.as_ref(), Some(&set.test)].into_iter().flatten() {
+        counts(&part.labels, set.classes.len())?;
+    }
     let found = findings(set, pool, progress);
+    let [train, val, test, broken] = &found.classes;
+    let grouped = rule.groups(train);
+    let name = |class: &usize| set.classes[*class].clone();
+    let groups = grouped
+        .iter()
+        .map(|group| Group { classes: group.classes.iter().map(name).collect(), name: group.name.clone() });
+    let has_val = |number: u64| set.val.as_ref().map(|_| number);
+    let class =
+        |c: usize| Class { name: name(&c), train: train[c], val: has_val(val[c]), test: test[c], broken: broken[c] };
     let mut report = Report {
         dataset: set.name.clone(),
         train: train.iter().sum(),
+        val: has_val(val.iter().sum()),
         test: test.iter().sum(),
-        classes,
-        imbalance_factor: imbalance(&train),
-        gini: gini(&train),
-        groups,
+        classes: (0..set.classes.len()).map(class).collect(),
+        imbalance_factor: imbalance(train),
+        gini: gini(train),
+        groups: groups.collect(),
         sizes: common(found.sizes.iter().map(|((w, h), n)| (format!("{w} x {h}"), *n))),
         formats: common(found.formats.iter().map(|(name, n)| ((*name).to_owned(), *n))),
-        problems: found.problems,
+        problems: Vec::new(),
         advice: Vec::new(),
     };
-    report.advice = advice(&report, found.overlap, found.broken);
+    report.advice = advice(&report, &grouped, &found);
+    report.problems = found.problems;
     Ok(report)
 }
 
@@ -128,6 +149,8 @@ struct Look {
     width: u64,
     height: u64,
     format: &'static str,
+    /// The format that its name speaks of, if that is another one.
+    misnamed: Option<&'static str>,
 }
 
 /// Looks at every image of a part, files on all threads.
@@ -141,7 +164,8 @@ fn look(part: &Part, pool: &Pool, step: &(dyn Fn(u64) + Sync)) -> Vec<Result<Loo
             *look = match &part.images {
                 Images::Memory(pixels) => {
                     let (width, height) = (pixels.width as u64, pixels.height as u64);
-                    Ok(Look { key: key(pixels.image(at)), width, height, format: "in memory" })
+                    let key = key(width, height, pixels.image(at));
+                    Ok(Look { key, width, height, format: "in memory", misnamed: None })
                 }
                 Images::Files(files) => look_at(&files[at]),
             };
@@ -153,61 +177,73 @@ fn look(part: &Part, pool: &Pool, step: &(dyn Fn(u64) + Sync)) -> Vec<Result<Loo
 
 /// Reads and decodes a file.
 fn look_at(file: &Path) -> Result<Look, String> {
-    let bytes = read_image(file)?;
-    let format = format_of(&bytes);
-    let image = decode(&bytes, Bounds::default()).map_err(|error| error.to_string())?;
-    Ok(Look { key: key(&bytes), width: image.width.into(), height: image.height.into(), format })
+    let (image, format) = decode_named(&read_image(file)?, Bounds::default()).map_err(|error| error.to_string())?;
+    let (width, height) = (image.width.into(), image.height.into());
+    let misnamed = format_by_name(file).filter(|named| *named != format);
+    Ok(Look { key: key(width, height, &image.bytes), width, height, format, misnamed })
 }
 
-/// A hash of 128 bits.
-fn key(bytes: &[u8]) -> u128 {
-    let step = |h: u64, b: &u8, by: u64| (h ^ u64::from(*b)).wrapping_mul(by);
-    let low = bytes.iter().fold(0xcbf2_9ce4_8422_2325, |h, b| step(h, b, 0x0100_0000_01b3));
-    let high = bytes.iter().fold(bytes.len() as u64, |h, b| step(h, b, 0x9e37_79b9_7f4a_7c15).rotate_left(23));
-    u128::from(high) << 64 | u128::from(low)
+/// A hash of 128 bits of an image's size and pixels.
+fn key(width: u64, height: u64, pixels: &[u8]) -> u128 {
+    let step = |h: u64, b: &u8| (h ^ u64::from(*b)).wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(23);
+    let high = pixels.iter().fold(width << 32 | height, step);
+    u128::from(high) << 64 | u128::from(fnv1a(pixels))
 }
 
 /// What a look at all images says.
 #[derive(Default)]
 struct Findings {
     problems: Vec<Problem>,
-    /// Test images that are also trained on.
-    overlap: u64,
-    /// Images that cannot be read.
-    broken: u64,
+    /// By class: usable images of train, val and test, and files that cannot be read.
+    classes: [Vec<u64>; 4],
+    /// Images of one part that are in an earlier one too, by the names of both.
+    overlap: BTreeMap<(&'static str, &'static str), u64>,
     sizes: BTreeMap<(u64, u64), u64>,
     formats: BTreeMap<&'static str, u64>,
 }
 
 fn findings(set: &DataSet, pool: &Pool, progress: Progress<'_>) -> Findings {
-    let mut found = Findings { problems: set.problems.clone(), ..Findings::default() };
-    let mut first: HashMap<u128, (&str, usize, u32)> = HashMap::new();
+    let none = || vec![0; set.classes.len()];
+    let classes = [none(), none(), none(), none()];
+    let mut found = Findings { problems: set.problems.clone(), classes, ..Findings::default() };
+    let said: HashSet<&str> = set.problems.iter().map(|problem| problem.path.as_str()).collect();
+    let mut first: HashMap<u128, (&'static str, usize, u32)> = HashMap::new();
     let parts = [("train", Some(&set.train)), ("val", set.val.as_ref()), ("test", Some(&set.test))];
-    let parts: Vec<(&str, &Part)> = parts.into_iter().filter_map(|(name, part)| Some((name, part?))).collect();
-    let path = |part: &str, at: usize| match parts.iter().find(|(name, _)| *name == part).map(|(_, part)| &part.images)
-    {
-        Some(Images::Files(files)) => files[at].display().to_string(),
+    let path = |part: &str, at: usize| match parts.iter().find(|(name, _)| *name == part).and_then(|(_, part)| *part) {
+        Some(Part { images: Images::Files(files), .. }) => files[at].display().to_string(),
         _ => format!("{part}[{at}]"),
     };
-    let total: u64 = parts.iter().map(|(_, part)| part.labels.len() as u64).sum();
+    let total: u64 = parts.iter().flat_map(|(_, part)| *part).map(|part| part.labels.len() as u64).sum();
     let done = AtomicU64::new(0);
     let step = |images: u64| progress(done.fetch_add(images, Ordering::Relaxed) + images, total);
-    for &(name, part) in &parts {
+    for (number, (name, part)) in parts.into_iter().enumerate() {
+        let Some(part) = part else { continue };
         for (at, look) in look(part, pool, &step).into_iter().enumerate() {
+            let label = part.labels[at];
             let look = match look {
                 Ok(look) => look,
                 Err(what) => {
-                    found.broken += 1;
-                    found.problems.push(Problem { path: path(name, at), what });
+                    found.classes[3][label as usize] += 1;
+                    let path = path(name, at);
+                    // a list names what is not there with its line
+                    if !said.contains(path.as_str()) {
+                        found.problems.push(Problem { path, what });
+                    }
                     continue;
                 }
             };
+            found.classes[number][label as usize] += 1;
+            if let Some(named) = look.misnamed {
+                let what = format!("a {} file with the name of a {named}", look.format);
+                found.problems.push(Problem { path: path(name, at), what });
+            }
             *found.sizes.entry((look.width, look.height)).or_default() += 1;
             *found.formats.entry(look.format).or_default() += 1;
-            let label = part.labels[at];
             let (before, place, other) = *first.entry(look.key).or_insert((name, at, label));
             if (before, place) != (name, at) {
-                found.overlap += u64::from(before == "train" && name == "test");
+                if before != name {
+                    *found.overlap.entry((before, name)).or_default() += 1;
+                }
                 let class = if other == label { "" } else { ", with another label" };
                 let what = format!("the same image as {}{class}", path(before, place));
                 found.problems.push(Problem { path: path(name, at), what });
@@ -217,10 +253,15 @@ fn findings(set: &DataSet, pool: &Pool, progress: Progress<'_>) -> Findings {
     found
 }
 
-fn advice(report: &Report, overlap: u64, broken: u64) -> Vec<String> {
+fn advice(report: &Report, groups: &[groups::Group], found: &Findings) -> Vec<String> {
     let mut advice = Vec::new();
+    let broken: u64 = found.classes[3].iter().sum();
     if broken > 0 {
         advice.push(format!("{broken} files cannot be read: mend or remove them before training."));
+    }
+    if report.train == 0 {
+        advice.push("No training image can be used.".to_owned());
+        return advice;
     }
     let factor = report.imbalance_factor;
     advice.push(match factor {
@@ -244,9 +285,8 @@ fn advice(report: &Report, overlap: u64, broken: u64) -> Vec<String> {
             listed(&few)
         ));
     }
-    if let Some(rare) = report.groups.iter().rev().find(|group| !group.classes.is_empty()) {
-        let in_group = |class: &&Class| rare.classes.contains(&class.name);
-        let tested: u64 = report.classes.iter().filter(in_group).map(|class| class.test).sum();
+    if let Some(rare) = groups.iter().rev().find(|group| !group.classes.is_empty()) {
+        let tested: u64 = rare.classes.iter().map(|class| report.classes[*class].test).sum();
         // half of a 95 % interval of a share near one half
         let half = 98.0 / (tested.max(1) as f64).sqrt();
         if tested == 0 {
@@ -258,8 +298,18 @@ fn advice(report: &Report, overlap: u64, broken: u64) -> Vec<String> {
             ));
         }
     }
-    if overlap > 0 {
-        advice.push(format!("{overlap} test images are also trained on: results will look better than they are."));
+    for ((before, name), overlap) in &found.overlap {
+        advice.push(match (*before, *name) {
+            ("train", "val") => {
+                format!(
+                    "{overlap} validation images are also trained on: what is chosen by them will be chosen wrongly."
+                )
+            }
+            ("train", _) => {
+                format!("{overlap} test images are also trained on: results will look better than they are.")
+            }
+            _ => format!("{overlap} test images are also validation images: results will look better than they are."),
+        });
     }
     advice
 }

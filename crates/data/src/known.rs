@@ -7,7 +7,7 @@ use crate::error::DataError;
 use crate::format::folder::{self, Split};
 use crate::format::{cifar, idx, inat, list, tiny_imagenet};
 use crate::set::DataSet;
-use crate::source::is_archive;
+use crate::source::{cannot_read, is_archive};
 
 /// A set that can be named.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -225,13 +225,17 @@ pub fn data_root(given: Option<&Path>) -> PathBuf {
 /// Says what is missing or wrong, and where.
 pub fn load(name_or_path: &str, root: &Path, split: Split) -> Result<DataSet, DataError> {
     if let Some(known) = Known::named(name_or_path) {
-        return known.load(&root.join(known.name));
+        let place = root.join(known.name);
+        if known.reader != Reader::Embedded && is_missing(&place)? {
+            return Err(DataError::NotHere { name: known.name, place });
+        }
+        return known.load(&place);
     }
     let path = Path::new(name_or_path);
-    if !path.exists() {
+    if is_missing(path)? {
         return Err(DataError::Unknown { name: name_or_path.to_owned() });
     }
-    let name = path.file_name().map_or_else(|| name_or_path.to_owned(), |n| n.to_string_lossy().into_owned());
+    let name = folder::name_of(path);
     let holds = |names: &[&str]| names.iter().any(|name| path.join(name).exists());
     if list::is_list(path) {
         return list::list(path, split);
@@ -242,13 +246,16 @@ pub fn load(name_or_path: &str, root: &Path, split: Split) -> Result<DataSet, Da
         }
         // an archive tells by what it holds
         return cifar::cifar10(path).or_else(|error| match error {
-            DataError::Missing { .. } => cifar::cifar100(path),
+            DataError::Missing { .. } => cifar::cifar100(path).map_err(|error| match error {
+                DataError::Missing { .. } => DataError::ForeignArchive { path: path.to_owned() },
+                error => error,
+            }),
             error => Err(error),
         });
     }
-    if holds(&["data_batch_1.bin", "cifar-10-batches-bin"]) {
+    if holds(&["data_batch_1.bin", "cifar-10-batches-bin", "data_batch_1", "cifar-10-batches-py"]) {
         cifar::cifar10(path)
-    } else if holds(&["train.bin", "cifar-100-binary"]) {
+    } else if holds(&["train.bin", "cifar-100-binary", "cifar-100-python"]) {
         cifar::cifar100(path)
     } else if holds(&["train-images-idx3-ubyte", "train-images-idx3-ubyte.gz", "train-images.idx3-ubyte"]) {
         idx::folder(path, &name, None)
@@ -256,11 +263,16 @@ pub fn load(name_or_path: &str, root: &Path, split: Split) -> Result<DataSet, Da
         tiny_imagenet::tiny_imagenet(path)
     } else if inat::is_inat(path) {
         inat::inat2017(path)
-    } else if folder::is_tree(path) {
+    } else if folder::is_tree(path)? {
         folder::tree(path, split)
     } else {
         Err(DataError::Unrecognised { path: path.to_owned() })
     }
+}
+
+/// Whether nothing is there; what the system does not let us see is an error.
+fn is_missing(path: &Path) -> Result<bool, DataError> {
+    path.try_exists().map(|there| !there).map_err(cannot_read(path))
 }
 
 impl Known {

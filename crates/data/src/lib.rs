@@ -26,3 +26,4 @@ pub mod zip;
 
 pub use error::DataError;
 pub use set::{DataSet, Images, Part, Pixels, Problem};
+pub use source::fnv1a;

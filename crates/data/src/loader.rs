@@ -139,7 +139,8 @@ impl Loader {
                 pool.each(&mut tasks, |task, (files, out)| {
                     look(task * AT_ONCE, files, &mut |i, image| {
                         let size = image.bytes.len() as u64;
-                        if used.fetch_add(size, Ordering::Relaxed) + size <= room {
+                        let fits = |used: u64| used.checked_add(size).filter(|used| *used <= room);
+                        if used.fetch_update(Ordering::Relaxed, Ordering::Relaxed, fits).is_ok() {
                             out[i] = Some(image);
                         }
                     });

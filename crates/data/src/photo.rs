@@ -212,8 +212,15 @@ fn random_area(image: &Rgb, draws: Draws) -> Area {
 /// The part of the image that becomes the middle `size` of one whose shorter side is `resize`.
 fn center_area(image: &Rgb, size: u32, resize: u32) -> Area {
     let (width, height) = (f64::from(image.width), f64::from(image.height));
-    let side = width.min(height) * f64::from(size) / f64::from(resize.max(size));
-    Area { left: (width - side) / 2.0, top: (height - side) / 2.0, width: side, height: side }
+    let (size, resize, short) = (f64::from(size), f64::from(resize.max(size)), width.min(height));
+    // whole pixels of the scaled image, as torchvision counts them: the side rounded down, a half to the even one
+    let along = |length: f64| {
+        let scaled = (resize * length / short).floor();
+        let skipped = ((scaled - size) / 2.0).round_ties_even();
+        (skipped * length / scaled, size * length / scaled)
+    };
+    let ((left, width), (top, height)) = (along(width), along(height));
+    Area { left, top, width, height }
 }
 
 #[cfg(test)]
@@ -227,7 +234,7 @@ mod tests {
     }
 
     fn plain() -> Normalize {
-        Normalize::new(&[0.0; 3], &[1.0 / 255.0; 3])
+        Normalize::new(&[0.0; 3], &[1.0 / 255.0; 3]).expect("good")
     }
 
     fn view(image: &Rgb, view: &View, epoch: u64) -> Vec<f32> {
@@ -274,6 +281,37 @@ mod tests {
         }
     }
 
+    /// torchvision 0.29 with Pillow 13: `CenterCrop(22)(Resize(26)(image))` of the pixels of `scaling_is_pillows`, 50 x 37 and
+    /// 37 x 50; row 11 of red and column 11 of green.
+    #[test]
+    fn the_middle_is_torchvisions() {
+        let pixels = |width: u32, height: u32| {
+            let pixel = |i: u32| {
+                let (x, y) = (i % width, i / width);
+                [(37 * x + 11 * y * y) as u8, (5 * x * y + 90) as u8, (3 * x * x + y) as u8]
+            };
+            Rgb { width, height, bytes: (0..width * height).flat_map(pixel).collect() }
+        };
+        #[rustfmt::skip]
+        let cases: [(Rgb, [u8; 22], [u8; 22]); 2] = [
+            (pixels(50, 37),
+             [140, 147, 98, 137, 142, 149, 142, 106, 145, 141, 156, 137, 114, 153, 141, 165, 131, 120, 160, 142, 114, 79],
+             [153, 128, 108, 122, 117, 86, 155, 147, 139, 131, 123, 115, 108, 100, 92, 84, 76, 68, 133, 103, 173, 165]),
+            (pixels(37, 50),
+             [63, 116, 169, 172, 60, 70, 122, 176, 169, 58, 78, 130, 183, 167, 57, 86, 138, 190, 157, 58, 92, 145],
+             [127, 101, 138, 127, 158, 155, 115, 83, 127, 102, 152, 115, 81, 138, 103, 147, 127, 168, 146, 103, 92, 131]),
+        ];
+        for (image, row, column) in cases {
+            let mut out = vec![f32::NAN; 3 * 22 * 22];
+            Viewer::new(22, plain()).view(&image, &View::CenterCrop { resize: 26 }, 0, 0, 0, &mut out);
+            for i in 0..22 {
+                let (red, green) = (out[11 * 22 + i], out[22 * 22 + 22 * i + 11]);
+                assert!((red - f32::from(row[i])).abs() <= 1.01, "row, {i}: {red}, not {}", row[i]);
+                assert!((green - f32::from(column[i])).abs() <= 1.01, "column, {i}: {green}, not {}", column[i]);
+            }
+        }
+    }
+
     /// The bits that were made before there were changes of colours.
     #[test]
     fn without_changes_the_bits_stay_what_they_were() {
@@ -282,7 +320,7 @@ mod tests {
             let out = (0..10).flat_map(|epoch| view(&image, kind, epoch));
             out.fold(0u64, |hash, x| (hash ^ u64::from(x.to_bits())).wrapping_mul(0x0100_0000_01b3))
         };
-        assert_eq!(hash(&View::CenterCrop { resize: 20 }), 0xcffe_4538_38a1_ff00);
+        assert_eq!(hash(&View::CenterCrop { resize: 20 }), 0x5860_03d4_a489_8a40);
         assert_eq!(hash(&View::RandomResizedCrop), 0x9464_b08b_7282_29da);
     }
 

@@ -117,6 +117,24 @@ impl<R: Read> Read for Metered<R> {
     }
 }
 
+/// What some programs write before UTF-8; it is no part of the text.
+const MARK: &[u8] = b"\xef\xbb\xbf";
+
+/// A text's reader without the mark.
+pub(crate) fn unmarked(reader: &mut dyn Read) -> io::Result<impl Read> {
+    let mut head = Vec::new();
+    reader.take(MARK.len() as u64).read_to_end(&mut head)?;
+    if head == MARK {
+        head.clear();
+    }
+    Ok(io::Cursor::new(head).chain(reader))
+}
+
+/// A hash of 64 bits (FNV-1a).
+pub fn fnv1a<'b>(bytes: impl IntoIterator<Item = &'b u8>) -> u64 {
+    bytes.into_iter().fold(0xcbf2_9ce4_8422_2325, |h, b| (h ^ u64::from(*b)).wrapping_mul(0x0100_0000_01b3))
+}
+
 /// The longest line of a text file.
 pub(crate) const MOST_LINE: u64 = 1 << 16;
 
@@ -140,6 +158,9 @@ pub(crate) fn lines<'a>(
             }
             Ok(_) => {
                 line.pop_if(|last| *last == b'\n');
+                if number == 1 && line.starts_with(MARK) {
+                    line.drain(..MARK.len());
+                }
                 Some(Ok((number, line)))
             }
             Err(error) => Some(Err(cannot_read(path)(error))),

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 
 use equipoise_data::format::cifar::cifar10;
 use equipoise_data::known::data_root;
-use equipoise_data::{DataSet, Part};
+use equipoise_data::{DataSet, Part, fnv1a};
 
 fn real() -> Option<DataSet> {
     let named = std::env::var_os("EQUIPOISE_CIFAR10").filter(|value| !value.is_empty()).map(PathBuf::from);
@@ -16,11 +16,6 @@ fn real() -> Option<DataSet> {
         return None;
     };
     Some(cifar10(&place).expect("CIFAR-10"))
-}
-
-/// FNV-1a, 64 bits.
-fn hash(bytes: &[u8]) -> u64 {
-    bytes.iter().fold(0xcbf2_9ce4_8422_2325, |h, b| (h ^ u64::from(*b)).wrapping_mul(0x0100_0000_01b3))
 }
 
 /// What is known of an image.
@@ -41,7 +36,7 @@ fn check(set: &DataSet, part: &Part, want: &Figures) {
     for (row, column, colour) in want.pixels {
         assert_eq!([0, 1, 2].map(|channel| image[1024 * channel + 32 * row + column]), colour, "{row}, {column}");
     }
-    assert_eq!(hash(image), want.hash);
+    assert_eq!(fnv1a(image), want.hash);
 }
 
 #[test]

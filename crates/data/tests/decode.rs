@@ -144,6 +144,21 @@ fn truncated_files_are_refused() {
     }
 }
 
+/// A thumbnail has an end of its own, which is not the image's.
+#[test]
+fn a_cut_jpeg_with_a_thumbnail_is_refused() {
+    let thumbnail = [&b"Exif\0\0"[..], &jpeg(&RgbImage::from_pixel(8, 8, Pixel([9, 9, 9])).into())].concat();
+    let mut bytes = jpeg(&picture().into());
+    let length = (thumbnail.len() as u16 + 2).to_be_bytes();
+    bytes.splice(2..2, [&[0xff, 0xe1], &length[..], &thumbnail].concat());
+    good(&bytes);
+    for cut in 0..bytes.len() {
+        assert!(decode(&bytes[..cut], Bounds::default()).is_err(), "{cut} of {} bytes pass", bytes.len());
+    }
+    // what a camera appends
+    good(&[&bytes[..], b"more"].concat());
+}
+
 /// Sizes are refused by the header, before memory is taken.
 #[test]
 fn bombs_are_refused_by_their_header() {

@@ -143,8 +143,8 @@ fn odd_paths() {
     assert_eq!(said("a\nb/pipe").is_some(), pipe);
     assert_eq!(said("\u{fffd}\u{fffd}"), Some("the class's name is not UTF-8"));
     let tree_said = set.problems.iter().find(|p| p.path == here.path().display().to_string());
-    assert_eq!(tree_said.map(|p| p.what.as_str()), Some("1 files beside the classes' folders are not read"));
-    assert_eq!(set.problems.len(), 7 + usize::from(pipe), "{:?}", set.problems);
+    assert_eq!(tree_said.map(|p| p.what.as_str()), Some("1 files beside the classes' folders are not read: README"));
+    assert_eq!(set.problems.len(), 8 + usize::from(pipe), "{:?}", set.problems);
     // names that become the same text cannot both be classes
     picture(&here.path().join(OsStr::from_bytes(b"\xfe\xff")).join("0.png"), 2);
     assert!(matches!(tree(here.path(), Split::default()), Err(DataError::SameClass { .. })));
@@ -171,6 +171,18 @@ fn deep_trees() {
     assert!(matches!(error, DataError::Read { .. }), "{error}");
 }
 
+/// A part may be a link to where it lies.
+#[cfg(unix)]
+#[test]
+fn linked_parts() {
+    let here = folder("linked");
+    picture(&here.path().join("set/test/a/0.png"), 1);
+    picture(&here.path().join("elsewhere/a/0.png"), 2);
+    std::os::unix::fs::symlink(here.path().join("elsewhere"), here.path().join("set/train")).expect("a link");
+    let set = read(&here.path().join("set"));
+    assert_eq!((set.classes.concat(), set.train.labels.len(), set.problems), ("a".to_owned(), 1, Vec::new()));
+}
+
 /// What lies beside the parts of a set is named too.
 #[test]
 fn what_is_not_read_is_named() {
@@ -182,6 +194,79 @@ fn what_is_not_read_is_named() {
     assert_eq!(problems.len(), 2, "{problems:?}");
     assert!(problems[0].ends_with("extra: not read: the set is in train, val, test"), "{problems:?}");
     assert!(problems[1].ends_with("valid: not read: the set is in train, val, test"), "{problems:?}");
+}
+
+/// Parts in capitals, parts without train, files without classes, and what is no image.
+#[test]
+fn folders_as_people_have_them() {
+    let here = folder("people");
+    let at = |name: &str| here.path().join(name);
+    let said = || tree(here.path(), Split::default()).expect_err("bad").to_string();
+    picture(&at("Test/a/0.png"), 1);
+    picture(&at("VALID/a/0.png"), 2);
+    assert!(said().ends_with("there is no train folder beside the others"), "{}", said());
+    picture(&at("Train/a/0.png"), 3);
+    fs::write(at("Train/a/Thumbs.db"), b"\0\0").expect("writes");
+    fs::write(at("Train/a/broken.png"), b"text").expect("writes");
+    picture(&at("Train/a/picture.gif"), 4);
+    picture(&at("Train/a/again.bmp"), 3);
+    fs::write(at("Train/a/.DS_Store"), b"x").expect("writes");
+    let set = read(here.path());
+    assert_eq!((set.classes.concat(), set.train.labels.len(), set.test.labels.len()), ("a".to_owned(), 4, 1));
+    let report = inspect(&set, Rule::default(), &Pool::single(), &|_, _| {}).expect("labels");
+    let class = &report.classes[0];
+    assert_eq!((report.train, report.val, class.val, class.broken), (3, Some(1), Some(1), 1));
+    let problems: Vec<String> = report.problems.iter().map(|p| format!("{}: {}", p.path, p.what)).collect();
+    for what in [
+        "Thumbs.db: not an image",
+        "Train: 1 hidden entries are not read",
+        "broken.png: not a JPEG, PNG, WebP, BMP, GIF or PPM image",
+        "picture.gif: a PNG file with the name of a GIF",
+    ] {
+        assert!(problems.iter().any(|problem| problem.ends_with(what)), "no {what} in {problems:?}");
+    }
+    picture(&at("train/a/0.png"), 3);
+    if fs::read_dir(here.path()).expect("reads").count() == 4 {
+        assert!(matches!(tree(here.path(), Split::default()), Err(DataError::TwoParts { .. })), "{}", said());
+        fs::remove_dir_all(at("train")).expect("removes");
+    }
+    fs::remove_dir_all(at("VALID")).expect("removes");
+    picture(&at("val/0.png"), 3);
+    assert!(said().ends_with("val: 1 files and no folder: a folder per class is needed"), "{}", said());
+}
+
+/// The same pixels are the same image, whatever file they are in.
+#[test]
+fn duplicates_go_by_pixels() {
+    let here = folder("pixels");
+    for (name, format) in
+        [("train/a/0.png", ImageFormat::Png), ("val/a/0.bmp", ImageFormat::Bmp), ("test/a/0.ppm", ImageFormat::Pnm)]
+    {
+        let path = here.path().join(name);
+        fs::create_dir_all(path.parent().expect("a folder")).expect("a folder");
+        let image = RgbImage::from_pixel(3, 2, Rgb([u8::from(name.starts_with("train")), 5, 5]));
+        image.save_with_format(&path, format).expect("writes");
+    }
+    fs::copy(here.path().join("train/a/0.png"), here.path().join("val/a/1.png")).expect("copies");
+    let report = inspect(&read(here.path()), Rule::default(), &Pool::single(), &|_, _| {}).expect("labels");
+    let advice = report.advice.join("\n");
+    assert!(advice.contains("1 validation images are also trained on"), "{advice}");
+    assert!(advice.contains("1 test images are also validation images"), "{advice}");
+}
+
+/// What the system does not let us see is said.
+#[cfg(unix)]
+#[test]
+fn locked_folders() {
+    use std::os::unix::fs::PermissionsExt;
+    let here = folder("locked");
+    let lock = |mode| fs::set_permissions(here.path(), fs::Permissions::from_mode(mode)).expect("is ours");
+    lock(0o000);
+    let locked = fs::read_dir(here.path()).is_err();
+    let found = equipoise_data::known::load(here.path().to_str().expect("UTF-8"), Path::new("x"), Split::default());
+    lock(0o755);
+    // whoever may read everything still can
+    assert!(!locked || matches!(found, Err(DataError::Read { .. })), "{found:?}");
 }
 
 /// A list may name what is no file: a pipe that would wait for ever, a device that never ends.
@@ -249,9 +334,35 @@ fn lists_of_paths_and_labels() {
 
 #[test]
 fn classes_of_a_list_that_differ_in_case_only() {
-    let problems = list("x.csv", "a.png,Cat\nb.png,cat\nc.png,dog\n").expect("good").problems;
-    assert_eq!((problems.len(), problems[0].path.as_str()), (1, "lists/x.csv"));
-    assert_eq!(problems[0].what, "class `cat` differs from `Cat` in upper and lower case only");
+    let problems = |text: &str| said_of_list("x.csv", text);
+    let cats = problems("a.png,Cat\nb.png,cat\nc.png,dog\n");
+    assert_eq!(cats, ["class `cat` differs from `Cat` in upper and lower case only"]);
+    let ones = problems("a.png,1\nb.png,01\nc.png,10\n");
+    assert_eq!(ones, ["class `1` differs from `01` in leading zeros only"]);
+}
+
+/// What is said of a list itself, not of its files, none of which is there.
+fn said_of_list(name: &str, text: &str) -> Vec<String> {
+    let problems = list(name, text).expect("good").problems.into_iter();
+    let (own, files): (Vec<_>, Vec<_>) = problems.partition(|problem| problem.path == format!("lists/{name}"));
+    assert!(files.iter().all(|file| file.what.starts_with("line ")), "{files:?}");
+    own.into_iter().map(|problem| problem.what).collect()
+}
+
+/// Excel's mark, other words for the same columns, and columns that nobody reads.
+#[test]
+fn lists_of_other_programs() {
+    let text = "\u{feff}ID,FileName,Class,Split\n7,a.png,cat,Training\n8,b.png,cat,VALID\n9,c.png,cat,testing\n";
+    let set = list("x.csv", text).expect("good");
+    assert_eq!((set.classes.concat(), files(&set.train)), ("cat".to_owned(), vec!["lists/a.png".to_owned()]));
+    assert_eq!((set.val.expect("val").labels.len(), set.test.labels.len()), (1, 1));
+    assert_eq!(said_of_list("x.csv", text), ["columns that are not read: ID"]);
+    let quoted = list("x.csv", "\u{feff}\"a,1.png\",cat\nb.png,cat\n").expect("good");
+    assert!([files(&quoted.train), files(&quoted.test)].concat().contains(&"lists/a,1.png".to_owned()));
+    let lines = "\u{feff}{\"image\": \"a\", \"class\": 3, \"split\": \"Train\", \"id\": 7}\n\
+        {\"file\": \"b\", \"label\": \"3\", \"set\": \"test\", \"id\": [8]}\n";
+    assert_eq!(list("x.jsonl", lines).expect("good").classes, ["3"]);
+    assert_eq!(said_of_list("x.jsonl", lines), ["fields that are not read: id"]);
 }
 
 #[test]
@@ -263,6 +374,15 @@ fn lines_that_make_no_sense_are_named() {
     assert_eq!(said("x.csv", "a,1,train\n"), "lists/x.csv: there is no line of part test or val");
     assert_eq!(said("x.csv", "a,1,test\n"), "lists/x.csv: there is no line of part train");
     assert_eq!(said("x.csv", "a,1,train\nb,1\n"), "lists/x.csv: line 1: some lines have a part and some have none");
+    let header = said("x.csv", "image,kind\na.png,cat\n");
+    assert!(header.starts_with("lists/x.csv: line 1: a header needs a column for the path (path, file,"), "{header}");
+    assert_eq!(said("x.csv", "a,1,train,9\n"), "lists/x.csv: line 1: 4 fields: at most 3 are read");
+    let untrained = said("x.csv", "a,1,train\nb,1,test\nc,2,test\n");
+    assert_eq!(untrained, "lists/x.csv: class `2` is in part test, but not in part train");
+    for label in ["-1", "1.5", "null", "[]"] {
+        let said = said("x.jsonl", &format!("{{\"path\": \"a\", \"label\": {label}}}"));
+        assert_eq!(said, "lists/x.jsonl: line 1: label: text or a whole number is needed");
+    }
     assert_eq!(said("x.csv", "\n\n"), "lists/x.csv: it names no image");
     let broken =
         equipoise_data::format::list::parse(Path::new("x.csv"), &mut &b"a.png,1\nb\xff.png,1\n"[..], Split::default());
@@ -297,11 +417,13 @@ fn tiny_imagenet_as_shipped() {
     }
     picture(&here.path().join("val/images/val_0.JPEG"), 8);
     picture(&here.path().join("val/images/val_1.JPEG"), 9);
+    picture(&here.path().join("train/n03/images/0.JPEG"), 1);
     write("wnids.txt", "n02\nn01\n");
     write("words.txt", "n01\tgoldfish, Carassius auratus\nn02\tbullfrog\n");
     write("val/val_annotations.txt", "val_0.JPEG\tn02\t0\t0\t9\t9\nval_1.JPEG\tn01\t0\t0\t9\t9\n");
     let set = tiny_imagenet(here.path()).expect("good");
     assert_eq!(set.classes, ["goldfish", "bullfrog"]);
+    assert!(set.problems[0].path.ends_with("train/n03") && set.problems.len() == 1, "{:?}", set.problems);
     assert_eq!((set.train.labels.clone(), set.test.labels.clone()), (vec![0, 0, 1, 1, 1], vec![0, 1]));
     assert_eq!(files(&set.test), ["images/val_1.JPEG", "images/val_0.JPEG"]);
     let found = equipoise_data::known::load(here.path().to_str().expect("UTF-8"), Path::new("x"), Split::default());
@@ -352,6 +474,12 @@ fn inaturalist_annotations() {
         ("HylaRana".to_owned(), vec![1, 0], vec![1])
     );
     assert!(files(&set.train)[1].ends_with("a/b.jpg"));
+    let more = json(&[images.clone(), image(9, "x.jpg")].join(","), &label(6, 7)).replace("Hyla", "Rana");
+    let val = fs::read(here.path().join("val2017.json")).expect("reads");
+    let other = equipoise_data::format::inat::parse(Path::new(""), Path::new(""), &mut more.as_bytes(), &mut &val[..]);
+    let other = other.map(|set| (set.classes, set.problems[0].what.clone()));
+    let twins = ["Rana (2)", "Rana (7)"].map(str::to_owned).to_vec();
+    assert_eq!(other.expect("good"), (twins, "2 images without an annotation are not read".to_owned()));
     // the same in the folder that its archive is named after
     let inner = here.path().join("train_val2017");
     fs::create_dir(&inner).expect("a folder");

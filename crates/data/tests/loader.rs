@@ -120,6 +120,20 @@ fn every_bad_file_is_named_before_the_first_batch() {
     }
 }
 
+/// One that does not fit leaves its room to those behind it.
+#[test]
+fn what_is_not_kept_takes_no_room() {
+    let here = folder("loader");
+    let save = |name: &str, side: u32| {
+        let path = here.path().join(name);
+        RgbImage::new(side, side).save(&path).expect("writes");
+        path
+    };
+    let files = [save("large.png", 100), save("small.png", 10)];
+    let loader = loader(&files, &recipes()[2], 1000, 1).expect("readable");
+    assert_eq!(loader.kept_bytes(), 300);
+}
+
 /// A file that goes bad while training is named too, and is no panic.
 #[test]
 fn a_file_that_disappears() {

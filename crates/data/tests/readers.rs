@@ -76,6 +76,17 @@ fn bad_cifar() {
     fs::write(here.path().join(&missing.0), spoilt).expect("writes");
     let error = cifar::cifar10(here.path()).expect_err("label").to_string();
     assert!(error.ends_with("data_batch_3.bin: record 1: label 10: there are 10 classes"), "{error}");
+    // what Python pickled
+    fs::write(here.path().join("batches.meta"), b"").expect("writes");
+    let error = cifar::cifar10(here.path()).expect_err("Python").to_string();
+    assert!(
+        error.ends_with("CIFAR's Python version: the binary version is needed (cifar-10-binary.tar.gz)"),
+        "{error}"
+    );
+    let foreign = here.path().join("foreign.tar.gz");
+    fs::write(&foreign, tar_gz("x", &[("y".to_owned(), vec![1])])).expect("writes");
+    let error = equipoise_data::known::load(foreign.to_str().expect("UTF-8"), Path::new("x"), Default::default());
+    assert!(matches!(error, Err(DataError::ForeignArchive { .. })), "{error:?}");
     // an archive that is no archive, and one that is cut off
     let file = here.path().join("x.tar.gz");
     fs::write(&file, b"no archive at all").expect("writes");
@@ -109,6 +120,12 @@ fn idx_plain_and_gzip() {
     assert_eq!(pixels.image(2)[0], 40);
     let error = idx::folder(plain.path(), "own", Some(&["a", "b"])).expect_err("label 2").to_string();
     assert!(error.contains("train-labels-idx1-ubyte: record 1: label 2: there are 2 classes"), "{error}");
+    fs::write(plain.path().join("t10k-images-idx3-ubyte"), idx_images(1, 5, 4, 20)).expect("writes");
+    let error = idx::folder(plain.path(), "own", None).expect_err("another shape").to_string();
+    assert!(error.contains("t10k-images-idx3-ubyte: images of 4 x 5, but 5 x 4 in "), "{error}");
+    fs::write(zipped.path().join("train-images-idx3-ubyte"), idx_images(0, 4, 5, 0)).expect("writes");
+    fs::write(zipped.path().join("train-labels-idx1-ubyte"), idx_labels(&[])).expect("writes");
+    assert!(matches!(idx::folder(zipped.path(), "own", None), Err(DataError::NoImages { .. })));
     fs::write(plain.path().join("t10k-labels-idx1-ubyte"), idx_labels(&[2, 2])).expect("writes");
     let error = idx::folder(plain.path(), "own", None).expect_err("two labels, one image").to_string();
     assert!(error.contains("2 labels, but 1 images in"), "{error}");

@@ -100,9 +100,12 @@ pub(crate) fn one_line(message: &str) -> String {
     printable(&message.lines().map(str::trim).collect::<Vec<_>>().join(" "))
 }
 
-/// Text of others (names, paths) without what a terminal would take for commands: control characters, and those that turn the
-/// direction of writing.
+/// Text of others (names, paths) without what a terminal would take for commands: control characters, those that turn the
+/// direction of writing, and those that cannot be seen.
 pub(crate) fn printable(text: &str) -> String {
-    let odd = |c: char| c.is_control() || matches!(c, '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
+    let odd = |c: char| {
+        c.is_control()
+            || matches!(c, '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}' | '\u{2066}'..='\u{2069}' | '\u{feff}')
+    };
     text.chars().map(|c| if odd(c) { c.escape_default().to_string() } else { c.to_string() }).collect()
 }

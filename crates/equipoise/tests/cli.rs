@@ -221,8 +221,9 @@ fn exit_codes_are_honest() {
     assert_eq!(code(&["bench", "data", "--policy", "autoaugment"]), Some(2));
     assert_eq!(code(&["--version"]), Some(0));
     let out = equipoise(&["loss", "no-such-file.json"], "");
-    assert_eq!(out.status.code(), Some(1));
+    assert_eq!(out.status.code(), Some(2));
     assert!(String::from_utf8_lossy(&out.stderr).starts_with("equipoise: cannot read no-such-file.json: "));
+    assert_eq!(code(&["data", "import", "mnist", "no-such-folder", "--data-root", "x"]), Some(2));
 }
 
 /// A reader that has seen enough is no failure.
@@ -367,8 +368,10 @@ fn data_lists_sets_and_writes_subsets() {
     let (code, said) = error(&["inspect", "nowhere"]);
     assert!(code == Some(2) && said.starts_with("equipoise: `nowhere` is neither a known set ("), "{said}");
     let (code, said) = error(&["inspect", "cifar10", "--data-root", "nowhere"]);
-    assert_eq!(code, Some(1), "{said}");
-    assert!(said.starts_with("equipoise: cannot read nowhere/cifar10: No such file"), "{said}");
+    assert_eq!(code, Some(2), "{said}");
+    assert!(said.starts_with("equipoise: cifar10 is not in nowhere/cifar10: `equipoise data fetch cifar10` gets it"));
+    let (_, said) = error(&["inspect", "imagenet", "--data-root", "nowhere"]);
+    assert!(said.ends_with("nowhere/imagenet: `equipoise data import imagenet PATH` takes it from a disk"), "{said}");
     assert_eq!(error(&["inspect", "fashion-mini", "--groups", "size"]).0, Some(2));
 }
 
@@ -384,21 +387,29 @@ fn odd_names_are_shown_and_do_nothing() {
         b"two\nlines",
         b"bell\x07",
         "left\u{202e}".as_bytes(),
+        "mark\u{feff}\u{200b}".as_bytes(),
         b"\xff\xfe",
         "\u{1f431}".as_bytes(),
     ] {
         let class = tree.join(OsStr::from_bytes(class));
         std::fs::create_dir_all(&class).expect("a folder");
         for name in [&b"a"[..], b"b\r\n\x1b]0;title\x07", b"\x9b\xff"] {
-            std::fs::write(class.join(OsStr::from_bytes(name)), b"no image").expect("writes");
+            std::fs::write(class.join(OsStr::from_bytes(name)), b"P6 no image").expect("writes");
         }
     }
     let path = tree.to_str().expect("UTF-8");
     let text = stdout(&equipoise(&["inspect", path], ""));
     assert!(text.chars().all(|c| c == '\n' || !c.is_control() && c != '\u{202e}'), "{text:?}");
-    for shown in
-        ["red\\u{1b}[31m", "two\\nlines", "bell\\u{7}", "left\\u{202e}", "\u{fffd}\u{fffd}", "\u{1f431}", "b\\r\\n"]
-    {
+    for shown in [
+        "red\\u{1b}[31m",
+        "two\\nlines",
+        "bell\\u{7}",
+        "left\\u{202e}",
+        "mark\\u{feff}\\u{200b}",
+        "\u{fffd}\u{fffd}",
+        "\u{1f431}",
+        "b\\r\\n",
+    ] {
         assert!(text.contains(shown), "no {shown} in {text}");
     }
     let json = stdout(&equipoise(&["inspect", path, "--json"], ""));
@@ -408,7 +419,7 @@ fn odd_names_are_shown_and_do_nothing() {
         report["classes"].as_array().expect("classes").iter().filter_map(|c| c["name"].as_str()).collect();
     assert!(names.contains(&"two\nlines") && names.contains(&"red\u{1b}[31m"), "{names:?}");
     // one for every file, and one for the name that is not UTF-8
-    assert_eq!(report["problems"].as_array().expect("problems").len(), 18 + 1);
+    assert_eq!(report["problems"].as_array().expect("problems").len(), 21 + 1);
     let out = equipoise(&["inspect", tree.join("no\x1b[31m\nfolder").to_str().expect("UTF-8")], "");
     let said = String::from_utf8_lossy(&out.stderr);
     assert!(out.status.code() == Some(2) && said.trim_end().chars().all(|c| !c.is_control()), "{said:?}");

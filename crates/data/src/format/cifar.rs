@@ -23,6 +23,10 @@ pub struct Layout {
     name: &'static str,
     /// The folder that the official archive unpacks to.
     folder: &'static str,
+    /// The folder that the archive for Python unpacks to.
+    python: &'static str,
+    /// The official archive.
+    archive: &'static str,
     train: &'static [&'static str],
     test: &'static str,
     /// The file with the classes' names.
@@ -36,6 +40,8 @@ pub struct Layout {
 pub const CIFAR_10: Layout = Layout {
     name: "cifar10",
     folder: "cifar-10-batches-bin",
+    python: "cifar-10-batches-py",
+    archive: "cifar-10-binary.tar.gz",
     train: &["data_batch_1.bin", "data_batch_2.bin", "data_batch_3.bin", "data_batch_4.bin", "data_batch_5.bin"],
     test: "test_batch.bin",
     names_file: "batches.meta.txt",
@@ -47,6 +53,8 @@ pub const CIFAR_10: Layout = Layout {
 pub const CIFAR_100: Layout = Layout {
     name: "cifar100",
     folder: "cifar-100-binary",
+    python: "cifar-100-python",
+    archive: "cifar-100-binary.tar.gz",
     train: &["train.bin"],
     test: "test.bin",
     names_file: "fine_label_names.txt",
@@ -72,6 +80,13 @@ pub fn cifar100(path: &Path) -> Result<DataSet, DataError> {
 
 impl Layout {
     fn read(&self, path: &Path) -> Result<DataSet, DataError> {
+        // data_batch_1 or train beside batches.meta or meta: what Python pickled
+        let python = |folder: &Path| {
+            folder.join("batches.meta").is_file() || folder.join("meta").is_file() && folder.join("train").is_file()
+        };
+        if python(path) || python(&path.join(self.python)) {
+            return Err(DataError::Python { path: path.to_owned(), archive: self.archive });
+        }
         self.set(path, &named(path, self.folder, &self.files(), self.most_bytes())?)
     }
 

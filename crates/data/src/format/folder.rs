@@ -3,11 +3,12 @@
 //! Classes and files are taken in the order of their names, whatever order the disk has. Folders inside a class's folder belong
 //! to the class, however deep; a path that is longer than the system takes is an error. Links to files count as files. Links to
 //! folders are not followed, so that there are no loops; they, links to nowhere, devices and pipes are named as problems, and so
-//! are entries beside the classes' folders. Hidden entries are left out.
+//! are entries beside the classes' folders, and files that are no images by name and content. Hidden entries are counted.
+//! The case of the parts' names does not matter.
 //!
 //! A class's name is its folder's, byte for byte: `\u{e9}` and `e\u{301}` are two classes, though they look alike. What is not
 //! UTF-8 becomes U+FFFD and is named as a problem, and so are names that differ in case only; two that cannot be told apart
-//! any more are an error.
+//! any more are an error. Numbers that differ in leading zeros only are named too.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -15,9 +16,10 @@ use std::path::{Path, PathBuf};
 
 use equipoise_random::Draws;
 
+use crate::decode::may_be_image;
 use crate::error::DataError;
 use crate::set::{DataSet, Images, Part, Problem};
-use crate::source::cannot_read;
+use crate::source::{cannot_read, fnv1a};
 
 /// Keeps these draws apart from those of other parts of a run with the same seed.
 const SALT: u64 = 0x7370_6c69_7400_0000;
@@ -52,10 +54,42 @@ impl Split {
 pub(super) type Tree = BTreeMap<String, Vec<PathBuf>>;
 
 /// Whether a folder looks like a tree of classes.
-#[must_use]
-pub fn is_tree(path: &Path) -> bool {
-    let folder = |entry: &fs::DirEntry| entry.file_type().is_ok_and(|kind| kind.is_dir());
-    path.join("train").is_dir() || entries(path).is_ok_and(|entries| entries.iter().any(folder))
+///
+/// # Errors
+/// If it cannot be read.
+pub fn is_tree(path: &Path) -> Result<bool, DataError> {
+    Ok(path.is_dir() && !folders(path)?.is_empty())
+}
+
+/// What a set in a folder is called: as the folder.
+pub(crate) fn name_of(path: &Path) -> String {
+    // `.` has no name of its own
+    let whole = if path.file_name().is_none() { path.canonicalize().ok() } else { None };
+    let name = whole.as_deref().unwrap_or(path).file_name();
+    name.map_or_else(|| "folder".to_owned(), |name| name.to_string_lossy().into_owned())
+}
+
+const TRAIN: &[&str] = &["train"];
+const VAL: &[&str] = &["val", "valid", "validation"];
+const TEST: &[&str] = &["test"];
+
+/// The first of these folders that is there, whatever the case of its letters.
+fn part_folder(folders: &[PathBuf], names: &[&str]) -> Result<Option<PathBuf>, DataError> {
+    for name in names {
+        let mut found = folders.iter().filter(|folder| is_called(folder, name));
+        match (found.next(), found.next()) {
+            (Some(folder), Some(other)) => {
+                return Err(DataError::TwoParts { folder: folder.clone(), other: other.clone() });
+            }
+            (Some(folder), None) => return Ok(Some(folder.clone())),
+            _ => {}
+        }
+    }
+    Ok(None)
+}
+
+fn is_called(folder: &Path, name: &str) -> bool {
+    folder.file_name().is_some_and(|own| own.eq_ignore_ascii_case(name))
 }
 
 /// Reads a tree.
@@ -64,38 +98,48 @@ pub fn is_tree(path: &Path) -> bool {
 /// For a folder that cannot be read, a tree without classes or images, a share out of range, or a class of `test/` or `val/`
 /// that `train/` does not have.
 pub fn tree(path: &Path, split: Split) -> Result<DataSet, DataError> {
-    let name = path.file_name().map_or_else(|| "folder".to_owned(), |name| name.to_string_lossy().into_owned());
+    let name = name_of(path);
     let mut problems = Vec::new();
-    let whole = path.join("train");
-    if !whole.is_dir() {
+    let folders = folders(path)?;
+    let Some(whole) = part_folder(&folders, TRAIN)? else {
+        let is_part = |folder: &PathBuf| {
+            [VAL, TEST, &["training", "testing"]].concat().iter().any(|name| is_called(folder, name))
+        };
+        if !folders.is_empty() && folders.iter().all(is_part) {
+            return Err(DataError::Missing {
+                folder: path.to_owned(),
+                name: "train folder beside the others".to_owned(),
+            });
+        }
         let all = classes(path, &mut problems)?;
         let names: Vec<String> = all.keys().cloned().collect();
         let (train, test) = divide(path, all, split, &names)?;
         return Ok(DataSet { name, classes: names, train, val: None, test, problems });
-    }
+    };
     let train = classes(&whole, &mut problems)?;
     let names: Vec<String> = train.keys().cloned().collect();
-    let mut read = vec!["train"];
-    let mut part = |folders: &[&'static str], problems: &mut Vec<Problem>| {
-        let Some(name) = folders.iter().find(|name| path.join(name).is_dir()) else {
+    let mut read = vec![whole.clone()];
+    let mut part = |wanted: &[&str], problems: &mut Vec<Problem>| {
+        let Some(folder) = part_folder(&folders, wanted)? else {
             return Ok(None);
         };
-        read.push(name);
-        let folder = path.join(name);
+        read.push(folder.clone());
         let tree = classes(&folder, problems)?;
         if let Some(extra) = tree.keys().find(|class| names.binary_search(class).is_err()) {
             return Err(DataError::ExtraClass { folder: folder.join(extra), train: whole.clone() });
         }
         Ok(Some(gather(&tree, &names)))
     };
-    let val = part(&["val", "valid", "validation"], &mut problems)?;
-    let test = part(&["test"], &mut problems)?;
-    for entry in entries(path)? {
-        if !read.iter().any(|name| entry.file_name() == *name) {
-            let what = format!("not read: the set is in {}", read.join(", "));
-            problems.push(Problem { path: entry.path().display().to_string(), what });
+    let val = part(VAL, &mut problems)?;
+    let test = part(TEST, &mut problems)?;
+    let mut hidden = 0;
+    for entry in entries(path, &mut hidden)? {
+        if !read.contains(&entry.path()) {
+            let read: Vec<_> = read.iter().filter_map(|part| part.file_name()).map(|n| n.to_string_lossy()).collect();
+            problems.push(odd(&entry.path(), &format!("not read: the set is in {}", read.join(", "))));
         }
     }
+    problems.extend(hidden_problem(path, hidden));
     // a set with `val/` only is tested on it, as ImageNet is
     let (val, test) = match (val, test) {
         (val, Some(test)) => (val, test),
@@ -129,9 +173,7 @@ pub(super) fn divide(root: &Path, tree: Tree, split: Split, names: &[String]) ->
         let tested = share.clamp(usize::from(files.len() > 1), files.len().saturating_sub(1));
         let key = |file: &PathBuf| {
             let inside = file.strip_prefix(root).unwrap_or(file).as_os_str().as_encoded_bytes();
-            let word =
-                inside.iter().fold(0xcbf2_9ce4_8422_2325u64, |h, b| (h ^ u64::from(*b)).wrapping_mul(0x0100_0000_01b3));
-            Draws::new(split.seed ^ SALT, 0, word).at(0)
+            Draws::new(split.seed ^ SALT, 0, fnv1a(inside)).at(0)
         };
         let mut keyed: Vec<(u64, PathBuf)> = files.into_iter().map(|file| (key(&file), file)).collect();
         keyed.sort();
@@ -148,21 +190,21 @@ pub(super) fn divide(root: &Path, tree: Tree, split: Split, names: &[String]) ->
 /// The classes of a folder with their files; what is odd about them goes to `problems`.
 fn classes(path: &Path, problems: &mut Vec<Problem>) -> Result<Tree, DataError> {
     let mut tree = Tree::new();
-    let mut beside = 0;
-    for entry in entries(path)? {
+    let (mut beside, mut hidden) = (Vec::new(), 0);
+    for entry in entries(path, &mut hidden)? {
         let folder = entry.path();
         if !entry.file_type().map_err(cannot_read(path))?.is_dir() {
             if folder.is_dir() {
                 problems.push(odd(&folder, LINK));
             } else {
-                beside += 1;
+                beside.push(entry.file_name().to_string_lossy().into_owned());
             }
             continue;
         }
         let raw = entry.file_name();
         let name = raw.to_string_lossy().into_owned();
         let mut files = Vec::new();
-        collect(&folder, &mut files, problems)?;
+        collect(&folder, &mut files, problems, &mut hidden)?;
         if raw.to_str().is_none() {
             problems.push(odd(&folder, "the class's name is not UTF-8"));
         }
@@ -174,14 +216,21 @@ fn classes(path: &Path, problems: &mut Vec<Problem>) -> Result<Tree, DataError> 
         }
         tree.insert(name, files);
     }
-    if beside > 0 {
-        problems.push(odd(path, &format!("{beside} files beside the classes' folders are not read")));
+    if tree.is_empty() && !beside.is_empty() {
+        return Err(DataError::NoClasses { folder: path.to_owned(), files: beside.len() });
     }
+    if !beside.is_empty() {
+        let (number, more) = (beside.len(), if beside.len() > 3 { ", ..." } else { "" });
+        beside.truncate(3);
+        let what = format!("{number} files beside the classes' folders are not read: {}{more}", beside.join(", "));
+        problems.push(odd(path, &what));
+    }
+    problems.extend(hidden_problem(path, hidden));
     if tree.values().all(Vec::is_empty) {
         return Err(DataError::NoImages { path: path.to_owned() });
     }
     let names: Vec<String> = tree.keys().cloned().collect();
-    problems.extend(case_twins(&names, path));
+    problems.extend(twins(&names, path));
     Ok(tree)
 }
 
@@ -191,25 +240,41 @@ fn odd(path: &Path, what: &str) -> Problem {
     Problem { path: path.display().to_string(), what: what.to_owned() }
 }
 
-/// Classes of the list or folder `path` that differ in case only.
-pub(super) fn case_twins(names: &[String], path: &Path) -> Vec<Problem> {
-    let mut lower: BTreeMap<String, &String> = BTreeMap::new();
+/// What to say of hidden entries below a folder.
+pub(super) fn hidden_problem(path: &Path, hidden: usize) -> Option<Problem> {
+    (hidden > 0).then(|| odd(path, &format!("{hidden} hidden entries are not read")))
+}
+
+/// Classes of the list or folder `path` that differ in case or, as numbers, in leading zeros only.
+pub(super) fn twins(names: &[String], path: &Path) -> Vec<Problem> {
+    let mut seen: BTreeMap<String, &String> = BTreeMap::new();
     let mut problems = Vec::new();
     for name in names {
-        if let Some(other) = lower.insert(name.to_lowercase(), name) {
-            let what = format!("class `{name}` differs from `{other}` in upper and lower case only");
+        let number = !name.is_empty() && name.bytes().all(|byte| byte.is_ascii_digit());
+        let key = if number { format!("{:0>1}", name.trim_start_matches('0')) } else { name.to_lowercase() };
+        if let Some(other) = seen.insert(key, name) {
+            let how = if number { "leading zeros" } else { "upper and lower case" };
+            let what = format!("class `{name}` differs from `{other}` in {how} only");
             problems.push(odd(path, &what));
         }
     }
     problems
 }
 
-/// The entries of a folder that are not hidden, by name.
-fn entries(path: &Path) -> Result<Vec<fs::DirEntry>, DataError> {
+/// The folders in a folder that are not hidden, by name; links to folders too, because a part may be one.
+pub(super) fn folders(path: &Path) -> Result<Vec<PathBuf>, DataError> {
+    let entries = entries(path, &mut 0)?.into_iter();
+    Ok(entries.map(|entry| entry.path()).filter(|path| path.is_dir()).collect())
+}
+
+/// The entries of a folder that are not hidden, by name; counts those that are.
+fn entries(path: &Path, hidden: &mut usize) -> Result<Vec<fs::DirEntry>, DataError> {
     let mut entries = Vec::new();
     for entry in fs::read_dir(path).map_err(cannot_read(path))? {
         let entry = entry.map_err(cannot_read(path))?;
-        if !entry.file_name().as_encoded_bytes().starts_with(b".") {
+        if entry.file_name().as_encoded_bytes().starts_with(b".") {
+            *hidden += 1;
+        } else {
             entries.push(entry);
         }
     }
@@ -217,15 +282,24 @@ fn entries(path: &Path) -> Result<Vec<fs::DirEntry>, DataError> {
     Ok(entries)
 }
 
-/// Every file below a folder, by name; what is neither a file nor a folder goes to `problems`.
-pub(super) fn collect(path: &Path, files: &mut Vec<PathBuf>, problems: &mut Vec<Problem>) -> Result<(), DataError> {
-    for entry in entries(path)? {
+/// Every image below a folder, by name; what is neither an image nor a folder goes to `problems`, and `hidden` counts.
+pub(super) fn collect(
+    path: &Path,
+    files: &mut Vec<PathBuf>,
+    problems: &mut Vec<Problem>,
+    hidden: &mut usize,
+) -> Result<(), DataError> {
+    for entry in entries(path, hidden)? {
         let kind = entry.file_type().map_err(cannot_read(path))?;
         let path = entry.path();
         if kind.is_dir() {
-            collect(&path, files, problems)?;
+            collect(&path, files, problems, hidden)?;
         } else if kind.is_file() || path.is_file() {
-            files.push(path);
+            if may_be_image(&path) {
+                files.push(path);
+            } else {
+                problems.push(odd(&path, "not an image"));
+            }
         } else if path.is_dir() {
             problems.push(odd(&path, LINK));
         } else {

@@ -24,6 +24,14 @@ pub fn folder(path: &Path, name: &str, names: Option<&[&str]>) -> Result<DataSet
     path.metadata().map_err(cannot_read(path))?;
     let train = part(path, "train")?;
     let test = part(path, "t10k")?;
+    let [of_train, of_test] = ["train", "t10k"].map(|prefix| find(path, prefix, "images-idx3-ubyte"));
+    if train.labels.is_empty() {
+        return Err(DataError::NoImages { path: of_train? });
+    }
+    let size = |part: &Part| part.images.pixels().map_or((0, 0), |pixels| (pixels.width, pixels.height));
+    if size(&train) != size(&test) {
+        return Err(DataError::Shape { path: of_test?, got: size(&test), want: size(&train), other: of_train? });
+    }
     let most = train.labels.iter().chain(&test.labels).copied().max().unwrap_or(0) as usize;
     let classes = match names {
         Some(names) => names.iter().map(|name| (*name).to_owned()).collect(),

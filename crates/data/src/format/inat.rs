@@ -3,14 +3,15 @@
 //! Classes are the categories in the order of their ids; images in the order of the annotations. The set is tested on its
 //! validation part, as everybody does.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::io::{self, BufReader, Read};
 use std::path::{Component, Path, PathBuf};
 
 use serde::Deserialize;
 
+use super::tiny_imagenet::told_apart;
 use crate::error::DataError;
-use crate::set::{DataSet, Images, Part};
+use crate::set::{DataSet, Images, Part, Problem};
 use crate::source::{MOST_LINE, Metered, cannot_read, open};
 
 /// The largest annotation file accepted: the official one has 200 MB.
@@ -79,9 +80,16 @@ pub fn parse(path: &Path, notes: &Path, train: &mut dyn Read, val: &mut dyn Read
         return Err(wrong(&train_path, 1, "categories: two have the same id".to_owned()));
     }
     let labels: HashMap<u64, u32> = names.keys().zip(0..).map(|(id, label)| (*id, label)).collect();
+    let problems = [(&train_path, &train), (&val_path, &val)].into_iter().filter_map(|(path, file)| {
+        let annotated: HashSet<u64> = file.annotations.iter().map(|annotation| annotation.image_id).collect();
+        let number = file.images.iter().filter(|image| !annotated.contains(&image.id)).count();
+        let what = format!("{number} images without an annotation are not read");
+        (number > 0).then(|| Problem { path: path.display().to_string(), what })
+    });
+    let problems = problems.collect();
     let (train, test) = (part(path, &train_path, &train, &labels)?, part(path, &val_path, &val, &labels)?);
-    let classes = names.into_values().collect();
-    Ok(DataSet { name: "inat2017".to_owned(), classes, train, val: None, test, problems: Vec::new() })
+    let classes = told_apart(names.into_iter().collect());
+    Ok(DataSet { name: "inat2017".to_owned(), classes, train, val: None, test, problems })
 }
 
 fn read(path: &Path, reader: &mut dyn Read) -> Result<File, DataError> {

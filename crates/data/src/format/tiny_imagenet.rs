@@ -4,10 +4,11 @@
 //! `test/` is not read: the set is tested on `val/`, as everybody does.
 
 use std::collections::{BTreeMap, HashMap};
+use std::fmt;
 use std::io::Read;
 use std::path::{Component, Path, PathBuf};
 
-use super::folder::{Tree, collect, gather};
+use super::folder::{Tree, collect, folders, gather, hidden_problem};
 use crate::error::DataError;
 use crate::set::{DataSet, Problem};
 use crate::source::{lines, open};
@@ -36,22 +37,29 @@ pub fn tiny_imagenet(path: &Path) -> Result<DataSet, DataError> {
     let path = &root(path);
     let file = path.join("wnids.txt");
     let wnids = wnids(&file, &mut *open(&file)?)?;
-    let mut problems = Vec::new();
+    let (mut problems, mut hidden) = (Vec::new(), 0);
     let mut train = Tree::new();
     for wnid in &wnids {
         let images = path.join("train").join(wnid).join("images");
         let mut files = Vec::new();
         if images.is_dir() {
-            collect(&images, &mut files, &mut problems)?;
+            collect(&images, &mut files, &mut problems, &mut hidden)?;
         }
         if files.is_empty() {
             problems.push(Problem { path: images.display().to_string(), what: "a class without images".to_owned() });
         }
         train.insert(wnid.clone(), files);
     }
+    for folder in folders(&path.join("train"))? {
+        if !wnids.iter().any(|wnid| folder.ends_with(wnid)) {
+            problems
+                .push(Problem { path: folder.display().to_string(), what: "not read: not in wnids.txt".to_owned() });
+        }
+    }
     if train.values().all(Vec::is_empty) {
         return Err(DataError::NoImages { path: path.join("train") });
     }
+    problems.extend(hidden_problem(&path.join("train"), hidden));
     let file = path.join("val/val_annotations.txt");
     let mut val = Tree::new();
     for (image, wnid) in annotations(&file, &mut *open(&file)?, &wnids)? {
@@ -135,7 +143,12 @@ pub fn names(wnids: &[String], path: &Path, text: &mut dyn Read) -> Result<Vec<S
         }
     }
     let name = |id: &String| words.get(id).cloned().unwrap_or_else(|| id.clone());
-    let mut often: BTreeMap<String, usize> = BTreeMap::new();
-    wnids.iter().for_each(|id| *often.entry(name(id)).or_default() += 1);
-    Ok(wnids.iter().map(|id| if often[&name(id)] > 1 { format!("{} ({id})", name(id)) } else { name(id) }).collect())
+    Ok(told_apart(wnids.iter().map(|id| (id, name(id))).collect()))
+}
+
+/// Names of classes, with the id where two share one.
+pub(super) fn told_apart<I: fmt::Display>(named: Vec<(I, String)>) -> Vec<String> {
+    let mut often: HashMap<String, usize> = HashMap::new();
+    named.iter().for_each(|(_, name)| *often.entry(name.clone()).or_default() += 1);
+    named.into_iter().map(|(id, name)| if often[&name] > 1 { format!("{name} ({id})") } else { name }).collect()
 }

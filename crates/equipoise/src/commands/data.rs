@@ -153,6 +153,19 @@ pub(crate) struct Chosen {
 /// An error of the data as the command line reports it: wrong input, except where the system failed us.
 pub(crate) fn failure(error: DataError) -> Failure {
     match error {
+        // what was asked for is not there, not ours to read, or torn
+        DataError::Read { ref source, .. }
+            if matches!(
+                source.kind(),
+                io::ErrorKind::NotFound
+                    | io::ErrorKind::PermissionDenied
+                    | io::ErrorKind::NotADirectory
+                    | io::ErrorKind::InvalidData
+                    | io::ErrorKind::UnexpectedEof
+            ) =>
+        {
+            Failure::Usage(format!("{:#}", anyhow::Error::from(error)))
+        }
         DataError::Read { .. }
         | DataError::Write { .. }
         | DataError::Busy { .. }

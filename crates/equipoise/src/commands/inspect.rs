@@ -48,7 +48,8 @@ pub(crate) fn run(args: &Args, out: &mut impl Write) -> Result<(), Failure> {
     }
     let report = readable(report);
     let (train, test, classes) = (report.train, report.test, report.classes.len());
-    writeln!(out, "{}: {train} training and {test} test images, {classes} classes", report.dataset)?;
+    let val = report.val.map_or_else(String::new, |val| format!(", {val} validation"));
+    writeln!(out, "{}: {train} training{val} and {test} test images, {classes} classes", report.dataset)?;
     let listed = |things: &[(String, u64)]| {
         let shown: Vec<String> = things.iter().take(5).map(|(what, n)| format!("{what} ({n})")).collect();
         format!("{}{}", shown.join(", "), if things.len() > 5 { ", ..." } else { "" })
@@ -57,7 +58,7 @@ pub(crate) fn run(args: &Args, out: &mut impl Write) -> Result<(), Failure> {
     writeln!(out, "imbalance factor {:.1}, Gini {:.2}\n", report.imbalance_factor, report.gini)?;
     bars(&report, out)?;
     writeln!(out)?;
-    for group in &report.groups {
+    for group in report.groups.iter().filter(|group| !group.classes.is_empty()) {
         let names: Vec<&str> = group.classes.iter().take(8).map(String::as_str).collect();
         let more = if group.classes.len() > 8 { ", ..." } else { "" };
         let number = group.classes.len();
@@ -98,7 +99,8 @@ fn bars(report: &Report, out: &mut impl Write) -> Result<(), Failure> {
     classes.sort_by_key(|class| std::cmp::Reverse(class.train));
     let most = classes.first().map_or(1, |class| class.train.max(1)) as f64;
     let name_width = classes.iter().map(|class| class.name.chars().count()).max().unwrap_or(0).clamp(5, 30);
-    writeln!(out, "{:<name_width$} {:>7} {:>7}", "class", "train", "test")?;
+    let val = |text: &str| if report.val.is_some() { format!(" {text:>7}") } else { String::new() };
+    writeln!(out, "{:<name_width$} {:>7}{} {:>7}", "class", "train", val("val"), "test")?;
     for (rank, class) in classes.iter().enumerate() {
         if classes.len() > BARS && (BARS / 2..classes.len() - BARS / 2).contains(&rank) {
             if rank == BARS / 2 {
@@ -111,7 +113,9 @@ fn bars(report: &Report, out: &mut impl Write) -> Result<(), Failure> {
         let (full, rest) = (eighths as usize / 8, eighths as usize % 8);
         let bar = "█".repeat(full) + ["", "▏", "▎", "▍", "▌", "▋", "▊", "▉"][rest];
         let name: String = class.name.chars().take(name_width).collect();
-        writeln!(out, "{name:<name_width$} {:>7} {:>7} {bar}", class.train, class.test)?;
+        let val = val(&class.val.unwrap_or(0).to_string());
+        let broken = if class.broken > 0 { format!(" ({} broken)", class.broken) } else { String::new() };
+        writeln!(out, "{name:<name_width$} {:>7}{val} {:>7} {bar}{broken}", class.train, class.test)?;
     }
     Ok(())
 }

@@ -83,7 +83,8 @@ pub(crate) fn run(args: &Args, out: &mut impl Write) -> Result<(), Failure> {
     if args.case.as_os_str() == "-" {
         std::io::stdin().read_to_end(&mut bytes).context("cannot read standard input")?;
     } else {
-        bytes = std::fs::read(&args.case).with_context(|| format!("cannot read {}", args.case.display()))?;
+        let unreadable = |error| Failure::Usage(format!("cannot read {}: {error}", args.case.display()));
+        bytes = std::fs::read(&args.case).map_err(unreadable)?;
     }
     let case = parse(&bytes)?;
     let usage = |error: ConfigError| Failure::Usage(error.to_string());
