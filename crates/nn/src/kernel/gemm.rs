@@ -52,7 +52,7 @@ impl Ahead {
     }
 }
 
-/// c[r][j] = sum over k of a[r][k] b[k][j], where a row of `a` is made of segments.
+/// `c[r][j]` = sum over k of `a[r][k] b[k][j]`, where a row of `a` is made of segments.
 ///
 /// A convolution is such a product without a copy: a row is an output pixel, its segments are the rows of the image that the
 /// window covers.
@@ -79,7 +79,7 @@ pub(crate) struct Gemm<'a> {
     pub(crate) ahead: &'a Ahead,
 }
 
-/// w[i][j] += sum over y, x of a[y][x][i] d[y][x][j].
+/// `w[i][j]` += sum over y, x of `a[y][x][i] d[y][x][j]`.
 ///
 /// # Safety
 /// For whoever runs it: `a` must be good for `rows` values and `d` for `columns` at every (y, x), `w` for `rows` rows of
