@@ -39,6 +39,8 @@ const EPSILON: f64 = 1e-5;
 const NEWEST: f32 = 0.1;
 /// Tasks of a forward pass at most.
 const TASKS: usize = 16;
+/// Images that go through the whole network together in an evaluation: few enough for the cache, enough for the weights.
+const EVALUATED: usize = 8;
 /// Slices of a batch at most.
 const SLICES: usize = 8;
 /// Values that the slices of a layer may take together, if there are more than two: they are written and read once per batch.
@@ -62,6 +64,8 @@ impl<T: Copy> Shared<T> {
 /// Where a layer's values are in the flat parameters.
 struct Layer {
     convolution: Convolution,
+    /// Inputs and outputs without padding.
+    real: [usize; 2],
     weight: Range<usize>,
     gamma: Range<usize>,
     beta: Range<usize>,
@@ -97,7 +101,23 @@ impl Layer {
     }
 
     fn normed(&self) -> Normed {
-        Normed { y: self.y.as_ptr(), a: self.row(A), b: self.row(B) }
+        self.normed_at(self.y.as_ptr())
+    }
+
+    /// With its output elsewhere.
+    fn normed_at(&self, y: *const f32) -> Normed {
+        Normed { y, a: self.row(A), b: self.row(B) }
+    }
+
+    /// Sets a channel's batch norm.
+    fn set_norm(&mut self, c: usize, mean: f64, variance: f64, parameters: &[f32]) {
+        let (gamma, beta) = (f64::from(parameters[self.gamma.start + c]), f64::from(parameters[self.beta.start + c]));
+        let inverse = 1.0 / (variance + EPSILON).sqrt();
+        let (a, channels) = (gamma * inverse, self.channels());
+        self.inverse[c] = inverse;
+        self.coefficients[A * channels + c] = a as f32;
+        self.coefficients[B * channels + c] = (beta - mean * a) as f32;
+        self.coefficients[MEAN * channels + c] = mean as f32;
     }
 
     fn centred(&self) -> Centred {
@@ -106,6 +126,51 @@ impl Layer {
 
     fn back(&self, g: *const f32) -> Back {
         Back { g, y: self.y.as_ptr(), k: self.row(K) }
+    }
+}
+
+impl Layer {
+    /// The max pool of image `n` after its batch norm and ReLU; `which` of the window's values it took, unless that is null.
+    ///
+    /// # Safety
+    /// `y` must be good for the images before the pool, `z` and `which` for those behind it.
+    unsafe fn max_pool(&self, y: *const f32, n: usize, z: *mut f32, which: *mut u8) {
+        let ([height, width], channels) = (self.convolution.geometry.out(), self.channels());
+        let [rows, columns] = pooled([height, width]);
+        let (a, b) = (&self.coefficients[A * channels..], &self.coefficients[B * channels..]);
+        let (whole, one) = (height * width * channels, rows * columns * channels);
+        // SAFETY: the caller's.
+        let (y, z) = unsafe {
+            (std::slice::from_raw_parts(y.add(n * whole), whole), std::slice::from_raw_parts_mut(z.add(n * one), one))
+        };
+        let mut taken = vec![0u8; channels];
+        for row in 0..rows {
+            for column in 0..columns {
+                let at = (row * columns + column) * channels;
+                let z = &mut z[at..at + channels];
+                z.fill(f32::NEG_INFINITY);
+                for tap in 0..9 {
+                    let inside = |at: usize, tap: usize, most: usize| {
+                        (2 * at + tap).checked_sub(1).filter(|place| *place < most)
+                    };
+                    let place = (inside(row, tap / 3, height), inside(column, tap % 3, width));
+                    let (Some(from_row), Some(from_column)) = place else { continue };
+                    let y = &y[(from_row * width + from_column) * channels..][..channels];
+                    for c in 0..channels {
+                        let value = (a[c] * y[c] + b[c]).max(0.0);
+                        // the first of equals, as everybody does
+                        if value > z[c] {
+                            z[c] = value;
+                            taken[c] = tap as u8;
+                        }
+                    }
+                }
+                if !which.is_null() {
+                    // SAFETY: the caller's.
+                    unsafe { std::ptr::copy_nonoverlapping(taken.as_ptr(), which.add(n * one + at), channels) };
+                }
+            }
+        }
     }
 }
 
@@ -135,11 +200,14 @@ struct Own {
     m: Buffer,
     gradient: Buffer,
     sums: Buffer,
+    /// Of an evaluation: blocks' inputs (two, in turn), inside a block (two, in turn), its last layer and its projection.
+    values: [Buffer; 6],
 }
 
 impl Own {
-    fn new(room: &Room) -> Self {
+    fn new(room: &Room, value: usize) -> Self {
         Self {
+            values: std::array::from_fn(|_| Buffer::new(value)),
             input: Buffer::new(room.input),
             v: Buffer::new(room.v),
             m: Buffer::new(room.m),
@@ -170,11 +238,15 @@ struct Tasks {
 
 impl Tasks {
     fn run(&self, tasks: usize, body: impl Fn(usize, &Space) + Sync) {
+        self.run_with(tasks, |task, own| body(task, &own.space()));
+    }
+
+    fn run_with(&self, tasks: usize, body: impl Fn(usize, &mut Own) + Sync) {
         let free = || self.own.lock().unwrap_or_else(PoisonError::into_inner);
         let backwards = self.backwards.fetch_xor(true, Ordering::Relaxed);
         self.pool.sweep(tasks, backwards, |task| {
             let mut own = free().pop().expect("as many as there are threads");
-            body(task, &own.space());
+            body(task, &mut own);
             free().push(own);
         });
     }
@@ -270,6 +342,7 @@ impl Cpu {
             let (channels, [height, width]) = (geometry.outputs, geometry.out());
             let packed = convolution.packed();
             layers.push(Layer {
+                real: [layer.inputs, layer.outputs],
                 task: batch.div_ceil(TASKS).next_multiple_of(convolution.group()),
                 slice: slice(&convolution, batch),
                 weight: take(&mut parameters, geometry.weights()),
@@ -341,7 +414,9 @@ impl Cpu {
                 packing.push((number, first..first + step));
             }
         }
-        let own = (0..pool.threads()).map(|_| Own::new(&room)).collect();
+        // values of one image where they are most
+        let image = layers.iter().map(|layer| layer.y.len() / batch).max().unwrap_or(0);
+        let own = (0..pool.threads()).map(|_| Own::new(&room, EVALUATED.min(batch) * image)).collect();
         let mut engine = Self {
             batch,
             tasks: Tasks { pool, simd, own: Mutex::new(own), backwards: AtomicBool::new(false) },
@@ -425,8 +500,8 @@ impl Cpu {
         });
     }
 
-    /// Runs a layer's convolution, and turns the batch's or the running statistics into its batch norm.
-    fn layer_forward(&mut self, number: usize, source: Source, images: usize, train: bool) {
+    /// Runs a layer's convolution, and turns the batch's statistics into its batch norm.
+    fn layer_forward(&mut self, number: usize, source: Source, images: usize) {
         let layer = &mut self.layers[number];
         // some groups to a task, so that one can be asked for ahead of the next
         let (channels, group) = (layer.channels(), layer.task);
@@ -441,34 +516,23 @@ impl Cpu {
             let images = task * group..images.min((task + 1) * group);
             // SAFETY: every task has its own images of y and its own sums, and nobody else's space.
             unsafe {
-                let sums = train.then(|| (mean, partial.add(task * 2 * channels)));
+                let sums = Some((mean, partial.add(task * 2 * channels)));
                 convolution.forward(simd, &Forward { source, images, weights, y, sums }, space);
             }
         });
         let [height, width] = layer.convolution.geometry.out();
         let number = (images * height * width) as f64;
         for c in 0..channels {
-            let (gamma, beta) = (self.parameters[layer.gamma.start + c], self.parameters[layer.beta.start + c]);
             let (at_mean, at_variance) = (layer.mean.start + c, layer.variance.start + c);
-            let (mean, variance) = if train {
-                let add = |row: usize| (0..tasks).map(|t| self.partial[(2 * t + row) * channels + c]).sum::<f64>();
-                let (sum, squares) = (add(0) / number, add(1) / number);
-                let mean = f64::from(self.statistics[at_mean]) + sum;
-                let variance = (squares - sum * sum).max(0.0);
-                let unbiased = variance * number / (number - 1.0).max(1.0);
-                let mix = |old: &mut f32, new: f64| *old = (1.0 - NEWEST) * *old + NEWEST * new as f32;
-                mix(&mut self.statistics[at_mean], mean);
-                mix(&mut self.statistics[at_variance], unbiased);
-                (mean, variance)
-            } else {
-                (f64::from(self.statistics[at_mean]), f64::from(self.statistics[at_variance]))
-            };
-            let inverse = 1.0 / (variance + EPSILON).sqrt();
-            let a = f64::from(gamma) * inverse;
-            layer.inverse[c] = inverse;
-            layer.coefficients[A * channels + c] = a as f32;
-            layer.coefficients[B * channels + c] = (f64::from(beta) - mean * a) as f32;
-            layer.coefficients[MEAN * channels + c] = mean as f32;
+            let add = |row: usize| (0..tasks).map(|t| self.partial[(2 * t + row) * channels + c]).sum::<f64>();
+            let (sum, squares) = (add(0) / number, add(1) / number);
+            let mean = f64::from(self.statistics[at_mean]) + sum;
+            let variance = (squares - sum * sum).max(0.0);
+            let unbiased = variance * number / (number - 1.0).max(1.0);
+            let mix = |old: &mut f32, new: f64| *old = (1.0 - NEWEST) * *old + NEWEST * new as f32;
+            mix(&mut self.statistics[at_mean], mean);
+            mix(&mut self.statistics[at_variance], unbiased);
+            layer.set_norm(c, mean, variance, &self.parameters);
         }
     }
 
@@ -476,38 +540,53 @@ impl Cpu {
     fn joined(&mut self, block: usize) -> Source {
         let keep = self.z[block].as_mut_ptr();
         let Some(before) = block.checked_sub(1) else {
-            let normed = self.layers[0].normed();
-            return Source::Joined { normed, shortcut: Shortcut::Nothing, keep };
+            return self.joined_at(block, [self.layers[0].y.as_ptr(), std::ptr::null(), std::ptr::null()], keep);
+        };
+        let joint = &self.joints[before];
+        let last = self.layers[joint.layers[joint.layers.len() - 1]].y.as_ptr();
+        let projected = joint.projection.map_or(std::ptr::null(), |projection| self.layers[projection].y.as_ptr());
+        self.joined_at(block, [last, self.z[before].as_ptr(), projected], keep)
+    }
+
+    /// The same from the outputs of the block before it: its last layer's, its input, and its projection's.
+    fn joined_at(&self, block: usize, [y, z, projected]: [*const f32; 3], keep: *mut f32) -> Source {
+        let Some(before) = block.checked_sub(1) else {
+            return Source::Joined { normed: self.layers[0].normed_at(y), shortcut: Shortcut::Nothing, keep };
         };
         let joint = &self.joints[before];
         let (first, last) = (&self.layers[joint.layers[0]], &self.layers[joint.layers[joint.layers.len() - 1]]);
-        let z = self.z[before].as_ptr();
         let Geometry { inputs, size, .. } = first.convolution.geometry;
         let shortcut = match joint.projection {
-            Some(projection) => Shortcut::Normed(self.layers[projection].normed()),
+            Some(projection) => Shortcut::Normed(self.layers[projection].normed_at(projected)),
             None if (inputs, size) == (last.channels(), last.convolution.geometry.out()) => Shortcut::Same(z),
             None => {
                 let (channels, before, step) = self.padding(before);
                 Shortcut::Strided { z, size, stored: inputs, channels, before, step }
             }
         };
-        Source::Joined { normed: last.normed(), shortcut, keep }
+        Source::Joined { normed: last.normed_at(y), shortcut, keep }
     }
 
     /// Channels that a padded shortcut takes, the zeros before them, and its stride.
     fn padding(&self, block: usize) -> (usize, usize, usize) {
-        let (layers, joints) = self.network.layers();
-        let joint = &joints[block];
-        let (first, last) = (&layers[joint.layers[0]], &layers[joint.layers[joint.layers.len() - 1]]);
-        (first.inputs, (last.outputs - first.inputs) / 2, first.stride)
+        let joint = &self.joints[block];
+        let (first, last) = (&self.layers[joint.layers[0]], &self.layers[joint.layers[joint.layers.len() - 1]]);
+        let ([inputs, _], [_, outputs]) = (first.real, last.real);
+        (inputs, (outputs - inputs) / 2, first.convolution.geometry.stride)
     }
 
-    fn head_forward(&mut self, images: usize) {
-        let source = self.joined(self.joints.len());
+    /// The last block's output, as features are made of it.
+    fn last_frame(&self) -> Frame {
         let last = &self.layers[*self.joints.last().expect("a network has blocks").layers.last().expect("layers")];
         let ([height, width], channels) = (last.convolution.geometry.out(), last.channels());
-        let frame = Frame { height, width, channels, row: width * channels };
-        let simd = self.tasks.simd;
+        Frame { height, width, channels, row: width * channels }
+    }
+
+    /// The features of a training pass.
+    fn features(&mut self, images: usize) {
+        let source = self.joined(self.joints.len());
+        let (frame, simd) = (self.last_frame(), self.tasks.simd);
+        let channels = frame.channels;
         let cosine = matches!(self.network.head, Head::Cosine { .. });
         let shared = Shared((source, self.head.features.as_mut_ptr(), self.head.lengths.as_mut_ptr()));
         self.tasks.run(images, |n, space| {
@@ -522,7 +601,11 @@ impl Cpu {
                 }
             }
         });
-        let head = &mut self.head;
+    }
+
+    /// The logits from the features.
+    fn head_forward(&mut self, images: usize) {
+        let (head, simd) = (&mut self.head, self.tasks.simd);
         let (classes, group) = (head.convolution.geometry.outputs, head.convolution.group());
         let source = Source::Plain(head.features.as_ptr());
         let shared = Shared((source, head.logits.as_mut_ptr(), head.forward.as_ptr()));
@@ -827,23 +910,28 @@ impl Engine for Cpu {
     fn forward(&mut self, images: &[f32], train: bool) -> Result<&[f32], NnError> {
         self.trained = 0;
         let number = self.read(images)?;
-        self.layer_forward(0, Source::Plain(self.images.as_ptr()), number, train);
-        if self.network.stem.pool {
-            self.pool_forward(number);
-        }
-        for block in 0..self.joints.len() {
-            let joint = self.joints[block].clone();
-            let mut source = match block {
-                0 if self.network.stem.pool => Source::Plain(self.z[0].as_ptr()),
-                block => self.joined(block),
-            };
-            for layer in &joint.layers {
-                self.layer_forward(*layer, source, number, train);
-                source = Source::Active(self.layers[*layer].normed());
+        if train {
+            self.layer_forward(0, Source::Plain(self.images.as_ptr()), number);
+            if self.network.stem.pool {
+                self.pool_forward(number);
             }
-            if let Some(projection) = joint.projection {
-                self.layer_forward(projection, Source::Plain(self.z[block].as_ptr()), number, train);
+            for block in 0..self.joints.len() {
+                let joint = self.joints[block].clone();
+                let mut source = match block {
+                    0 if self.network.stem.pool => Source::Plain(self.z[0].as_ptr()),
+                    block => self.joined(block),
+                };
+                for layer in &joint.layers {
+                    self.layer_forward(*layer, source, number);
+                    source = Source::Active(self.layers[*layer].normed());
+                }
+                if let Some(projection) = joint.projection {
+                    self.layer_forward(projection, Source::Plain(self.z[block].as_ptr()), number);
+                }
             }
+            self.features(number);
+        } else {
+            self.evaluate(number);
         }
         self.head_forward(number);
         self.trained = if train { number } else { 0 };
@@ -991,40 +1079,85 @@ impl Engine for Cpu {
 }
 
 impl Cpu {
-    /// The stem's max pool: 3 x 3, stride 2, of relu(a y + b).
-    fn pool_forward(&mut self, images: usize) {
-        let stem = &self.layers[0];
-        let ([height, width], channels) = (stem.convolution.geometry.out(), stem.channels());
-        let [rows, columns] = pooled([height, width]);
-        let one = rows * columns * channels;
-        let (y, a, b) = (&stem.y, &stem.coefficients[A * channels..], &stem.coefficients[B * channels..]);
-        let mut tasks: Vec<(&mut [f32], &mut [u8])> =
-            self.z[0].chunks_exact_mut(one).zip(self.pooled.chunks_exact_mut(one)).take(images).collect();
-        self.tasks.pool.each(&mut tasks, |n, (z, which)| {
-            let y = &y[n * height * width * channels..][..height * width * channels];
-            for row in 0..rows {
-                for column in 0..columns {
-                    let at = (row * columns + column) * channels;
-                    let (z, which) = (&mut z[at..at + channels], &mut which[at..at + channels]);
-                    z.fill(f32::NEG_INFINITY);
-                    for tap in 0..9 {
-                        let inside = |at: usize, tap: usize, most: usize| {
-                            (2 * at + tap).checked_sub(1).filter(|place| *place < most)
-                        };
-                        let place = (inside(row, tap / 3, height), inside(column, tap % 3, width));
-                        let (Some(from_row), Some(from_column)) = place else { continue };
-                        let y = &y[(from_row * width + from_column) * channels..][..channels];
-                        for c in 0..channels {
-                            let value = (a[c] * y[c] + b[c]).max(0.0);
-                            // the first of equals, as everybody does
-                            if value > z[c] {
-                                z[c] = value;
-                                which[c] = tap as u8;
-                            }
-                        }
+    /// The features of an evaluation: batch norms are fixed, so that a few images go through the whole network at once and never
+    /// leave the cache.
+    fn evaluate(&mut self, images: usize) {
+        for layer in &mut self.layers {
+            for c in 0..layer.channels() {
+                let (mean, variance) =
+                    (self.statistics[layer.mean.start + c], self.statistics[layer.variance.start + c]);
+                layer.set_norm(c, mean.into(), variance.into(), &self.parameters);
+            }
+        }
+        let (engine, frame, simd) = (&*self, self.last_frame(), self.tasks.simd);
+        let Network { channels, size: [height, width], .. } = self.network;
+        let one = height * width * channels;
+        let cosine = matches!(self.network.head, Head::Cosine { .. });
+        let shared = Shared((self.head.features.as_ptr().cast_mut(), self.head.lengths.as_ptr().cast_mut()));
+        let group = EVALUATED.min(self.batch);
+        self.tasks.run_with(images.div_ceil(group), |task, own| {
+            let first = task * group;
+            let number = group.min(images - first);
+            let space = own.space();
+            let [z0, z1, inner0, inner1, last, projected] = own.values.each_mut().map(Buffer::as_mut_ptr);
+            let (mut z, mut old_z) = (z0, z1);
+            let run = |layer: usize, source: Source, y: *mut f32| {
+                let layer = &engine.layers[layer];
+                let weights = layer.forward.as_ptr();
+                // SAFETY: the values have room for the group's images at every layer, and are this task's own.
+                unsafe {
+                    layer.convolution.forward(
+                        simd,
+                        &Forward { source, images: 0..number, weights, y, sums: None },
+                        &space,
+                    );
+                }
+            };
+            run(0, Source::Plain(engine.images[first * one..].as_ptr()), last);
+            for (block, joint) in engine.joints.iter().enumerate() {
+                let mut source = if block == 0 && engine.network.stem.pool {
+                    let stem = &engine.layers[0];
+                    for n in 0..number {
+                        // SAFETY: both hold the group's images, one before and one behind the pool.
+                        unsafe { stem.max_pool(last.cast_const(), n, z, std::ptr::null_mut()) };
+                    }
+                    Source::Plain(z)
+                } else {
+                    engine.joined_at(block, [last, old_z, projected], z)
+                };
+                for (i, layer) in joint.layers.iter().enumerate() {
+                    let y = if i + 1 == joint.layers.len() { last } else { [inner0, inner1][i % 2] };
+                    run(*layer, source, y);
+                    source = Source::Active(engine.layers[*layer].normed_at(y));
+                }
+                if let Some(projection) = joint.projection {
+                    run(projection, Source::Plain(z), projected);
+                }
+                (z, old_z) = (old_z, z);
+            }
+            let source = engine.joined_at(engine.joints.len(), [last, old_z, projected], z);
+            for n in 0..number {
+                let (features, lengths) = shared.get();
+                // SAFETY: every task has its own images and features.
+                unsafe {
+                    let features = features.add((first + n) * frame.channels);
+                    average_at(simd, &source, n, &frame, space.input, features);
+                    if cosine {
+                        *lengths.add(first + n) = normalise(std::slice::from_raw_parts_mut(features, frame.channels));
                     }
                 }
             }
+        });
+    }
+
+    /// The stem's max pool: 3 x 3, stride 2, of relu(a y + b).
+    fn pool_forward(&mut self, images: usize) {
+        let stem = &self.layers[0];
+        let shared = Shared((self.z[0].as_mut_ptr(), self.pooled.as_mut_ptr()));
+        self.tasks.pool.run(images, |n| {
+            let (z, which) = shared.get();
+            // SAFETY: every task has its own image.
+            unsafe { stem.max_pool(stem.y.as_ptr(), n, z, which) };
         });
     }
 
