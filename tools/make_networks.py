@@ -14,7 +14,6 @@ import numpy as np
 import torch
 import torch.nn as nn
 import torch.nn.functional as F
-import torchvision
 
 GOLDEN = 0x9E3779B97F4A7C15
 MASK = (1 << 64) - 1
@@ -99,6 +98,8 @@ def figures(name, model, shape, classes):
 
 
 if __name__ == "__main__":
+    import torchvision
+
     torch.manual_seed(0)
     cases = [
         figures("resnet32", Small(5, 10), (6, 3, 32, 32), 10),

@@ -1,0 +1,54 @@
+#!/usr/bin/env python3
+"""The same training steps in PyTorch, to be set beside `equipoise bench step`.
+
+    networks_torch.py MODEL [--batch 128] [--size 32] [--channels 3] [--steps 15] [--threads 2] [--evaluate]
+
+MODEL is resnet8, 14, 20, 32, 44 or 56 (written out in make_networks.py), or resnet18 or resnet50 (torchvision's). Needs torch, and
+torchvision for the large ones. Run it in the same minutes as ours and compare medians.
+"""
+import argparse
+import json
+import resource
+import statistics
+import time
+
+import torch
+import torch.nn.functional as F
+
+from make_networks import Small
+
+BLOCKS = {"resnet8": 1, "resnet14": 2, "resnet20": 3, "resnet32": 5, "resnet44": 7, "resnet56": 9}
+
+parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+parser.add_argument("model")
+parser.add_argument("--evaluate", action="store_true")
+for name, value in [("batch", 128), ("size", 32), ("channels", 3), ("steps", 15), ("threads", 2)]:
+    parser.add_argument(f"--{name}", type=int, default=value)
+args = parser.parse_args()
+
+torch.set_num_threads(args.threads)
+torch.manual_seed(0)
+if args.model in BLOCKS:
+    model = Small(BLOCKS[args.model], 10, channels=args.channels)
+else:
+    import torchvision
+    model = getattr(torchvision.models, args.model)(num_classes=10)
+model = model.to(memory_format=torch.channels_last).train(not args.evaluate)
+images = torch.randn(args.batch, args.channels, args.size, args.size).to(memory_format=torch.channels_last)
+labels = torch.randint(0, 10, (args.batch,))
+optimiser = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9, weight_decay=2e-4)
+times = []
+for _ in range(args.steps + 3):
+    start = time.perf_counter()
+    if args.evaluate:
+        with torch.no_grad():
+            model(images)
+    else:
+        optimiser.zero_grad()
+        F.cross_entropy(model(images), labels).backward()
+        optimiser.step()
+    times.append(time.perf_counter() - start)
+median, best = statistics.median(times[3:]), min(times[3:])
+print(json.dumps({"model": args.model, "batch": args.batch, "threads": args.threads, "device": f"pytorch {torch.__version__}",
+                  "images_per_second": round(args.batch / median, 1), "best": round(args.batch / best, 1),
+                  "peak_mb": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024}))
