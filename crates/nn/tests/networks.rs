@@ -189,3 +189,26 @@ fn state_moves_between_engines() {
         assert_eq!(first.tensors(Kind::Parameters), second.tensors(Kind::Parameters));
     }
 }
+
+/// A batch as in earnest: as without vector instructions, and the same bits for any number of threads.
+#[test]
+fn large_batches() {
+    const LARGE: usize = 128;
+    let network = Network::named("resnet8", 3, [32, 32], 10).expect("known");
+    let images = random(LARGE * 3 * 32 * 32, 1);
+    let run = |threads: usize, simd: Simd| {
+        let pool = Pool::new(threads).expect("threads");
+        let mut engine = Cpu::with_kernels(network.clone(), LARGE, 3, pool, simd, Kernels::Winograd4).expect("valid");
+        let logits = engine.forward(&images, true).expect("fits").to_vec();
+        engine.backward(&random(LARGE * 10, 2)).expect("fits");
+        (logits, engine.tensors(Kind::Gradients))
+    };
+    let base = run(2, Simd::best());
+    assert!(run(1, Simd::best()) == base && run(3, Simd::best()) == base, "threads");
+    let (logits, gradients) = run(2, Simd::Portable);
+    let wide = |values: &[f32]| values.iter().map(|x| f64::from(*x)).collect::<Vec<f64>>();
+    close(&base.0, &wide(&logits), 1e-4, "logits");
+    for ((got, want), tensor) in base.1.iter().zip(&gradients).zip(network.parameters()) {
+        close(got, &wide(want), 0.01, &tensor.name);
+    }
+}

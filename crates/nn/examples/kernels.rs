@@ -1,0 +1,77 @@
+//! Does it matter how convolutions are computed? Trains the same network with Winograd and with direct kernels on real data:
+//!
+//!     cargo run --release -p equipoise-nn --example kernels -- CIFAR-10-FOLDER [epochs] [seeds] [model]
+//!
+//! A long-tailed subset with imbalance 10 (20,431 images), batch 128, rate 0.1 falling linearly, pad 4, crop, flip. Prints a line
+//! for every run: mean loss of every epoch and accuracy on the test set at the end.
+
+use std::path::Path;
+
+use equipoise_criterion::{Batch, Config, Id, Output, Preset, Work};
+use equipoise_data::augment::{Normalize, Policy};
+use equipoise_data::format::cifar::cifar10;
+use equipoise_data::longtail::LongTail;
+use equipoise_data::sampler::{Kind, Sampler, Shard};
+use equipoise_nn::{Cpu, Engine, Kernels, Network, Sgd};
+use equipoise_pool::Pool;
+use equipoise_simd::Simd;
+
+const BATCH: usize = 128;
+
+fn main() -> Result<(), Box<dyn std::error::Error>> {
+    let args: Vec<String> = std::env::args().collect();
+    let folder = args.get(1).ok_or("the folder of CIFAR-10's binary version is needed")?;
+    let number = |at: usize, default: u64| args.get(at).map_or(Ok(default), |text| text.parse());
+    let (epochs, seeds) = (number(2, 5)?, number(3, 3)?);
+    let model = args.get(4).map_or("resnet20", String::as_str);
+    let set = cifar10(Path::new(folder))?;
+    let places = LongTail::new(10.0).draw(&set.train.labels, 10)?;
+    let labels: Vec<u32> = places.iter().map(|at| set.train.labels[*at as usize]).collect();
+    let train = set.train.images.pixels().ok_or("CIFAR-10 is in memory")?;
+    let test = set.test.images.pixels().ok_or("CIFAR-10 is in memory")?;
+    let pool = Pool::new(0)?;
+    for seed in 0..seeds {
+        for kernels in [Kernels::Winograd4, Kernels::Direct] {
+            let network = Network::named(model, 3, [32, 32], 10)?;
+            let mut engine = Cpu::with_kernels(network, BATCH, seed, pool.clone(), Simd::best(), kernels)?;
+            let mut criterion = Config::from(Id::Softmax.preset(Preset::Reference)).init(&[1; 10])?;
+            let mut work = Work::with_pool(pool.clone());
+            let sampler = Sampler::new(Kind::Uniform, &labels, 10, seed)?;
+            let (policy, plain) = (Policy::train(Normalize::cifar()), Policy::plain(Normalize::cifar()));
+            let mut images = vec![0.0; BATCH * 3072];
+            let mut losses = Vec::new();
+            for epoch in 0..epochs {
+                let mut loss = 0.0;
+                let order = sampler.epoch(epoch, Shard::WHOLE);
+                for (step, some) in order.chunks(BATCH).enumerate() {
+                    let at: Vec<u32> = some.iter().map(|place| places[*place as usize]).collect();
+                    let own: Vec<u32> = some.iter().map(|place| labels[*place as usize]).collect();
+                    let images = &mut images[..at.len() * 3072];
+                    policy.batch(train, &at, seed, epoch, images, &pool);
+                    let (mut grad, mut weights) = (vec![0.0; at.len() * 10], vec![0.0; at.len()]);
+                    let output = Output { grad: &mut grad, weights: &mut weights };
+                    let batch = Batch::new(engine.forward(images, true)?, &own);
+                    loss += criterion.train(&batch, output, &mut work)?.loss * at.len() as f64;
+                    engine.backward(&grad)?;
+                    let progress =
+                        (epoch as usize * order.len() + step * BATCH) as f32 / (epochs as usize * order.len()) as f32;
+                    engine.step(&Sgd { rate: 0.1 * (1.0 - progress), momentum: 0.9, weight_decay: 2e-4, clip: None });
+                }
+                losses.push(format!("{:.3}", loss / labels.len() as f64));
+            }
+            let mut hits = 0;
+            let all: Vec<u32> = (0..set.test.labels.len() as u32).collect();
+            for some in all.chunks(BATCH) {
+                let images = &mut images[..some.len() * 3072];
+                plain.batch(test, some, 0, 0, images, &pool);
+                for (at, row) in some.iter().zip(engine.forward(images, false)?.chunks(10)) {
+                    let best = (0..10).max_by(|a, b| row[*a].total_cmp(&row[*b])).unwrap_or(0);
+                    hits += usize::from(best as u32 == set.test.labels[*at as usize]);
+                }
+            }
+            let accuracy = 100.0 * hits as f64 / all.len() as f64;
+            println!("{model}, seed {seed}, {kernels:?}: losses {}, accuracy {accuracy:.2} %", losses.join(" "));
+        }
+    }
+    Ok(())
+}
