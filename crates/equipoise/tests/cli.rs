@@ -545,3 +545,26 @@ fn data_import_compares_with_the_whole_set() {
     let (code, said) = run("nowhere");
     assert_eq!((code, said.as_str()), (Some(2), "equipoise: nowhere: there is no such file or folder"));
 }
+
+/// The contract of `bench step`, and what it refuses before memory is taken.
+#[test]
+fn bench_step() {
+    let line = stdout(&equipoise(
+        &["bench", "step", "--model", "resnet8", "--batch", "4", "--steps", "2", "--threads", "2", "--json"],
+        "",
+    ));
+    let report: Value = serde_json::from_str(&line).expect("JSON");
+    assert_eq!((&report["model"], &report["batch"], &report["threads"]), (&json!("resnet8"), &json!(4), &json!(2)));
+    let (median, best) = (report["images_per_second"].as_f64(), report["best"].as_f64());
+    assert!(median > Some(0.0) && best >= median, "{report}");
+    assert!(report["device"].as_str().is_some_and(|device| device.starts_with("cpu ")), "{report}");
+    for (args, want) in [
+        (["--size", "60000"], "a batch of 60000 images takes about "),
+        (["--model", "resnet31"], "model `resnet31`: known are resnet8, "),
+        (["--channels", "0"], "channels = 0: must be 1 to 1024"),
+    ] {
+        let out = equipoise(&[&["bench", "step", "--batch", "60000"], &args[..]].concat(), "");
+        let said = String::from_utf8_lossy(&out.stderr);
+        assert!(out.status.code() == Some(2) && said.starts_with(&format!("equipoise: {want}")), "{said}");
+    }
+}

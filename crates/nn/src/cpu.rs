@@ -15,6 +15,7 @@ use equipoise_simd::Simd;
 use crate::buffer::Buffer;
 use crate::engine::{Engine, Kind, Sgd};
 use crate::error::NnError;
+use crate::head::{HeadLayer, normalise, turn_back};
 use crate::isa::{Isa, dispatch};
 use crate::kernel::convolution::{Backward, Convolution, Forward, Geometry, Method, Room, Space};
 use crate::kernel::ends::{Back, Centred, Frame, Normed, Shortcut, ShortcutBack, Sink, Source, drain, fill};
@@ -33,6 +34,8 @@ pub enum Kernels {
     Winograd4,
 }
 
+/// More than any machine has: refused before sizes overflow.
+const MOST_BYTES: u64 = 1 << 42;
 /// Of a batch norm's variance.
 const EPSILON: f64 = 1e-5;
 /// The newest batch's share of the running statistics.
@@ -174,25 +177,6 @@ impl Layer {
     }
 }
 
-/// From features to logits: a 1 x 1 convolution of images of one pixel.
-struct HeadLayer {
-    convolution: Convolution,
-    weight: Range<usize>,
-    bias: Range<usize>,
-    forward: Buffer,
-    back: Buffer,
-    /// What goes in: the features, or their directions.
-    features: Buffer,
-    /// Their lengths.
-    lengths: Vec<f32>,
-    /// The weights' directions (cosine heads), and their lengths by class.
-    directions: Buffer,
-    weight_lengths: Vec<f32>,
-    logits: Buffer,
-    /// 1, 0, 0 for every class.
-    k: Buffer,
-}
-
 /// A task's own memory.
 struct Own {
     input: Buffer,
@@ -313,6 +297,10 @@ impl Cpu {
         network.check()?;
         if !(1..=MOST).contains(&batch) {
             return Err(NnError::Batch { got: batch, most: MOST });
+        }
+        let bytes = Self::bytes(&network, batch);
+        if bytes > MOST_BYTES {
+            return Err(NnError::Memory { batch, bytes });
         }
         let simd = if Simd::available().contains(&simd) { simd } else { Simd::best() };
         let method = match kernels {
@@ -447,6 +435,20 @@ impl Cpu {
         let initial = engine.network.initial(seed);
         engine.set_tensors(Kind::Parameters, &initial)?;
         Ok(engine)
+    }
+
+    /// About how many bytes an engine takes: what is kept of a batch, three gradients, and the parameters.
+    #[must_use]
+    pub fn bytes(network: &Network, batch: usize) -> u64 {
+        let value = |size: [usize; 2], channels: usize| (size[0] * size[1] * stored(channels)) as u64;
+        let (layers, joints) = network.layers();
+        let outputs = || layers.iter().map(|layer| value(layer.out(), layer.outputs));
+        let blocks = joints.iter().filter_map(|joint| joint.layers.last());
+        let kept = outputs().sum::<u64>() + blocks.map(|i| value(layers[*i].out(), layers[*i].outputs)).sum::<u64>();
+        let image = (network.channels * network.size[0] * network.size[1]) as u64;
+        let one = kept + 3 * outputs().max().unwrap_or(0) + 2 * image;
+        let parameters = 12 * network.parameter_count() as u64;
+        (batch as u64).saturating_mul(one).saturating_add(parameters).saturating_mul(4)
     }
 
     /// Images that there is room for.
@@ -858,48 +860,6 @@ impl Place {
 fn slice(convolution: &Convolution, batch: usize) -> usize {
     let slices = (SLICE_VALUES / convolution.slice()).clamp(2, SLICES);
     batch.div_ceil(slices).next_multiple_of(convolution.group())
-}
-
-/// Divides by the length, which is returned; nothing has no direction and stays as it is.
-fn normalise(values: &mut [f32]) -> f32 {
-    let length = values.iter().map(|x| f64::from(*x).powi(2)).sum::<f64>().sqrt().max(1e-12);
-    values.iter_mut().for_each(|x| *x = (f64::from(*x) / length) as f32);
-    length as f32
-}
-
-/// The gradient of a vector from that of its direction.
-fn turn_back(direction: &[f32], length: f32, gradient: &mut [f32]) {
-    let along: f64 = direction.iter().zip(&*gradient).map(|(d, g)| f64::from(*d) * f64::from(*g)).sum();
-    for (g, d) in gradient.iter_mut().zip(direction) {
-        *g = ((f64::from(*g) - along * f64::from(*d)) / f64::from(length)) as f32;
-    }
-}
-
-impl HeadLayer {
-    /// The directions of the classes' weights (columns).
-    fn point(&mut self, weight: &[f32]) {
-        let classes = self.convolution.geometry.outputs;
-        for c in 0..classes {
-            let mut column: Vec<f32> = weight.iter().skip(c).step_by(classes).copied().collect();
-            self.weight_lengths[c] = normalise(&mut column);
-            for (to, x) in self.directions.iter_mut().skip(c).step_by(classes).zip(column) {
-                *to = x;
-            }
-        }
-    }
-
-    /// Gradients of the weights from those of their directions.
-    fn turn_back(&self, gradient: &mut [f32]) {
-        let classes = self.convolution.geometry.outputs;
-        for c in 0..classes {
-            let direction: Vec<f32> = self.directions.iter().skip(c).step_by(classes).copied().collect();
-            let mut column: Vec<f32> = gradient.iter().skip(c).step_by(classes).copied().collect();
-            turn_back(&direction, self.weight_lengths[c], &mut column);
-            for (to, x) in gradient.iter_mut().skip(c).step_by(classes).zip(column) {
-                *to = x;
-            }
-        }
-    }
 }
 
 impl Engine for Cpu {

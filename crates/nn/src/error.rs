@@ -29,6 +29,14 @@ pub enum NnError {
         /// How many there is room for.
         most: usize,
     },
+    /// A network and a batch that no memory holds.
+    #[error("a batch of {batch} images takes about {} GB", bytes >> 30)]
+    Memory {
+        /// Images in the batch.
+        batch: usize,
+        /// Bytes in all.
+        bytes: u64,
+    },
     /// Another number of values than the network's input or output needs.
     #[error("{what}: {got} values: {want} are needed")]
     Length {

@@ -4,6 +4,7 @@ mod buffer;
 pub mod cpu;
 pub mod engine;
 pub mod error;
+mod head;
 mod isa;
 mod kernel;
 pub mod network;

@@ -28,6 +28,18 @@ fn wrong_batches() {
     assert_eq!(many, Some(NnError::Batch { got: 0, most: 65_536 }));
 }
 
+/// What no memory holds is refused before any is taken, and the estimate is near what a real engine takes.
+#[test]
+fn batches_beyond_memory() {
+    let network = Network::named("resnet50", 1024, [65_536, 65_536], 1000).expect("described");
+    let error = Cpu::new(network, 65_536, 0, Pool::single()).err().expect("refused");
+    assert!(matches!(error, NnError::Memory { batch: 65_536, .. }), "{error}");
+    let network = Network::named("resnet32", 3, [32, 32], 10).expect("known");
+    // 290 MB were measured
+    let bytes = Cpu::bytes(&network, 128);
+    assert!((250 << 20..330 << 20).contains(&bytes), "{bytes}");
+}
+
 #[test]
 fn backward_needs_a_forward_pass() {
     let mut engine = engine();

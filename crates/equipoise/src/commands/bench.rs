@@ -235,6 +235,10 @@ fn step(args: &StepArgs, out: &mut impl Write) -> Result<(), Failure> {
     let pool = Pool::new(args.threads.unwrap_or(0).into()).context("cannot start the threads")?;
     let (batch, size, classes, threads) = (args.batch as usize, args.size, args.classes, pool.threads());
     let network = Network::named(&args.model, args.channels, [size, size], classes).map_err(wrong)?;
+    let bytes = Cpu::bytes(&network, batch);
+    if available().is_some_and(|free| bytes > free) {
+        return Err(wrong(NnError::Memory { batch, bytes }));
+    }
     let kernels = match args.kernels {
         KernelName::Direct => Kernels::Direct,
         KernelName::F2 => Kernels::Winograd2,
@@ -289,9 +293,19 @@ fn step(args: &StepArgs, out: &mut impl Write) -> Result<(), Failure> {
 
 /// The most memory that this process has had, where the system tells.
 fn peak_mb() -> Option<u64> {
-    let status = std::fs::read_to_string("/proc/self/status").ok()?;
-    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"))?;
-    Some(line.trim().trim_end_matches(" kB").parse::<u64>().ok()?.div_ceil(1024))
+    Some(kilobytes("/proc/self/status", "VmHWM:")?.div_ceil(1024))
+}
+
+/// Bytes of memory that are free, where the system tells.
+fn available() -> Option<u64> {
+    Some(kilobytes("/proc/meminfo", "MemAvailable:")? * 1024)
+}
+
+/// A figure of one of Linux's tables.
+fn kilobytes(file: &str, name: &str) -> Option<u64> {
+    let table = std::fs::read_to_string(file).ok()?;
+    let line = table.lines().find_map(|line| line.strip_prefix(name))?;
+    line.trim().trim_end_matches(" kB").parse().ok()
 }
 
 fn data(args: &DataArgs, pool: &Pool, out: &mut impl Write) -> Result<(), Failure> {
