@@ -43,10 +43,10 @@ const NEWEST: f32 = 0.1;
 /// Tasks of a forward pass at most.
 const TASKS: usize = 16;
 /// Images that go through the whole network together in an evaluation: few enough for the cache, enough for the weights.
-const EVALUATED: usize = 8;
+const EVALUATED: usize = 4;
 /// Slices of a batch at most.
 const SLICES: usize = 8;
-/// Values that the slices of a layer may take together, if there are more than two: they are written and read once per batch.
+/// Transformed weights of all slices of a layer, if there are more than two: each slice's gradient is transformed back.
 const SLICE_VALUES: usize = 640 << 10;
 
 /// A pointer that tasks share; each uses a part of its own.
@@ -183,6 +183,7 @@ struct Own {
     v: Buffer,
     m: Buffer,
     gradient: Buffer,
+    du: Buffer,
     sums: Buffer,
     /// Of an evaluation: blocks' inputs (two, in turn), inside a block (two, in turn), its last layer and its projection.
     values: [Buffer; 6],
@@ -196,6 +197,7 @@ impl Own {
             v: Buffer::new(room.v),
             m: Buffer::new(room.m),
             gradient: Buffer::new(room.gradient),
+            du: Buffer::new(room.du),
             sums: Buffer::new(room.sums),
         }
     }
@@ -206,6 +208,7 @@ impl Own {
             v: self.v.as_mut_ptr(),
             m: self.m.as_mut_ptr(),
             gradient: self.gradient.as_mut_ptr(),
+            du: self.du.as_mut_ptr(),
             sums: self.sums.as_mut_ptr(),
         }
     }
@@ -221,16 +224,18 @@ struct Tasks {
 }
 
 impl Tasks {
-    fn run(&self, tasks: usize, body: impl Fn(usize, &Space) + Sync) {
-        self.run_with(tasks, |task, own| body(task, &own.space()));
+    /// Every task knows its number, and that of the same thread's next one, if nothing is in its way.
+    fn run(&self, tasks: usize, body: impl Fn(usize, Option<usize>, &Space) + Sync) {
+        self.run_with(tasks, |task, next, own| body(task, next, &own.space()));
     }
 
-    fn run_with(&self, tasks: usize, body: impl Fn(usize, &mut Own) + Sync) {
+    fn run_with(&self, tasks: usize, body: impl Fn(usize, Option<usize>, &mut Own) + Sync) {
         let free = || self.own.lock().unwrap_or_else(PoisonError::into_inner);
         let backwards = self.backwards.fetch_xor(true, Ordering::Relaxed);
         self.pool.sweep(tasks, backwards, |task| {
             let mut own = free().pop().expect("as many as there are threads");
-            body(task, &mut own);
+            let next = if backwards { task.checked_sub(1) } else { Some(task + 1).filter(|next| *next < tasks) };
+            body(task, next, &mut own);
             free().push(own);
         });
     }
@@ -331,7 +336,7 @@ impl Cpu {
             let packed = convolution.packed();
             layers.push(Layer {
                 real: [layer.inputs, layer.outputs],
-                task: batch.div_ceil(TASKS).next_multiple_of(convolution.group()),
+                task: batch.div_ceil(TASKS).next_multiple_of(convolution.forward.group),
                 slice: slice(&convolution, batch),
                 weight: take(&mut parameters, geometry.weights()),
                 gamma: take(&mut parameters, channels),
@@ -390,8 +395,8 @@ impl Cpu {
         room.input = room.input.max(last[0] * last[1] * stored(network.features()));
         let slices = layers
             .iter()
-            .map(|layer| batch.div_ceil(layer.slice) * layer.convolution.slice())
-            .fold(head.convolution.slice() * batch.div_ceil(head.convolution.group()), usize::max);
+            .map(|layer| batch.div_ceil(layer.slice) * layer.convolution.geometry.weights())
+            .fold(head.convolution.geometry.weights() * batch.div_ceil(head.convolution.forward.group), usize::max);
         let tasks_most = batch;
         let channels_most = layers.iter().map(Layer::channels).fold(head.convolution.geometry.outputs, usize::max);
         let mut packing = Vec::new();
@@ -513,13 +518,14 @@ impl Cpu {
         partial.fill(0.0);
         let shared = Shared((source, layer.y.as_mut_ptr(), layer.forward.as_ptr(), mean, partial.as_mut_ptr()));
         let (convolution, simd) = (&layer.convolution, self.tasks.simd);
-        self.tasks.run(tasks, |task, space| {
+        self.tasks.run(tasks, |task, next, space| {
             let (source, y, weights, mean, partial) = shared.get();
+            let after = next.map(|next| next * group);
             let images = task * group..images.min((task + 1) * group);
             // SAFETY: every task has its own images of y and its own sums, and nobody else's space.
             unsafe {
                 let sums = Some((mean, partial.add(task * 2 * channels)));
-                convolution.forward(simd, &Forward { source, images, weights, y, sums }, space);
+                convolution.forward(simd, &Forward { source, images, after, near: false, weights, y, sums }, space);
             }
         });
         let [height, width] = layer.convolution.geometry.out();
@@ -591,7 +597,7 @@ impl Cpu {
         let channels = frame.channels;
         let cosine = matches!(self.network.head, Head::Cosine { .. });
         let shared = Shared((source, self.head.features.as_mut_ptr(), self.head.lengths.as_mut_ptr()));
-        self.tasks.run(images, |n, space| {
+        self.tasks.run(images, |n, _, space| {
             let (source, features, lengths) = shared.get();
             // SAFETY: every task has its own image and features.
             unsafe {
@@ -608,15 +614,21 @@ impl Cpu {
     /// The logits from the features.
     fn head_forward(&mut self, images: usize) {
         let (head, simd) = (&mut self.head, self.tasks.simd);
-        let (classes, group) = (head.convolution.geometry.outputs, head.convolution.group());
+        let (classes, group) = (head.convolution.geometry.outputs, head.convolution.forward.group);
         let source = Source::Plain(head.features.as_ptr());
         let shared = Shared((source, head.logits.as_mut_ptr(), head.forward.as_ptr()));
         let convolution = &head.convolution;
-        self.tasks.run(images.div_ceil(group), |task, space| {
+        self.tasks.run(images.div_ceil(group), |task, _, space| {
             let (source, y, weights) = shared.get();
             let images = task * group..images.min((task + 1) * group);
             // SAFETY: every task has its own images.
-            unsafe { convolution.forward(simd, &Forward { source, images, weights, y, sums: None }, space) };
+            unsafe {
+                convolution.forward(
+                    simd,
+                    &Forward { source, images, after: None, near: false, weights, y, sums: None },
+                    space,
+                );
+            };
         });
         let bias = &self.parameters[head.bias.clone()];
         self.logits.clear();
@@ -650,7 +662,7 @@ impl Cpu {
                 *sum = gradient.iter().skip(c).step_by(classes).map(|g| f64::from(*g)).sum::<f64>() as f32;
             }
         }
-        let group = head.convolution.group();
+        let group = head.convolution.forward.group;
         let tasks = images.div_ceil(group);
         let (source, g) = (Source::Plain(head.features.as_ptr()), head.logits.as_ptr());
         let shared = Shared((
@@ -662,14 +674,18 @@ impl Cpu {
             self.partial.as_mut_ptr(),
         ));
         let convolution = &head.convolution;
-        self.tasks.run(tasks, |task, space| {
+        self.tasks.run(tasks, |task, _, space| {
             let (source, back, weights, slices, out, partial) = shared.get();
             let images = task * group..images.min((task + 1) * group);
             let sink = Sink::Plain { shortcut: ShortcutBack::Nothing, out };
             // SAFETY: every task has its own images, slice and sums (which a plain sink leaves as they are).
             unsafe {
-                let (dw, sums) = (slices.add(task * convolution.slice()), partial.add(3 * task * inputs));
-                convolution.backward(simd, &Backward { source, back, images, weights, dw, sink, sums }, space);
+                let (dw, sums) = (slices.add(task * convolution.geometry.weights()), partial.add(3 * task * inputs));
+                convolution.backward(
+                    simd,
+                    &Backward { source, back, images, after: None, weights, dw, sink, sums },
+                    space,
+                );
             }
         });
         let dw = self.gradients[head.weight.clone()].as_mut_ptr();
@@ -697,7 +713,7 @@ impl Cpu {
         };
         self.partial[..images * 3 * channels].fill(0.0);
         let shared = Shared((sink, self.feature_gradient.as_ptr(), self.partial.as_mut_ptr()));
-        self.tasks.run(images, |n, space| {
+        self.tasks.run(images, |n, _, space| {
             let (sink, gradient, partial) = shared.get();
             // SAFETY: every task has its own image and sums.
             unsafe {
@@ -744,13 +760,14 @@ impl Cpu {
             sink,
             self.partial.as_mut_ptr(),
         ));
-        self.tasks.run(tasks, |task, space| {
+        self.tasks.run(tasks, |task, next, space| {
             let (source, back, weights, slices, sink, partial) = shared.get();
             let images = task * slice..images.min((task + 1) * slice);
+            let after = next.map(|next| next * slice);
             // SAFETY: every task has its own images, slice and sums.
             unsafe {
-                let (dw, sums) = (slices.add(task * convolution.slice()), partial.add(3 * task * inputs));
-                convolution.backward(simd, &Backward { source, back, images, weights, dw, sink, sums }, space);
+                let (dw, sums) = (slices.add(task * convolution.geometry.weights()), partial.add(3 * task * inputs));
+                convolution.backward(simd, &Backward { source, back, images, after, weights, dw, sink, sums }, space);
             }
         });
         let shared = Shared((self.slices.as_ptr(), self.gradients[layer.weight.clone()].as_mut_ptr()));
@@ -858,8 +875,8 @@ impl Place {
 
 /// Images in a slice of a layer: few slices, so that their sums take little memory and time.
 fn slice(convolution: &Convolution, batch: usize) -> usize {
-    let slices = (SLICE_VALUES / convolution.slice()).clamp(2, SLICES);
-    batch.div_ceil(slices).next_multiple_of(convolution.group())
+    let slices = (SLICE_VALUES / convolution.packed()).clamp(2, SLICES);
+    batch.div_ceil(slices).next_multiple_of(convolution.backward.group)
 }
 
 impl Engine for Cpu {
@@ -1055,7 +1072,7 @@ impl Cpu {
         let cosine = matches!(self.network.head, Head::Cosine { .. });
         let shared = Shared((self.head.features.as_ptr().cast_mut(), self.head.lengths.as_ptr().cast_mut()));
         let group = EVALUATED.min(self.batch);
-        self.tasks.run_with(images.div_ceil(group), |task, own| {
+        self.tasks.run_with(images.div_ceil(group), |task, _, own| {
             let first = task * group;
             let number = group.min(images - first);
             let space = own.space();
@@ -1068,7 +1085,7 @@ impl Cpu {
                 unsafe {
                     layer.convolution.forward(
                         simd,
-                        &Forward { source, images: 0..number, weights, y, sums: None },
+                        &Forward { source, images: 0..number, after: None, near: true, weights, y, sums: None },
                         &space,
                     );
                 }

@@ -16,8 +16,10 @@ pub(crate) unsafe trait Isa {
     type V: Copy;
     /// Values in a register; divides 16.
     const WIDTH: usize;
-    /// Rows that the matrix kernels hold in registers, one or two registers across.
+    /// Rows that a matrix product holds in registers, one or two registers across.
     const ROWS: [usize; 2];
+    /// The same of a sum of outer products; at least as many.
+    const OUTER_ROWS: [usize; 2];
     unsafe fn load(from: *const f32) -> Self::V;
     unsafe fn store(into: *mut f32, v: Self::V);
     unsafe fn splat(x: f32) -> Self::V;
@@ -34,10 +36,29 @@ pub(crate) unsafe trait Isa {
     unsafe fn where_positive(by: Self::V, v: Self::V) -> Self::V;
     /// Asks for the cache line at an address, to be written soon.
     fn prefetch_write(into: *const f32);
+    /// Asks for the cache line at an address, to be read soon.
+    fn prefetch_read(from: *const f32);
     /// Runs a matrix product compiled for this level.
     unsafe fn gemm(gemm: &Gemm<'_>);
     /// Runs a sum of outer products compiled for this level.
-    unsafe fn outer(outer: &Outer);
+    unsafe fn outer(outer: &Outer<'_>);
+}
+
+/// The same address, of which the compiler knows nothing any more.
+///
+/// A transform reads and writes dozens of places that are multiples of a few distances apart. Left alone, the compiler works out
+/// all of these distances before the loop over tiles and keeps them on the stack, because registers are few, which takes longer
+/// than the transform. From an address that it cannot see through it has to go on in small steps.
+#[inline(always)]
+#[cfg_attr(target_arch = "x86_64", expect(clippy::pointers_in_nomem_asm_block, reason = "nothing is read or written"))]
+#[cfg_attr(not(target_arch = "x86_64"), allow(unused_mut))]
+pub(crate) fn here<T>(mut at: *mut T) -> *mut T {
+    #[cfg(target_arch = "x86_64")]
+    // SAFETY: no instruction at all.
+    unsafe {
+        std::arch::asm!("/* {0} */", inout(reg) at, options(pure, nomem, nostack, preserves_flags));
+    }
+    at
 }
 
 /// The widest panel of a packed matrix with this many columns (a multiple of 16) at a level of instructions.
@@ -68,6 +89,7 @@ unsafe impl Isa for Portable {
     type V = [f32; 4];
     const WIDTH: usize = 4;
     const ROWS: [usize; 2] = [6, 6];
+    const OUTER_ROWS: [usize; 2] = [6, 6];
     #[inline(always)]
     unsafe fn load(from: *const f32) -> [f32; 4] {
         // SAFETY: the caller's pointer is good for four values.
@@ -112,11 +134,13 @@ unsafe impl Isa for Portable {
     }
     #[inline(always)]
     fn prefetch_write(_: *const f32) {}
+    #[inline(always)]
+    fn prefetch_read(_: *const f32) {}
     unsafe fn gemm(gemm: &Gemm<'_>) {
         // SAFETY: the caller's.
         unsafe { crate::kernel::gemm::gemm::<Self>(gemm) }
     }
-    unsafe fn outer(outer: &Outer) {
+    unsafe fn outer(outer: &Outer<'_>) {
         // SAFETY: the caller's.
         unsafe { crate::kernel::gemm::outer::<Self>(outer) }
     }
@@ -134,7 +158,7 @@ mod x86 {
     /// A level of instructions from its intrinsics.
     macro_rules! level {
         (
-            $(#[$doc:meta])* $name:ident, $features:literal, $v:ty, $width:literal, $rows:expr,
+            $(#[$doc:meta])* $name:ident, $features:literal, $v:ty, $width:literal, $rows:expr, $outer:expr,
             $load:ident $store:ident $splat:ident $add:ident $sub:ident $mul:ident $fma:ident $fnma:ident $max:ident,
             |$by:ident, $value:ident| $keep:expr
         ) => {
@@ -147,6 +171,7 @@ mod x86 {
                 type V = $v;
                 const WIDTH: usize = $width;
                 const ROWS: [usize; 2] = $rows;
+                const OUTER_ROWS: [usize; 2] = $outer;
                 #[inline(always)]
                 unsafe fn load(from: *const f32) -> $v {
                     // SAFETY: the caller's; so below.
@@ -202,6 +227,11 @@ mod x86 {
                     // SAFETY: a hint, for any address.
                     unsafe { _mm_prefetch::<_MM_HINT_ET0>(into.cast()) }
                 }
+                #[inline(always)]
+                fn prefetch_read(from: *const f32) {
+                    // SAFETY: a hint, for any address.
+                    unsafe { _mm_prefetch::<_MM_HINT_T1>(from.cast()) }
+                }
                 unsafe fn gemm(gemm: &Gemm<'_>) {
                     #[target_feature(enable = $features)]
                     unsafe fn go(gemm: &Gemm<'_>) {
@@ -211,9 +241,9 @@ mod x86 {
                     // SAFETY: the caller's.
                     unsafe { go(gemm) }
                 }
-                unsafe fn outer(outer: &Outer) {
+                unsafe fn outer(outer: &Outer<'_>) {
                     #[target_feature(enable = $features)]
-                    unsafe fn go(outer: &Outer) {
+                    unsafe fn go(outer: &Outer<'_>) {
                         // SAFETY: the caller's.
                         unsafe { crate::kernel::gemm::outer::<$name>(outer) }
                     }
@@ -226,14 +256,14 @@ mod x86 {
 
     level! {
         /// AVX-512.
-        Avx512, "avx512f,avx512dq,avx512bw,avx512vl,avx2,fma", __m512, 16, [16, 12],
+        Avx512, "avx512f,avx512dq,avx512bw,avx512vl,avx2,fma", __m512, 16, [12, 12], [16, 12],
         _mm512_loadu_ps _mm512_storeu_ps _mm512_set1_ps _mm512_add_ps _mm512_sub_ps _mm512_mul_ps _mm512_fmadd_ps
         _mm512_fnmadd_ps _mm512_max_ps,
         |by, v| _mm512_maskz_mov_ps(_mm512_cmp_ps_mask::<_CMP_GT_OQ>(by, _mm512_setzero_ps()), v)
     }
     level! {
         /// AVX2 and FMA.
-        Avx2, "avx2,fma", __m256, 8, [6, 6],
+        Avx2, "avx2,fma", __m256, 8, [6, 6], [6, 6],
         _mm256_loadu_ps _mm256_storeu_ps _mm256_set1_ps _mm256_add_ps _mm256_sub_ps _mm256_mul_ps _mm256_fmadd_ps
         _mm256_fnmadd_ps _mm256_max_ps,
         |by, v| _mm256_and_ps(_mm256_cmp_ps::<_CMP_GT_OQ>(by, _mm256_setzero_ps()), v)

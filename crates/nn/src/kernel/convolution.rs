@@ -6,8 +6,9 @@
 use std::ops::Range;
 
 use super::CHANNELS;
+use super::ahead::Ahead;
 use super::ends::{Back, Frame, Sink, Source, drain, fill};
-use super::gemm::{Ahead, Gemm, Outer, Segment};
+use super::gemm::{Gemm, Outer, Segment};
 use super::winograd::{TileOut, filter_back, filter_in, tile_in, tile_in_back, tile_out, tile_out_back};
 use crate::isa::{Isa, dispatch, panel};
 
@@ -65,6 +66,8 @@ pub(crate) struct Room {
     pub(crate) v: usize,
     pub(crate) m: usize,
     pub(crate) gradient: usize,
+    /// Of the transformed weights.
+    pub(crate) du: usize,
     pub(crate) sums: usize,
 }
 
@@ -75,6 +78,7 @@ impl Room {
             v: self.v.max(other.v),
             m: self.m.max(other.m),
             gradient: self.gradient.max(other.gradient),
+            du: self.du.max(other.du),
             sums: self.sums.max(other.sums),
         }
     }
@@ -87,6 +91,7 @@ pub(crate) struct Space {
     pub(crate) v: *mut f32,
     pub(crate) m: *mut f32,
     pub(crate) gradient: *mut f32,
+    pub(crate) du: *mut f32,
     pub(crate) sums: *mut f32,
 }
 
@@ -94,6 +99,10 @@ pub(crate) struct Space {
 pub(crate) struct Forward {
     pub(crate) source: Source,
     pub(crate) images: Range<usize>,
+    /// The first image of this thread's next task, as far as one can tell.
+    pub(crate) after: Option<usize>,
+    /// All of it is in the cache already.
+    pub(crate) near: bool,
     /// Packed for the forward pass.
     pub(crate) weights: *const f32,
     pub(crate) y: *mut f32,
@@ -106,6 +115,8 @@ pub(crate) struct Backward {
     pub(crate) source: Source,
     pub(crate) back: Back,
     pub(crate) images: Range<usize>,
+    /// As in [`Forward`].
+    pub(crate) after: Option<usize>,
     /// Packed for the backward pass.
     pub(crate) weights: *const f32,
     /// Of this slice; overwritten.
@@ -115,14 +126,38 @@ pub(crate) struct Backward {
     pub(crate) sums: *mut f64,
 }
 
+/// Where a tile is, from the beginning of its group.
+#[derive(Clone, Copy, Debug)]
+struct Place {
+    /// In the frames of the input.
+    input: usize,
+    /// In the output.
+    output: usize,
+    /// Rows and columns that lie inside the output.
+    inside: [usize; 2],
+    /// Whether there is a tile above, and one to the left.
+    met: [bool; 2],
+}
+
+/// How the work of a pass is cut.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Pass {
+    /// Images that are worked on together.
+    pub(crate) group: usize,
+    /// Tiles that are transformed before they are multiplied.
+    block: usize,
+}
+
 /// A convolution that is ready to run.
 pub(crate) struct Convolution {
     pub(crate) geometry: Geometry,
     pub(crate) method: Method,
-    /// Images in a group.
-    group: usize,
-    /// Tiles in a block.
-    block: usize,
+    pub(crate) forward: Pass,
+    pub(crate) backward: Pass,
+    /// The two gradients one after the other, because both would not fit in the cache.
+    apart: bool,
+    /// The tiles of a group.
+    places: Vec<Place>,
     /// A 1 x 1 convolution of all pixels, which need no rows.
     flat: bool,
     segments: Vec<Segment>,
@@ -131,10 +166,8 @@ pub(crate) struct Convolution {
     framed: [usize; 4],
 }
 
-/// Tiles that are transformed before they are multiplied: enough for the matrix kernels, few enough for the cache.
-fn block(channels: usize) -> usize {
-    if channels <= CHANNELS { 16 } else { 32 }
-}
+/// Transformed weights that fit in a cache of a core beside everything else, in values.
+const CACHED: usize = 160 << 10;
 /// Pixels in a group of a direct convolution, where images are smaller.
 const PIXELS: usize = 192;
 
@@ -149,8 +182,10 @@ impl Convolution {
         let mut new = Self {
             geometry,
             method,
-            group: 1,
-            block: 0,
+            forward: Pass { group: 1, block: 0 },
+            backward: Pass { group: 1, block: 0 },
+            apart: false,
+            places: Vec::new(),
             flat,
             segments: Vec::new(),
             classes: Vec::new(),
@@ -158,23 +193,60 @@ impl Convolution {
         };
         match method {
             Method::Direct => {
-                new.group = PIXELS.div_ceil(height * width).next_power_of_two().min(images);
+                let group = PIXELS.div_ceil(height * width).next_power_of_two().min(images);
+                (new.forward.group, new.backward.group) = (group, group);
                 let row = new.input_frame().row as isize;
                 let segment = |y: usize| Segment { offset: y as isize * row, length: kernel * inputs };
                 new.segments = (0..kernel).map(segment).collect();
                 new.plan_classes();
             }
             _ => {
-                let tiles = new.tiles();
-                let block = block(geometry.inputs);
-                // a power of two, which batches are made of too
-                new.group = block.div_ceil(tiles[0] * tiles[1]).next_power_of_two().min(images);
-                // even blocks
-                let all = new.group * tiles[0] * tiles[1];
-                new.block = all.div_ceil(all.div_ceil(block));
+                // enough for the matrix kernels, few enough for the cache, unless weights are many and have to come from afar
+                let (size, near) = (new.packed(), new.packed() <= CACHED);
+                let forward = if !near {
+                    32
+                } else if size > CACHED / 2 || inputs == CHANNELS {
+                    8
+                } else {
+                    16
+                };
+                new.apart = near && size > CACHED / 2;
+                let backward = 32;
+                new.forward = new.pass(forward, images);
+                new.backward = new.pass(backward, images);
+                new.plan_places();
             }
         }
         new
+    }
+
+    /// Cuts a pass of this many images at most into blocks of this many tiles at most.
+    fn pass(&self, block: usize, images: usize) -> Pass {
+        let [down, across] = self.tiles();
+        // a power of two, which batches are made of too
+        let group = block.div_ceil(down * across).next_power_of_two().min(images);
+        // even blocks
+        let all = group * down * across;
+        Pass { group, block: all.div_ceil(all.div_ceil(block)) }
+    }
+
+    /// Finds the places of the tiles.
+    fn plan_places(&mut self) {
+        let Geometry { inputs, outputs, size: [height, width], .. } = self.geometry;
+        let (frame, [down, across]) = (self.input_frame(), self.tiles());
+        let side = self.tile();
+        for n in 0..self.forward.group.max(self.backward.group) {
+            for y in (0..down).map(|y| y * side) {
+                for x in (0..across).map(|x| x * side) {
+                    self.places.push(Place {
+                        input: (n * frame.height + y) * frame.row + x * inputs,
+                        output: ((n * height + y) * width + x) * outputs,
+                        inside: [(height - y).min(side), (width - x).min(side)],
+                        met: [y > 0, x > 0],
+                    });
+                }
+            }
+        }
     }
 
     /// Sorts the input's pixels by the part of the window that sees them.
@@ -215,10 +287,14 @@ impl Convolution {
         }
     }
 
+    /// Rows and columns of the output that a tile gives.
+    fn tile(&self) -> usize {
+        if self.method == Method::Winograd4 { 4 } else { 2 }
+    }
+
     /// Tiles down and across.
     fn tiles(&self) -> [usize; 2] {
-        let side = if self.method == Method::Winograd4 { 4 } else { 2 };
-        self.geometry.size.map(|size| size.div_ceil(side))
+        self.geometry.size.map(|size| size.div_ceil(self.tile()))
     }
 
     /// T x T.
@@ -241,11 +317,6 @@ impl Convolution {
         Frame { height, width, channels: inputs, row: width * inputs }
     }
 
-    /// Images in a group.
-    pub(crate) fn group(&self) -> usize {
-        self.group
-    }
-
     /// Values of the weights packed for the forward pass, and as many for the backward pass.
     pub(crate) fn packed(&self) -> usize {
         match self.method {
@@ -255,26 +326,28 @@ impl Convolution {
     }
 
     /// From one position to the next in V and in M: not a multiple of 4096 bytes, which would share cache lines.
-    fn strides(&self) -> [usize; 2] {
-        [self.geometry.inputs, self.geometry.outputs].map(|channels| self.block * channels + 16)
+    fn strides(&self, pass: Pass) -> [usize; 2] {
+        [self.geometry.inputs, self.geometry.outputs].map(|channels| pass.block * channels + 16)
     }
 
     /// What a task needs.
     pub(crate) fn room(&self) -> Room {
         let Geometry { inputs, outputs, size, .. } = self.geometry;
         let frame = self.input_frame();
-        let input = self.group * frame.height * frame.row;
+        let group = self.forward.group.max(self.backward.group);
+        let input = group * frame.height * frame.row;
         let sums = 3 * inputs.max(outputs);
         match self.method {
             Method::Direct => {
                 let [height, width, ..] = self.framed;
-                let gradient = self.group * size[0] * size[1] * inputs;
-                Room { input, v: 0, m: self.group * height * width * outputs, gradient, sums }
+                let gradient = group * size[0] * size[1] * inputs;
+                Room { input, v: 0, m: group * height * width * outputs, gradient, du: 0, sums }
             }
             _ => {
-                let [v, m] = self.strides().map(|stride| self.positions() * stride);
+                let block = self.forward.block.max(self.backward.block);
+                let [v, m] = self.strides(Pass { group, block }).map(|stride| self.positions() * stride);
                 // the positions of V become those of its gradient
-                Room { input, v, m, gradient: input, sums }
+                Room { input, v, m, gradient: input, du: self.packed(), sums }
             }
         }
     }
@@ -332,11 +405,6 @@ impl Convolution {
         }
     }
 
-    /// Values of a slice's weight gradient.
-    pub(crate) fn slice(&self) -> usize {
-        self.packed()
-    }
-
     /// Sums the slices' weight gradients of some input channels into `dw`, laid out as the weights.
     ///
     /// # Safety
@@ -350,13 +418,7 @@ impl Convolution {
         dw: *mut f32,
     ) {
         // SAFETY: the caller's.
-        unsafe {
-            match self.method {
-                Method::Direct => collect_direct_at(simd, self, from, slices, inputs, dw),
-                Method::Winograd2 => collect_winograd2_at(simd, self, from, slices, inputs, dw),
-                Method::Winograd4 => collect_winograd4_at(simd, self, from, slices, inputs, dw),
-            }
-        }
+        unsafe { collect_at(simd, self, from, slices, inputs, dw) }
     }
 }
 
@@ -369,12 +431,19 @@ dispatch!(unsafe fn forward_winograd4_at(c: &Convolution, run: &Forward, space: 
 dispatch!(unsafe fn backward_direct_at(c: &Convolution, run: &Backward, space: &Space) = backward_direct);
 dispatch!(unsafe fn backward_winograd2_at(c: &Convolution, run: &Backward, space: &Space) = backward_winograd::<4>);
 dispatch!(unsafe fn backward_winograd4_at(c: &Convolution, run: &Backward, space: &Space) = backward_winograd::<6>);
-dispatch!(unsafe fn collect_direct_at(c: &Convolution, from: *const f32, slices: usize, inputs: Range<usize>, dw: *mut f32) = collect_direct);
-dispatch!(unsafe fn collect_winograd2_at(c: &Convolution, from: *const f32, slices: usize, inputs: Range<usize>, dw: *mut f32) = collect_winograd::<4>);
-dispatch!(unsafe fn collect_winograd4_at(c: &Convolution, from: *const f32, slices: usize, inputs: Range<usize>, dw: *mut f32) = collect_winograd::<6>);
+dispatch!(unsafe fn collect_at(c: &Convolution, from: *const f32, slices: usize, inputs: Range<usize>, dw: *mut f32) = collect);
 
 /// Values that are summed in f32 before they go to a sum in f64, about.
 pub(crate) const SUMMED: usize = 128;
+
+/// Cycles of a tile's transform, by register, about.
+const TRANSFORM: usize = 160;
+
+/// Cycles of so many products and sums, about.
+#[inline(always)]
+fn products<I: Isa>(number: usize) -> usize {
+    number / (2 * I::WIDTH)
+}
 
 /// Adds f32 sums to f64 ones and clears them.
 #[inline(always)]
@@ -395,10 +464,13 @@ fn groups(images: &Range<usize>, group: usize) -> impl Iterator<Item = Range<usi
     (start..end).step_by(group).map(move |first| first..end.min(first + group))
 }
 
-/// The group after one.
+/// The group after one: of the same task, or the one that begins with `after`.
 #[inline(always)]
-fn next(images: &Range<usize>, all: &Range<usize>, group: usize) -> Range<usize> {
-    images.end..all.end.min(images.end + group)
+fn soon(images: &Range<usize>, all: &Range<usize>, after: Option<usize>, group: usize) -> Range<usize> {
+    match after {
+        Some(first) if images.end == all.end => first..first + group,
+        _ => images.end..all.end.min(images.end + group),
+    }
 }
 
 /// Reads a group of images into padded frames; what is not image is zero.
@@ -411,7 +483,15 @@ unsafe fn read<I: Isa>(c: &Convolution, source: &Source, images: &Range<usize>, 
     unsafe {
         for (i, n) in images.clone().enumerate() {
             let into = into.add(i * outer.height * outer.row);
-            let zero = |from: usize, to: usize| std::ptr::write_bytes(into.add(from), 0, to - from);
+            let zero = |from: usize, to: usize| {
+                // a call for every border of a row would take longer than its work
+                for k in (from..to).step_by(I::WIDTH).filter(|_| inputs.is_multiple_of(CHANNELS)) {
+                    I::store(into.add(k), I::splat(0.0));
+                }
+                for k in (from..to).filter(|_| !inputs.is_multiple_of(CHANNELS)) {
+                    *into.add(k) = 0.0;
+                }
+            };
             zero(0, pad * outer.row);
             zero((pad + height) * outer.row, outer.height * outer.row);
             for y in pad..pad + height {
@@ -519,7 +599,7 @@ unsafe fn pack_direct<I: Isa>(c: &Convolution, w: *const f32, rows: Range<usize>
 unsafe fn forward_winograd<I: Isa, const T: usize>(c: &Convolution, run: &Forward, space: &Space) {
     let Geometry { inputs, outputs, size: [height, width], .. } = c.geometry;
     let (frame, [down, across]) = (c.input_frame(), c.tiles());
-    let [v_stride, mut m_stride] = c.strides();
+    let [v_stride, mut m_stride] = c.strides(c.forward);
     // a row of M that is finished at once may take its row of V's place, which is near
     let mut m = space.m;
     if inputs == outputs && panel::<I>(outputs) == outputs {
@@ -528,21 +608,26 @@ unsafe fn forward_winograd<I: Isa, const T: usize>(c: &Convolution, run: &Forwar
     let segments = [Segment { offset: 0, length: inputs }];
     // SAFETY: the caller's promises; tiles lie inside their frames, blocks inside V and M.
     unsafe {
-        for images in groups(&run.images, c.group) {
+        for images in groups(&run.images, c.forward.group) {
             read::<I>(c, &run.source, &images, space.input);
-            let mut ahead = Ahead::NOTHING;
-            ahead.add(run.y.add(images.start * height * width * outputs), images.len() * height * width * outputs);
-            run.source.ahead(&next(&images, &run.images, c.group), height * width * inputs, &mut ahead);
             let tiles = images.len() * down * across;
-            let place = |tile: usize| (tile / (down * across), tile / across % down * (T - 2), tile % across * (T - 2));
-            for first in (0..tiles).step_by(c.block) {
-                let number = c.block.min(tiles - first);
-                for q in 0..number {
-                    let (n, y, x) = place(first + q);
-                    let from = space.input.add((n * frame.height + y) * frame.row + x * inputs);
+            let transform = [inputs, outputs].map(|channels| channels / I::WIDTH * TRANSFORM);
+            let product = T * T * products::<I>(inputs * outputs);
+            let mut ahead = Ahead::new(tiles * (transform[0] + product + transform[1]));
+            let soon = soon(&images, &run.images, run.after, c.forward.group);
+            if !run.near {
+                ahead.add(run.y, &soon, height * width * outputs, true);
+                run.source.ahead(&soon, height * width * inputs, &mut ahead);
+            }
+            let begin = images.start * height * width * outputs;
+            for first in (0..tiles).step_by(c.forward.block) {
+                let number = c.forward.block.min(tiles - first);
+                let places = &c.places[first..first + number];
+                for (q, place) in places.iter().enumerate() {
+                    ahead.during::<I>(transform[0]);
+                    let from = space.input.add(place.input);
                     tile_in::<I, T>(from, frame.row, inputs, space.v.add(q * inputs), v_stride);
                 }
-                let ahead = ahead.part(first, number, tiles);
                 I::gemm(&Gemm {
                     count: T * T,
                     next: [v_stride, inputs * outputs, m_stride],
@@ -554,12 +639,12 @@ unsafe fn forward_winograd<I: Isa, const T: usize>(c: &Convolution, run: &Forwar
                     b: run.weights,
                     c: m,
                     c_stride: outputs,
-                    ahead: &ahead,
+                    ahead: Some(&ahead),
                 });
-                for q in 0..number {
-                    let (n, y, x) = place(first + q);
-                    let into = run.y.add((((images.start + n) * height + y) * width + x) * outputs);
-                    let inside = [(height - y).min(T - 2), (width - x).min(T - 2)];
+                for (q, place) in places.iter().enumerate() {
+                    ahead.during::<I>(transform[1]);
+                    let into = run.y.add(begin + place.output);
+                    let inside = place.inside;
                     let tile = TileOut { stride: m_stride, channels: outputs, row: width * outputs, inside };
                     let sums = run.sums.map(|(shift, _)| (shift, space.sums));
                     tile_out::<I, T>(m.add(q * outputs), &tile, into, sums);
@@ -574,45 +659,85 @@ unsafe fn forward_winograd<I: Isa, const T: usize>(c: &Convolution, run: &Forwar
 
 #[inline(always)]
 unsafe fn backward_winograd<I: Isa, const T: usize>(c: &Convolution, run: &Backward, space: &Space) {
+    let wanted = !matches!(run.sink, Sink::Nothing);
+    // SAFETY: the caller's.
+    unsafe {
+        if wanted && c.apart {
+            backward_winograd_of::<I, T>(c, run, space, [true, false]);
+            backward_winograd_of::<I, T>(c, run, space, [false, true]);
+        } else {
+            backward_winograd_of::<I, T>(c, run, space, [true, wanted]);
+        }
+    }
+}
+
+/// The weights' gradient, the input's, or both.
+#[inline(always)]
+unsafe fn backward_winograd_of<I: Isa, const T: usize>(
+    c: &Convolution,
+    run: &Backward,
+    space: &Space,
+    [weights, wanted]: [bool; 2],
+) {
+    let pass = if weights { c.backward } else { c.forward };
     let Geometry { inputs, outputs, pad, size: [height, width], .. } = c.geometry;
     let (frame, [down, across]) = (c.input_frame(), c.tiles());
-    let [v_stride, m_stride] = c.strides();
+    let [v_stride, m_stride] = c.strides(pass);
     let segments = [Segment { offset: 0, length: outputs }];
-    let wanted = !matches!(run.sink, Sink::Nothing);
     // SAFETY: as in the forward pass.
     unsafe {
         let mut fresh = true;
-        for images in groups(&run.images, c.group) {
-            read::<I>(c, &run.source, &images, space.input);
-            let mut ahead = Ahead::NOTHING;
-            run.sink.ahead(&images, height * width * inputs, &mut ahead);
+        for images in groups(&run.images, pass.group) {
+            if weights {
+                read::<I>(c, &run.source, &images, space.input);
+            }
             let tiles = images.len() * down * across;
-            let place = |tile: usize| (tile / (down * across), tile / across % down * (T - 2), tile % across * (T - 2));
-            for first in (0..tiles).step_by(c.block) {
-                let number = c.block.min(tiles - first);
-                for q in 0..number {
-                    let (n, y, x) = place(first + q);
-                    let from = space.input.add((n * frame.height + y) * frame.row + x * inputs);
-                    tile_in::<I, T>(from, frame.row, inputs, space.v.add(q * inputs), v_stride);
-                    let at = (((images.start + n) * height + y) * width + x) * outputs;
-                    let inside = [(height - y).min(T - 2), (width - x).min(T - 2)];
+            let registers = [inputs, outputs].map(|channels| channels / I::WIDTH);
+            let transform = [usize::from(weights) * registers[0] + registers[1], usize::from(wanted) * registers[0]];
+            let transform = transform.map(|registers| registers * TRANSFORM);
+            let number = usize::from(weights) + usize::from(wanted);
+            let product = number * T * T * products::<I>(inputs * outputs);
+            let mut ahead = Ahead::new(tiles * (transform[0] + product + transform[1]));
+            let soon = soon(&images, &run.images, run.after, pass.group);
+            ahead.add(run.back.g, &soon, height * width * outputs, false);
+            ahead.add(run.back.y, &soon, height * width * outputs, false);
+            if weights {
+                run.source.ahead(&soon, height * width * inputs, &mut ahead);
+            }
+            if wanted {
+                run.sink.ahead(&soon, height * width * inputs, &mut ahead);
+            }
+            let begin = images.start * height * width * outputs;
+            for first in (0..tiles).step_by(pass.block) {
+                let number = pass.block.min(tiles - first);
+                let places = &c.places[first..first + number];
+                for (q, place) in places.iter().enumerate() {
+                    ahead.during::<I>(transform[0]);
+                    if weights {
+                        let from = space.input.add(place.input);
+                        tile_in::<I, T>(from, frame.row, inputs, space.v.add(q * inputs), v_stride);
+                    }
+                    let (at, inside) = (begin + place.output, place.inside);
                     let tile = TileOut { stride: m_stride, channels: outputs, row: width * outputs, inside };
                     tile_out_back::<I, T>(space.m.add(q * outputs), &tile, &run.back, at);
                 }
-                I::outer(&Outer {
-                    count: T * T,
-                    next: [v_stride, m_stride, inputs * outputs],
-                    fresh,
-                    rows: inputs,
-                    columns: outputs,
-                    size: [1, number],
-                    a: space.v,
-                    a_strides: [0, inputs],
-                    d: space.m,
-                    d_strides: [0, outputs],
-                    w: run.dw,
-                    w_stride: outputs,
-                });
+                if weights {
+                    I::outer(&Outer {
+                        count: T * T,
+                        next: [v_stride, m_stride, inputs * outputs],
+                        fresh,
+                        rows: inputs,
+                        columns: outputs,
+                        size: [1, number],
+                        a: space.v,
+                        a_strides: [0, inputs],
+                        d: space.m,
+                        d_strides: [0, outputs],
+                        w: space.du,
+                        w_stride: outputs,
+                        ahead: Some(&ahead),
+                    });
+                }
                 fresh = false;
                 if wanted {
                     // V is not needed any more, and its place takes its gradient
@@ -627,18 +752,15 @@ unsafe fn backward_winograd<I: Isa, const T: usize>(c: &Convolution, run: &Backw
                         b: run.weights,
                         c: space.v,
                         c_stride: inputs,
-                        ahead: &ahead.part(first, number, tiles),
+                        ahead: Some(&ahead),
                     });
-                }
-                if wanted {
-                    for q in 0..number {
-                        let (n, y, x) = place(first + q);
-                        let into = space.gradient.add((n * frame.height + y) * frame.row + x * inputs);
-                        let v = space.v.add(q * inputs);
-                        if y > 0 && x > 0 {
+                    for (q, place) in places.iter().enumerate() {
+                        ahead.during::<I>(transform[1]);
+                        let (v, into) = (space.v.add(q * inputs), space.gradient.add(place.input));
+                        if place.met == [true; 2] {
                             tile_in_back::<I, T>(v, v_stride, inputs, into, frame.row, [true; 2]);
                         } else {
-                            tile_in_back::<I, T>(v, v_stride, inputs, into, frame.row, [y > 0, x > 0]);
+                            tile_in_back::<I, T>(v, v_stride, inputs, into, frame.row, place.met);
                         }
                     }
                 }
@@ -649,20 +771,10 @@ unsafe fn backward_winograd<I: Isa, const T: usize>(c: &Convolution, run: &Backw
                 drain::<I>(&run.sink, n, &inner, from, space.sums, run.sums);
             }
         }
+        if weights {
+            filter_back::<I, T>(space.du, inputs, outputs, run.dw);
+        }
     }
-}
-
-#[inline(always)]
-unsafe fn collect_winograd<I: Isa, const T: usize>(
-    c: &Convolution,
-    from: *const f32,
-    slices: usize,
-    inputs: Range<usize>,
-    dw: *mut f32,
-) {
-    let (all, outputs) = (c.geometry.inputs, c.geometry.outputs);
-    // SAFETY: the caller's promises.
-    unsafe { filter_back::<I, T>(from, slices, all, outputs, [inputs.start, inputs.end], dw) }
 }
 
 #[inline(always)]
@@ -672,8 +784,15 @@ unsafe fn forward_direct<I: Isa>(c: &Convolution, run: &Forward, space: &Space) 
     let frame = c.input_frame();
     // SAFETY: the caller's promises; windows lie inside their frames.
     unsafe {
-        for images in groups(&run.images, c.group) {
+        for images in groups(&run.images, c.forward.group) {
             read::<I>(c, &run.source, &images, space.input);
+            let [count, outside] = [height * width, c.geometry.size[0] * c.geometry.size[1]];
+            let mut ahead = Ahead::new(images.len() * count * products::<I>(c.geometry.weights()));
+            let soon = soon(&images, &run.images, run.after, c.forward.group);
+            if !run.near {
+                ahead.add(run.y, &soon, count * outputs, true);
+                run.source.ahead(&soon, outside * inputs, &mut ahead);
+            }
             // rows of output pixels: all of them at once where there is no window
             let (rows, pixels) =
                 if c.flat { (1, images.len() * height * width) } else { (images.len() * height, width) };
@@ -692,7 +811,7 @@ unsafe fn forward_direct<I: Isa>(c: &Convolution, run: &Forward, space: &Space) 
                     b: run.weights,
                     c: y,
                     c_stride: outputs,
-                    ahead: &Ahead::NOTHING,
+                    ahead: Some(&ahead),
                 });
                 if let Some((shift, sums)) = run.sums {
                     for first in (0..pixels).step_by(SUMMED) {
@@ -727,8 +846,16 @@ unsafe fn backward_direct<I: Isa>(c: &Convolution, run: &Backward, space: &Space
     // SAFETY: the caller's promises; windows and their adjoints lie inside their frames.
     unsafe {
         let mut fresh = true;
-        for images in groups(&run.images, c.group) {
+        for images in groups(&run.images, c.backward.group) {
             read::<I>(c, &run.source, &images, space.input);
+            let (count, outside) = (height * width, size[0] * size[1]);
+            let passes = if wanted { 2 } else { 1 };
+            let mut ahead = Ahead::new(images.len() * count * passes * products::<I>(c.geometry.weights()));
+            let soon = soon(&images, &run.images, run.after, c.backward.group);
+            run.source.ahead(&soon, outside * inputs, &mut ahead);
+            ahead.add(run.back.g, &soon, count * outputs, false);
+            ahead.add(run.back.y, &soon, count * outputs, false);
+            run.sink.ahead(&soon, outside * inputs, &mut ahead);
             std::ptr::write_bytes(space.m, 0, images.len() * framed_height * framed_row);
             for (i, n) in images.clone().enumerate() {
                 for y in 0..height {
@@ -760,6 +887,7 @@ unsafe fn backward_direct<I: Isa>(c: &Convolution, run: &Backward, space: &Space
                     d_strides: [framed_row, outputs],
                     w: run.dw,
                     w_stride: outputs,
+                    ahead: Some(&ahead),
                 });
                 fresh = false;
             }
@@ -796,7 +924,7 @@ unsafe fn backward_direct<I: Isa>(c: &Convolution, run: &Backward, space: &Space
                             b: weights,
                             c,
                             c_stride: stride * inputs,
-                            ahead: &Ahead::NOTHING,
+                            ahead: Some(&ahead),
                         });
                     }
                 }
@@ -812,7 +940,7 @@ unsafe fn backward_direct<I: Isa>(c: &Convolution, run: &Backward, space: &Space
 }
 
 #[inline(always)]
-unsafe fn collect_direct<I: Isa>(c: &Convolution, from: *const f32, slices: usize, rows: Range<usize>, dw: *mut f32) {
+unsafe fn collect<I: Isa>(c: &Convolution, from: *const f32, slices: usize, rows: Range<usize>, dw: *mut f32) {
     let Geometry { inputs, outputs, kernel, .. } = c.geometry;
     // SAFETY: the caller's promises.
     unsafe {
@@ -821,7 +949,7 @@ unsafe fn collect_direct<I: Isa>(c: &Convolution, from: *const f32, slices: usiz
             for k in (first..last).step_by(I::WIDTH) {
                 let mut sum = I::load(from.add(k));
                 for slice in 1..slices {
-                    sum = I::add(sum, I::load(from.add(slice * c.slice() + k)));
+                    sum = I::add(sum, I::load(from.add(slice * c.geometry.weights() + k)));
                 }
                 I::store(dw.add(k), sum);
             }
@@ -882,11 +1010,11 @@ mod tests {
         [y, dx, dw]
     }
 
-    fn space(c: &Convolution) -> [Buffer; 5] {
+    fn space(c: &Convolution) -> [Buffer; 6] {
         let room = c.room();
         // what is left from other layers must not matter, and does not vanish
-        let mut all = [room.input, room.v, room.m, room.gradient, room.sums].map(Buffer::new);
-        all.iter_mut().take(4).for_each(|buffer| buffer.fill(f32::NAN));
+        let mut all = [room.input, room.v, room.m, room.gradient, room.du, room.sums].map(Buffer::new);
+        all.iter_mut().take(5).for_each(|buffer| buffer.fill(f32::NAN));
         all
     }
 
@@ -897,17 +1025,18 @@ mod tests {
         let (mut forward, mut back) = (Buffer::new(c.packed()), Buffer::new(c.packed()));
         let back_at = if g.inputs.is_multiple_of(16) { back.as_mut_ptr() } else { std::ptr::null_mut() };
         let mut own = space(c);
-        let [input, v, m, gradient, sums] = &mut own;
+        let [input, v, m, gradient, du, sums] = &mut own;
         let space = Space {
             input: input.as_mut_ptr(),
             v: v.as_mut_ptr(),
             m: m.as_mut_ptr(),
             gradient: gradient.as_mut_ptr(),
+            du: du.as_mut_ptr(),
             sums: sums.as_mut_ptr(),
         };
         let mut y = Buffer::new(images * rows * columns * g.outputs);
         let mut dx = Buffer::new(x.len());
-        let (mut dw, mut slices) = (Buffer::new(g.weights()), Buffer::new(2 * c.slice()));
+        let (mut dw, mut slices) = (Buffer::new(g.weights()), Buffer::new(2 * g.weights()));
         let mut k = Buffer::new(3 * g.outputs);
         k[..g.outputs].fill(1.0);
         let zeros = Buffer::new(dy.len());
@@ -918,7 +1047,19 @@ mod tests {
             c.pack(simd, w.as_ptr(), 0..g.inputs, forward.as_mut_ptr(), back_at);
             let source = Source::Plain(x.as_ptr());
             let (run_sums, weights) = (Some((shift.as_ptr(), sums.as_mut_ptr())), forward.as_ptr());
-            c.forward(simd, &Forward { source, images: 0..images, weights, y: y.as_mut_ptr(), sums: run_sums }, &space);
+            c.forward(
+                simd,
+                &Forward {
+                    source,
+                    images: 0..images,
+                    after: None,
+                    near: false,
+                    weights,
+                    y: y.as_mut_ptr(),
+                    sums: run_sums,
+                },
+                &space,
+            );
             for o in 0..g.outputs {
                 let values = y.iter().skip(o).step_by(g.outputs).map(|y| f64::from(y - shift[o]));
                 let (sum, squares) = values.fold((0.0, 0.0), |(s, q), v| (s + v, q + v * v));
@@ -934,8 +1075,8 @@ mod tests {
             };
             for (slice, images) in [0..middle, middle..images].into_iter().enumerate() {
                 let back = Back { g: dy.as_ptr(), y: zeros.as_ptr(), k: k.as_ptr() };
-                let (weights, dw) = (back_at.cast_const(), slices.as_mut_ptr().add(slice * c.slice()));
-                let run = Backward { source, back, images, weights, dw, sink, sums: sums.as_mut_ptr() };
+                let (weights, dw) = (back_at.cast_const(), slices.as_mut_ptr().add(slice * g.weights()));
+                let run = Backward { source, back, images, after: None, weights, dw, sink, sums: sums.as_mut_ptr() };
                 c.backward(simd, &run, &space);
             }
             c.collect(simd, slices.as_ptr(), 2, 0..g.inputs, dw.as_mut_ptr());

@@ -3,8 +3,8 @@
 
 use std::ops::Range;
 
+use super::ahead::Ahead;
 use super::convolution::{SUMMED, flush};
-use super::gemm::Ahead;
 use crate::isa::Isa;
 
 /// A convolution's output y with the batch norm that follows: a y + b, by channel.
@@ -46,10 +46,17 @@ pub(crate) enum Source {
 }
 
 impl Source {
-    /// Notes what will be written when some images are read, of `one` value each.
+    /// Notes what will be read and written with some images of `one` value each.
     pub(crate) fn ahead(&self, images: &Range<usize>, one: usize, ahead: &mut Ahead) {
-        if let Self::Joined { keep, .. } = *self {
-            ahead.add(keep.wrapping_add(images.start * one), images.len() * one);
+        match *self {
+            Self::Plain(y) | Self::Active(Normed { y, .. }) => ahead.add(y, images, one, false),
+            Self::Joined { normed, shortcut, keep } => {
+                ahead.add(normed.y, images, one, false);
+                ahead.add(keep, images, one, true);
+                if let Shortcut::Same(y) | Shortcut::Normed(Normed { y, .. }) = shortcut {
+                    ahead.add(y, images, one, false);
+                }
+            }
         }
     }
 }
@@ -156,7 +163,17 @@ impl Back {
     #[inline(always)]
     pub(crate) unsafe fn at<I: Isa>(&self, at: usize, [k0, k1, k2]: [I::V; 3]) -> I::V {
         // SAFETY: the caller's.
-        unsafe { I::fma(k0, I::load(self.g.add(at)), I::fma(k1, I::load(self.y.add(at)), k2)) }
+        unsafe { Self::of::<I>([I::load(self.g.add(at)), I::load(self.y.add(at))], [k0, k1, k2]) }
+    }
+
+    /// The same from a gradient and an output.
+    ///
+    /// # Safety
+    /// For CPUs with the level's instructions.
+    #[inline(always)]
+    pub(crate) unsafe fn of<I: Isa>([g, y]: [I::V; 2], [k0, k1, k2]: [I::V; 3]) -> I::V {
+        // SAFETY: the caller's.
+        unsafe { I::fma(k0, g, I::fma(k1, y, k2)) }
     }
 }
 
@@ -225,10 +242,18 @@ unsafe fn with<I: Isa>(
 }
 
 impl Sink {
-    /// Notes what will be written for some images of `one` value each.
+    /// Notes what will be read and written for some images of `one` value each, beside the convolution's own input.
     pub(crate) fn ahead(&self, images: &Range<usize>, one: usize, ahead: &mut Ahead) {
         if let Self::Plain { out, .. } | Self::Active { out, .. } | Self::Joined { out, .. } = *self {
-            ahead.add(out.wrapping_add(images.start * one), images.len() * one);
+            ahead.add(out, images, one, true);
+        }
+        if let Self::Plain { shortcut, .. } | Self::Joined { shortcut, .. } = *self
+            && let ShortcutBack::Same(g) = shortcut
+        {
+            ahead.add(g, images, one, false);
+        }
+        if let Self::Joined { centred, .. } = *self {
+            ahead.add(centred.y, images, one, false);
         }
     }
 }

@@ -1,5 +1,6 @@
 //! The two inner loops of everything: rows times a packed matrix, and sums of outer products.
 
+use super::ahead::Ahead;
 use crate::isa::{Isa, panel};
 
 /// A stretch of a row: where it starts from the row's beginning, and its length.
@@ -7,49 +8,6 @@ use crate::isa::{Isa, panel};
 pub(crate) struct Segment {
     pub(crate) offset: isize,
     pub(crate) length: usize,
-}
-
-/// Memory that is written soon: asked for while a matrix product keeps the CPU busy, it comes without anybody waiting. (What is
-/// read in order, CPUs ask for by themselves.)
-#[derive(Clone, Copy)]
-pub(crate) struct Ahead {
-    /// Where it starts, and how many values it has.
-    streams: [(*const f32, usize); 2],
-    number: usize,
-}
-
-impl Ahead {
-    pub(crate) const NOTHING: Self = Self { streams: [(std::ptr::null(), 0); 2], number: 0 };
-
-    /// Adds some memory; addresses need not be good for anything.
-    pub(crate) fn add(&mut self, from: *const f32, length: usize) {
-        if self.number < self.streams.len() && length > 0 {
-            self.streams[self.number] = (from, length);
-            self.number += 1;
-        }
-    }
-
-    /// The part that belongs to some of `whole` pieces of work.
-    pub(crate) fn part(&self, first: usize, number: usize, whole: usize) -> Self {
-        let mut part = *self;
-        for (from, length) in &mut part.streams[..self.number] {
-            let (start, end) = (*length * first / whole, *length * (first + number) / whole);
-            (*from, *length) = (from.wrapping_add(start), end - start);
-        }
-        part
-    }
-
-    /// Asks for one of `parts` equal parts of it.
-    #[inline(always)]
-    fn ask<I: Isa>(&self, part: usize, parts: usize) {
-        const LINE: usize = 16;
-        for &(from, length) in &self.streams[..self.number] {
-            let lines = length / LINE;
-            for line in lines * part / parts..lines * (part + 1) / parts {
-                I::prefetch_write(from.wrapping_add(line * LINE));
-            }
-        }
-    }
 }
 
 /// `c[r][j]` = sum over k of `a[r][k] b[k][j]`, where a row of `a` is made of segments.
@@ -76,7 +34,7 @@ pub(crate) struct Gemm<'a> {
     pub(crate) b: *const f32,
     pub(crate) c: *mut f32,
     pub(crate) c_stride: usize,
-    pub(crate) ahead: &'a Ahead,
+    pub(crate) ahead: Option<&'a Ahead>,
 }
 
 /// `w[i][j]` += sum over y, x of `a[y][x][i] d[y][x][j]`.
@@ -86,7 +44,8 @@ pub(crate) struct Gemm<'a> {
 /// `columns`; `columns` is a multiple of 16.
 ///
 /// `count` such sums are made, each with its own a, d and w, which are `next` apart. A `fresh` w is not read first.
-pub(crate) struct Outer {
+pub(crate) struct Outer<'a> {
+    pub(crate) ahead: Option<&'a Ahead>,
     pub(crate) count: usize,
     /// From one sum's a, d and w to the next one's.
     pub(crate) next: [usize; 3],
@@ -112,7 +71,7 @@ macro_rules! by_rows {
     (@ $isa:ident, $across:literal, $rows:expr, $tile:ident $more:tt $args:tt, $($n:literal)*) => {
         match $rows {
             // what has no room in the registers is never asked for, and not compiled
-            $($n if $n <= $isa::ROWS[$across - 1] => by_rows!(# $isa, $n, $across, $tile $more $args),)*
+            $($n if $n <= $isa::OUTER_ROWS[$across - 1] => by_rows!(# $isa, $n, $across, $tile $more $args),)*
             _ => unreachable!("rows are split to fit the registers"),
         }
     };
@@ -156,8 +115,19 @@ unsafe fn gemm_with<I: Isa, const S: usize>(g: &Gemm<'_>) {
     let across = width / I::WIDTH;
     let (number, least) = pieces(g.rows, I::ROWS[across - 1]);
     let more = g.rows - number * least;
+    // few short rows leave most registers empty: two products at a time
+    if S == 16 && g.columns == I::WIDTH && g.rows == PAIRED && g.count.is_multiple_of(2) && g.segments == ROW {
+        for at in (0..g.count).step_by(2) {
+            if let Some(ahead) = g.ahead {
+                ahead.during::<I>(2 * g.rows * depth / 2);
+            }
+            let [a, b, c] = g.next.map(|next| at * next);
+            // SAFETY: the caller's promises.
+            unsafe { product::<I, PAIRED, 1, S, 2>(g, g.a.add(a), g.b.add(b), g.c.add(c)) };
+        }
+        return;
+    }
     for at in 0..g.count {
-        g.ahead.ask::<I>(at, g.count);
         for first in (0..g.columns).step_by(width) {
             // SAFETY: the caller's promises about `a`, `b` and `c`.
             unsafe {
@@ -165,10 +135,13 @@ unsafe fn gemm_with<I: Isa, const S: usize>(g: &Gemm<'_>) {
                 let (mut a, mut c) = (g.a.add(at * g.next[0]), g.c.add(at * g.next[2] + first));
                 for piece in 0..number {
                     let rows = least + usize::from(piece < more);
+                    if let Some(ahead) = g.ahead {
+                        ahead.during::<I>(rows * across * depth / 2);
+                    }
                     if across == 2 {
-                        by_rows!(I, 2, rows, product::<S>(g, a, b, c));
+                        by_rows!(I, 2, rows, single::<S>(g, a, b, c));
                     } else {
-                        by_rows!(I, 1, rows, product::<S>(g, a, b, c));
+                        by_rows!(I, 1, rows, single::<S>(g, a, b, c));
                     }
                     (a, c) = (a.wrapping_add(rows * g.a_stride), c.wrapping_add(rows * g.c_stride));
                 }
@@ -177,8 +150,25 @@ unsafe fn gemm_with<I: Isa, const S: usize>(g: &Gemm<'_>) {
     }
 }
 
+/// Rows of two products that are made together.
+const PAIRED: usize = 8;
+/// A row of sixteen values in one piece.
+const ROW: [Segment; 1] = [Segment { offset: 0, length: 16 }];
+
 #[inline(always)]
-unsafe fn product<I: Isa, const R: usize, const N: usize, const S: usize>(
+unsafe fn single<I: Isa, const R: usize, const N: usize, const S: usize>(
+    g: &Gemm<'_>,
+    a: *const f32,
+    b: *const f32,
+    c: *mut f32,
+) {
+    // SAFETY: the caller's promises.
+    unsafe { product::<I, R, N, S, 1>(g, a, b, c) }
+}
+
+/// R rows and N registers of P products.
+#[inline(always)]
+unsafe fn product<I: Isa, const R: usize, const N: usize, const S: usize, const P: usize>(
     g: &Gemm<'_>,
     a: *const f32,
     b: *const f32,
@@ -187,38 +177,63 @@ unsafe fn product<I: Isa, const R: usize, const N: usize, const S: usize>(
     let stride = if S == 0 { g.a_stride } else { S };
     // SAFETY: the caller's promises about `a`, `b` and `c`.
     unsafe {
-        let mut sums = [[I::splat(0.0); N]; R];
+        let mut sums = [[[I::splat(0.0); N]; R]; P];
         let mut b = b;
-        for segment in g.segments {
-            let mut a = a.offset(segment.offset);
-            for _ in 0..segment.length {
-                let mut columns = [I::splat(0.0); N];
-                for (j, column) in columns.iter_mut().enumerate() {
-                    *column = I::load(b.add(j * I::WIDTH));
+        if S == 16 && g.segments == ROW {
+            // a known length: no loop
+            for k in 0..16 {
+                step::<I, R, N, P>(&mut sums, a.add(k), stride, b.add(k * N * I::WIDTH), g.next);
+            }
+        } else {
+            for segment in g.segments {
+                let mut a = a.offset(segment.offset);
+                for _ in 0..segment.length {
+                    step::<I, R, N, P>(&mut sums, a, stride, b, g.next);
+                    (a, b) = (a.wrapping_add(1), b.wrapping_add(N * I::WIDTH));
                 }
-                for (r, sums) in sums.iter_mut().enumerate() {
-                    let x = I::splat(*a.add(r * stride));
-                    for (sum, column) in sums.iter_mut().zip(columns) {
-                        *sum = I::fma(x, column, *sum);
-                    }
-                }
-                a = a.wrapping_add(1);
-                b = b.wrapping_add(N * I::WIDTH);
             }
         }
-        for (r, sums) in sums.into_iter().enumerate() {
-            for (j, sum) in sums.into_iter().enumerate() {
-                I::store(c.add(r * g.c_stride + j * I::WIDTH), sum);
+        for (p, sums) in sums.into_iter().enumerate() {
+            for (r, sums) in sums.into_iter().enumerate() {
+                for (j, sum) in sums.into_iter().enumerate() {
+                    I::store(c.add(p * g.next[2] + r * g.c_stride + j * I::WIDTH), sum);
+                }
+            }
+        }
+    }
+}
+
+/// Adds one column of a times one row of b.
+#[inline(always)]
+unsafe fn step<I: Isa, const R: usize, const N: usize, const P: usize>(
+    sums: &mut [[[I::V; N]; R]; P],
+    a: *const f32,
+    stride: usize,
+    b: *const f32,
+    next: [usize; 3],
+) {
+    // SAFETY: the caller's promises.
+    unsafe {
+        for (p, sums) in sums.iter_mut().enumerate() {
+            let mut columns = [I::splat(0.0); N];
+            for (j, column) in columns.iter_mut().enumerate() {
+                *column = I::load(b.add(p * next[1] + j * I::WIDTH));
+            }
+            for (r, sums) in sums.iter_mut().enumerate() {
+                let x = I::splat(*a.add(p * next[0] + r * stride));
+                for (sum, column) in sums.iter_mut().zip(columns) {
+                    *sum = I::fma(x, column, *sum);
+                }
             }
         }
     }
 }
 
 #[inline(always)]
-pub(crate) unsafe fn outer<I: Isa>(o: &Outer) {
+pub(crate) unsafe fn outer<I: Isa>(o: &Outer<'_>) {
     let width = panel::<I>(o.columns);
     let across = width / I::WIDTH;
-    let (number, least) = pieces(o.rows, I::ROWS[across - 1]);
+    let (number, least) = pieces(o.rows, I::OUTER_ROWS[across - 1]);
     let more = o.rows - number * least;
     for at in 0..o.count {
         for first in (0..o.columns).step_by(width) {
@@ -228,6 +243,9 @@ pub(crate) unsafe fn outer<I: Isa>(o: &Outer) {
                 let (mut a, mut w) = (o.a.add(at * o.next[0]), o.w.add(at * o.next[2] + first));
                 for piece in 0..number {
                     let rows = least + usize::from(piece < more);
+                    if let Some(ahead) = o.ahead {
+                        ahead.during::<I>(rows * across * o.size[0] * o.size[1] / 2);
+                    }
                     if across == 2 {
                         by_rows!(I, 2, rows, products(o, a, d, w));
                     } else {
@@ -241,7 +259,7 @@ pub(crate) unsafe fn outer<I: Isa>(o: &Outer) {
 }
 
 #[inline(always)]
-unsafe fn products<I: Isa, const R: usize, const N: usize>(o: &Outer, a: *const f32, d: *const f32, w: *mut f32) {
+unsafe fn products<I: Isa, const R: usize, const N: usize>(o: &Outer<'_>, a: *const f32, d: *const f32, w: *mut f32) {
     // SAFETY: the caller's promises.
     unsafe {
         let mut sums = [[I::splat(0.0); N]; R];

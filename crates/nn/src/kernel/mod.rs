@@ -3,6 +3,7 @@
 //!
 //! Inside the engine the channels of a pixel are padded with zeros to a multiple of 16, except those of the caller's images.
 
+pub(crate) mod ahead;
 pub(crate) mod convolution;
 pub(crate) mod ends;
 pub(crate) mod gemm;

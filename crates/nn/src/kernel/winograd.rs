@@ -9,7 +9,7 @@
 //! rounding errors smaller than the usual 1 and 2 do.
 
 use super::ends::Back;
-use crate::isa::Isa;
+use crate::isa::{Isa, here};
 
 /// Squares of the points, and the points.
 const A2: f32 = 0.5;
@@ -151,30 +151,36 @@ pub(crate) unsafe fn tile_in<I: Isa, const T: usize>(
             if T == 6 {
                 let mut left = [I::splat(0.0); T];
                 let mut right = [I::splat(0.0); T];
-                for (y, (left, right)) in left.iter_mut().zip(&mut right).enumerate() {
-                    let d = from.add(y * row);
+                let mut d = from.cast_mut();
+                for (left, right) in left.iter_mut().zip(&mut right) {
+                    d = here(d);
                     let even = I::fnma(I::splat(B2), I::load(d.add(2 * channels)), I::load(d.add(4 * channels)));
                     let odd = I::fnma(I::splat(B2), I::load(d.add(channels)), I::load(d.add(3 * channels)));
                     *left = I::fma(I::splat(A), odd, even);
                     *right = I::fnma(I::splat(A), odd, even);
+                    d = d.wrapping_add(row);
                 }
                 put_column::<I, T>(input::<I, T>(left), v.add(stride), stride);
                 put_column::<I, T>(input::<I, T>(right), v.add(2 * stride), stride);
-                for (y, (left, right)) in left.iter_mut().zip(&mut right).enumerate() {
-                    let d = from.add(y * row);
+                let mut d = from.cast_mut();
+                for (left, right) in left.iter_mut().zip(&mut right) {
+                    d = here(d);
                     let even = I::fnma(I::splat(A2), I::load(d.add(2 * channels)), I::load(d.add(4 * channels)));
                     let odd = I::fnma(I::splat(A2), I::load(d.add(channels)), I::load(d.add(3 * channels)));
                     *left = I::fma(I::splat(B), odd, even);
                     *right = I::fnma(I::splat(B), odd, even);
+                    d = d.wrapping_add(row);
                 }
                 put_column::<I, T>(input::<I, T>(left), v.add(3 * stride), stride);
                 put_column::<I, T>(input::<I, T>(right), v.add(4 * stride), stride);
-                for (y, (left, right)) in left.iter_mut().zip(&mut right).enumerate() {
-                    let d = from.add(y * row);
+                let mut d = from.cast_mut();
+                for (left, right) in left.iter_mut().zip(&mut right) {
+                    d = here(d);
                     let sum = I::add(I::load(d), I::load(d.add(4 * channels)));
                     *left = I::fnma(I::splat(SUM), I::load(d.add(2 * channels)), sum);
                     let sum = I::add(I::load(d.add(channels)), I::load(d.add(5 * channels)));
                     *right = I::fnma(I::splat(SUM), I::load(d.add(3 * channels)), sum);
+                    d = d.wrapping_add(row);
                 }
                 put_column::<I, T>(input::<I, T>(left), v, stride);
                 put_column::<I, T>(input::<I, T>(right), v.add(5 * stride), stride);
@@ -202,9 +208,12 @@ pub(crate) unsafe fn tile_in<I: Isa, const T: usize>(
 /// Writes a column of positions.
 #[inline(always)]
 unsafe fn put_column<I: Isa, const T: usize>(values: [I::V; T], into: *mut f32, stride: usize) {
-    for (y, value) in values.into_iter().enumerate() {
+    let mut into = into;
+    for value in values {
+        into = here(into);
         // SAFETY: the caller's pointer is good for the positions.
-        unsafe { I::store(into.add(y * T * stride), value) };
+        unsafe { I::store(into, value) };
+        into = into.wrapping_add(T * stride);
     }
 }
 
@@ -272,8 +281,11 @@ pub(crate) unsafe fn tile_out<I: Isa, const T: usize>(
             let mut half = [[I::splat(0.0); T]; 4];
             for x in 0..T {
                 let mut d = [I::splat(0.0); T];
-                for (y, d) in d.iter_mut().enumerate() {
-                    *d = I::load(m.add((y * T + x) * stride + k));
+                let mut at = m.add(x * stride + k).cast_mut();
+                for d in &mut d {
+                    at = here(at);
+                    *d = I::load(at);
+                    at = at.wrapping_add(T * stride);
                 }
                 for (half, d) in half.iter_mut().zip(output::<I, T>(d)) {
                     half[x] = d;
@@ -284,20 +296,28 @@ pub(crate) unsafe fn tile_out<I: Isa, const T: usize>(
                 *values = output::<I, T>(half);
             }
             if inside == [T - 2, T - 2] {
-                for (y, values) in values.iter().enumerate().take(T - 2) {
+                let mut at = into.add(k);
+                for values in values.iter().take(T - 2) {
+                    at = here(at);
                     for (x, value) in values.iter().enumerate().take(T - 2) {
-                        I::store(into.add(y * row + x * channels + k), *value);
+                        I::store(at.add(x * channels), *value);
                     }
+                    at = at.wrapping_add(row);
                 }
                 if let Some((shift, sums)) = sums {
                     let shift = I::load(shift.add(k));
                     let (mut sum, mut squares) = (I::load(sums.add(k)), I::load(sums.add(channels + k)));
+                    // row by row, so that no sum has to wait for all others
                     for values in values.iter().take(T - 2) {
-                        for value in values.iter().take(T - 2) {
+                        let first = I::sub(values[0], shift);
+                        let (mut row_sum, mut row_squares) = (first, I::mul(first, first));
+                        for value in &values[1..T - 2] {
                             let value = I::sub(*value, shift);
-                            sum = I::add(sum, value);
-                            squares = I::fma(value, value, squares);
+                            row_sum = I::add(row_sum, value);
+                            row_squares = I::fma(value, value, row_squares);
                         }
+                        sum = I::add(sum, row_sum);
+                        squares = I::add(squares, row_squares);
                     }
                     I::store(sums.add(k), sum);
                     I::store(sums.add(channels + k), squares);
@@ -328,22 +348,34 @@ pub(crate) unsafe fn tile_out_back<I: Isa, const T: usize>(m: *mut f32, tile: &T
     unsafe {
         for k in (0..channels).step_by(I::WIDTH) {
             let factors = back.factors::<I>(channels, k);
-            let mut half = [[I::splat(0.0); 4]; T];
-            for x in 0..T - 2 {
-                let mut d = [I::splat(0.0); 4];
-                for (y, d) in d.iter_mut().enumerate().take(T - 2) {
+            let mut d = [[I::splat(0.0); 4]; 4];
+            let mut at = [back.g.add(at + k), back.y.add(at + k)].map(<*const f32>::cast_mut);
+            for (y, d) in d.iter_mut().enumerate().take(T - 2) {
+                at = at.map(here);
+                for (x, d) in d.iter_mut().enumerate().take(T - 2) {
                     if whole || y < inside[0] && x < inside[1] {
-                        *d = back.at::<I>(at + y * row + x * channels + k, factors);
+                        *d = Back::of::<I>(
+                            [I::load(at[0].add(x * channels)), I::load(at[1].add(x * channels))],
+                            factors,
+                        );
                     }
                 }
-                for (half, d) in half.iter_mut().zip(output_back::<I, T>(d)) {
-                    half[x] = d;
+                at = at.map(|at| at.wrapping_add(row));
+            }
+            let mut half = [[I::splat(0.0); 4]; T];
+            for x in 0..T - 2 {
+                let column = output_back::<I, T>([d[0][x], d[1][x], d[2][x], d[3][x]]);
+                for (half, value) in half.iter_mut().zip(column) {
+                    half[x] = value;
                 }
             }
-            for (y, half) in half.into_iter().enumerate() {
+            let mut at = m.add(k);
+            for half in half {
+                at = here(at);
                 for (x, value) in output_back::<I, T>(half).into_iter().enumerate() {
-                    I::store(m.add((y * T + x) * stride + k), value);
+                    I::store(at.add(x * stride), value);
                 }
+                at = at.wrapping_add(T * stride);
             }
         }
     }
@@ -377,43 +409,30 @@ pub(crate) unsafe fn filter_in<I: Isa, const T: usize>(w: [[I::V; 3]; 3], u: *mu
     }
 }
 
-/// dg of some rows of a filter: the sum over `slices` of dU (row by row, not packed), back through G.
+/// dg of a filter from dU (row by row, not packed), back through G.
 #[inline(always)]
-pub(crate) unsafe fn filter_back<I: Isa, const T: usize>(
-    du: *const f32,
-    slices: usize,
-    inputs: usize,
-    outputs: usize,
-    [from, to]: [usize; 2],
-    dw: *mut f32,
-) {
+pub(crate) unsafe fn filter_back<I: Isa, const T: usize>(du: *const f32, inputs: usize, outputs: usize, dw: *mut f32) {
     let g = filter::<T>();
     let size = inputs * outputs;
-    // SAFETY: the caller's pointers are good for the filter and the positions of every slice.
+    // SAFETY: the caller's pointers are good for the positions and for the filter.
     unsafe {
-        for i in from..to {
-            for o in (0..outputs).step_by(I::WIDTH) {
-                let mut half = [[I::splat(0.0); T]; 3];
-                for x in 0..T {
-                    for (y, g) in g.into_iter().enumerate() {
-                        let at = du.add((y * T + x) * size + i * outputs + o);
-                        let mut value = I::load(at);
-                        for slice in 1..slices {
-                            value = I::add(value, I::load(at.add(slice * T * T * size)));
-                        }
-                        for (half, g) in half.iter_mut().zip(g) {
-                            half[x] = I::fma(I::splat(g), value, half[x]);
-                        }
+        for k in (0..size).step_by(I::WIDTH) {
+            let mut half = [[I::splat(0.0); T]; 3];
+            for x in 0..T {
+                for (y, g) in g.into_iter().enumerate() {
+                    let value = I::load(du.add((y * T + x) * size + k));
+                    for (half, g) in half.iter_mut().zip(g) {
+                        half[x] = I::fma(I::splat(g), value, half[x]);
                     }
                 }
-                for (y, half) in half.into_iter().enumerate() {
-                    for x in 0..3 {
-                        let mut value = I::splat(0.0);
-                        for (half, g) in half.into_iter().zip(g) {
-                            value = I::fma(I::splat(g[x]), half, value);
-                        }
-                        I::store(dw.add(((3 * y + x) * inputs + i) * outputs + o), value);
+            }
+            for (y, half) in half.into_iter().enumerate() {
+                for x in 0..3 {
+                    let mut value = I::splat(0.0);
+                    for (half, g) in half.into_iter().zip(g) {
+                        value = I::fma(I::splat(g[x]), half, value);
                     }
+                    I::store(dw.add((3 * y + x) * size + k), value);
                 }
             }
         }
