@@ -34,10 +34,8 @@ pub(crate) unsafe trait Isa {
     unsafe fn max(a: Self::V, b: Self::V) -> Self::V;
     /// `v` where `by` > 0, else 0.
     unsafe fn where_positive(by: Self::V, v: Self::V) -> Self::V;
-    /// Asks for the cache line at an address, to be written soon.
-    fn prefetch_write(into: *const f32);
-    /// Asks for the cache line at an address, to be read soon.
-    fn prefetch_read(from: *const f32);
+    /// Asks for the cache line at an address, into the second nearest cache.
+    fn prefetch(at: *const f32);
     /// Runs a matrix product compiled for this level.
     unsafe fn gemm(gemm: &Gemm<'_>);
     /// Runs a sum of outer products compiled for this level.
@@ -133,9 +131,7 @@ unsafe impl Isa for Portable {
         each(|i| if by[i] > 0.0 { v[i] } else { 0.0 })
     }
     #[inline(always)]
-    fn prefetch_write(_: *const f32) {}
-    #[inline(always)]
-    fn prefetch_read(_: *const f32) {}
+    fn prefetch(_: *const f32) {}
     unsafe fn gemm(gemm: &Gemm<'_>) {
         // SAFETY: the caller's.
         unsafe { crate::kernel::gemm::gemm::<Self>(gemm) }
@@ -223,14 +219,9 @@ mod x86 {
                     unsafe { $keep }
                 }
                 #[inline(always)]
-                fn prefetch_write(into: *const f32) {
+                fn prefetch(at: *const f32) {
                     // SAFETY: a hint, for any address.
-                    unsafe { _mm_prefetch::<_MM_HINT_ET0>(into.cast()) }
-                }
-                #[inline(always)]
-                fn prefetch_read(from: *const f32) {
-                    // SAFETY: a hint, for any address.
-                    unsafe { _mm_prefetch::<_MM_HINT_T1>(from.cast()) }
+                    unsafe { _mm_prefetch::<_MM_HINT_T1>(at.cast()) }
                 }
                 unsafe fn gemm(gemm: &Gemm<'_>) {
                     #[target_feature(enable = $features)]

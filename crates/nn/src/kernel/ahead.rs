@@ -19,7 +19,6 @@ struct Stream {
     from: *const f32,
     lines: usize,
     asked: Cell<usize>,
-    write: bool,
 }
 
 /// What is asked for while some work is done.
@@ -34,15 +33,15 @@ pub(crate) struct Ahead {
 impl Ahead {
     /// Nothing yet; `work` is how much will be done.
     pub(crate) fn new(work: usize) -> Self {
-        let streams = [const { Stream { from: std::ptr::null(), lines: 0, asked: Cell::new(0), write: false } }; 6];
+        let streams = [const { Stream { from: std::ptr::null(), lines: 0, asked: Cell::new(0) } }; 6];
         Self { streams, number: 0, share: WHOLE * 16 / work.max(1), done: Cell::new(0) }
     }
 
     /// Adds some images of `one` value each, of a stream that starts at `from`. Addresses need not be good for anything.
-    pub(crate) fn add(&mut self, from: *const f32, images: &Range<usize>, one: usize, write: bool) {
+    pub(crate) fn add(&mut self, from: *const f32, images: &Range<usize>, one: usize) {
         if self.number < self.streams.len() && !images.is_empty() {
             let (from, lines) = (from.wrapping_add(images.start * one), images.len() * one / LINE);
-            self.streams[self.number] = Stream { from, lines, asked: Cell::new(0), write };
+            self.streams[self.number] = Stream { from, lines, asked: Cell::new(0) };
             self.number += 1;
         }
     }
@@ -58,8 +57,7 @@ impl Ahead {
         for stream in &self.streams[..self.number] {
             let until = stream.lines * (done / 16) / WHOLE;
             for line in stream.asked.get()..until {
-                let at = stream.from.wrapping_add(line * LINE);
-                if stream.write { I::prefetch_write(at) } else { I::prefetch_read(at) }
+                I::prefetch(stream.from.wrapping_add(line * LINE));
             }
             stream.asked.set(until);
         }

@@ -616,7 +616,7 @@ unsafe fn forward_winograd<I: Isa, const T: usize>(c: &Convolution, run: &Forwar
             let mut ahead = Ahead::new(tiles * (transform[0] + product + transform[1]));
             let soon = soon(&images, &run.images, run.after, c.forward.group);
             if !run.near {
-                ahead.add(run.y, &soon, height * width * outputs, true);
+                ahead.add(run.y, &soon, height * width * outputs);
                 run.source.ahead(&soon, height * width * inputs, &mut ahead);
             }
             let begin = images.start * height * width * outputs;
@@ -699,8 +699,8 @@ unsafe fn backward_winograd_of<I: Isa, const T: usize>(
             let product = number * T * T * products::<I>(inputs * outputs);
             let mut ahead = Ahead::new(tiles * (transform[0] + product + transform[1]));
             let soon = soon(&images, &run.images, run.after, pass.group);
-            ahead.add(run.back.g, &soon, height * width * outputs, false);
-            ahead.add(run.back.y, &soon, height * width * outputs, false);
+            ahead.add(run.back.g, &soon, height * width * outputs);
+            ahead.add(run.back.y, &soon, height * width * outputs);
             if weights {
                 run.source.ahead(&soon, height * width * inputs, &mut ahead);
             }
@@ -790,7 +790,7 @@ unsafe fn forward_direct<I: Isa>(c: &Convolution, run: &Forward, space: &Space) 
             let mut ahead = Ahead::new(images.len() * count * products::<I>(c.geometry.weights()));
             let soon = soon(&images, &run.images, run.after, c.forward.group);
             if !run.near {
-                ahead.add(run.y, &soon, count * outputs, true);
+                ahead.add(run.y, &soon, count * outputs);
                 run.source.ahead(&soon, outside * inputs, &mut ahead);
             }
             // rows of output pixels: all of them at once where there is no window
@@ -853,8 +853,8 @@ unsafe fn backward_direct<I: Isa>(c: &Convolution, run: &Backward, space: &Space
             let mut ahead = Ahead::new(images.len() * count * passes * products::<I>(c.geometry.weights()));
             let soon = soon(&images, &run.images, run.after, c.backward.group);
             run.source.ahead(&soon, outside * inputs, &mut ahead);
-            ahead.add(run.back.g, &soon, count * outputs, false);
-            ahead.add(run.back.y, &soon, count * outputs, false);
+            ahead.add(run.back.g, &soon, count * outputs);
+            ahead.add(run.back.y, &soon, count * outputs);
             run.sink.ahead(&soon, outside * inputs, &mut ahead);
             std::ptr::write_bytes(space.m, 0, images.len() * framed_height * framed_row);
             for (i, n) in images.clone().enumerate() {

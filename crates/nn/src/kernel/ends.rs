@@ -49,12 +49,12 @@ impl Source {
     /// Notes what will be read and written with some images of `one` value each.
     pub(crate) fn ahead(&self, images: &Range<usize>, one: usize, ahead: &mut Ahead) {
         match *self {
-            Self::Plain(y) | Self::Active(Normed { y, .. }) => ahead.add(y, images, one, false),
+            Self::Plain(y) | Self::Active(Normed { y, .. }) => ahead.add(y, images, one),
             Self::Joined { normed, shortcut, keep } => {
-                ahead.add(normed.y, images, one, false);
-                ahead.add(keep, images, one, true);
+                ahead.add(normed.y, images, one);
+                ahead.add(keep, images, one);
                 if let Shortcut::Same(y) | Shortcut::Normed(Normed { y, .. }) = shortcut {
-                    ahead.add(y, images, one, false);
+                    ahead.add(y, images, one);
                 }
             }
         }
@@ -245,15 +245,15 @@ impl Sink {
     /// Notes what will be read and written for some images of `one` value each, beside the convolution's own input.
     pub(crate) fn ahead(&self, images: &Range<usize>, one: usize, ahead: &mut Ahead) {
         if let Self::Plain { out, .. } | Self::Active { out, .. } | Self::Joined { out, .. } = *self {
-            ahead.add(out, images, one, true);
+            ahead.add(out, images, one);
         }
         if let Self::Plain { shortcut, .. } | Self::Joined { shortcut, .. } = *self
             && let ShortcutBack::Same(g) = shortcut
         {
-            ahead.add(g, images, one, false);
+            ahead.add(g, images, one);
         }
         if let Self::Joined { centred, .. } = *self {
-            ahead.add(centred.y, images, one, false);
+            ahead.add(centred.y, images, one);
         }
     }
 }
