@@ -546,6 +546,21 @@ fn data_import_compares_with_the_whole_set() {
     assert_eq!((code, said.as_str()), (Some(2), "equipoise: nowhere: there is no such file or folder"));
 }
 
+/// Every kernel is measured beside the peak.
+#[test]
+fn bench_kernels() {
+    let out = equipoise(&["bench", "kernels", "--rounds", "1", "--json"], "");
+    assert!(out.status.success());
+    let text = String::from_utf8(out.stdout).expect("text");
+    assert!(text.lines().count() > 5);
+    for line in text.lines() {
+        let line: serde_json::Value = serde_json::from_str(line).expect("JSON");
+        for key in ["peak", "forward", "backward"] {
+            assert!(line[key].as_f64().is_some_and(|x| x > 0.0), "{line}");
+        }
+    }
+}
+
 /// The contract of `bench step`, and what it refuses before memory is taken.
 #[test]
 fn bench_step() {

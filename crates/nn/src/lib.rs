@@ -7,6 +7,7 @@ pub mod error;
 mod head;
 mod isa;
 mod kernel;
+pub mod measure;
 pub mod network;
 pub mod weights;
 

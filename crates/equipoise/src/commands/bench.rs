@@ -13,6 +13,7 @@ use equipoise_data::chance::{Jitter, RandAugment};
 use equipoise_data::loader::{Loader, Recipe};
 use equipoise_data::photo::View;
 use equipoise_data::{DataError, Images, Pixels};
+use equipoise_nn::measure::{Measured, Shape, peak};
 use equipoise_nn::{Cpu, Engine, Kernels, Network, NnError, Sgd};
 use serde_json::json;
 
@@ -41,6 +42,16 @@ Examples:
   equipoise bench step --model resnet32 --batch 128 --steps 15 --threads 2 --json
   equipoise bench step --model resnet50 --size 224 --batch 16 --evaluate")]
     Step(StepArgs),
+    /// The engine's convolutions one by one, beside the most that a core can do
+    #[command(after_long_help = "\
+One thread. GFLOP/s are counted as if every convolution were computed as it is defined: Winograd's needs fewer operations and
+may exceed the peak, which is that of products and sums in registers. The backward pass gives both gradients (the first layer
+has no input to give one to).
+
+Examples:
+  equipoise bench kernels
+  equipoise bench kernels --kernels direct --simd avx2 --json")]
+    Kernels(KernelArgs),
     /// Preparing batches: crop, flip, change and normalise small images, or decode and crop photographs
     #[command(after_long_help = "\
 Without FILES: random crop, flip and normalisation of 32 x 32 colour images in memory, as for CIFAR.
@@ -95,6 +106,22 @@ struct StepArgs {
     json: bool,
 }
 
+#[derive(clap::Args)]
+struct KernelArgs {
+    /// How 3 x 3 convolutions with stride 1 are computed
+    #[arg(long, value_enum, default_value_t = KernelName::F4)]
+    kernels: KernelName,
+    /// Instructions to use instead of the best ones: portable, avx2 or avx512
+    #[arg(long, value_parser = simd)]
+    simd: Option<Simd>,
+    /// Measured rounds; the median counts
+    #[arg(long, default_value_t = 11, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
+    rounds: u32,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+}
+
 #[derive(Clone, Copy, clap::ValueEnum)]
 enum KernelName {
     /// As they are defined
@@ -103,6 +130,16 @@ enum KernelName {
     F2,
     /// Winograd F(4 x 4)
     F4,
+}
+
+impl From<KernelName> for Kernels {
+    fn from(name: KernelName) -> Self {
+        match name {
+            KernelName::Direct => Self::Direct,
+            KernelName::F2 => Self::Winograd2,
+            KernelName::F4 => Self::Winograd4,
+        }
+    }
 }
 
 #[derive(clap::Args)]
@@ -173,6 +210,7 @@ struct LossArgs {
 pub(crate) fn run(args: &Args, out: &mut impl Write) -> Result<(), Failure> {
     match &args.what {
         What::Step(args) => step(args, out),
+        What::Kernels(args) => kernels(args, out),
         What::Data(args) => {
             let pool = Pool::new(args.threads.unwrap_or(0).into()).context("cannot start the threads")?;
             data(args, &pool, out)
@@ -239,13 +277,8 @@ fn step(args: &StepArgs, out: &mut impl Write) -> Result<(), Failure> {
     if available().is_some_and(|free| bytes > free) {
         return Err(wrong(NnError::Memory { batch, bytes }));
     }
-    let kernels = match args.kernels {
-        KernelName::Direct => Kernels::Direct,
-        KernelName::F2 => Kernels::Winograd2,
-        KernelName::F4 => Kernels::Winograd4,
-    };
     let level = args.simd.unwrap_or_default();
-    let mut engine = Cpu::with_kernels(network, batch, 0, pool.clone(), level, kernels).map_err(wrong)?;
+    let mut engine = Cpu::with_kernels(network, batch, 0, pool.clone(), level, args.kernels.into()).map_err(wrong)?;
     let draws = Draws::new(0, 0, 0);
     let images: Vec<f32> = (0..batch * args.channels * size * size).map(|i| normal(draws, i as u64)).collect();
     let label = |i: usize| (Draws::new(0, 1, 0).unit(i as u64) * classes as f64) as u32;
@@ -287,6 +320,60 @@ fn step(args: &StepArgs, out: &mut impl Write) -> Result<(), Failure> {
             out,
             "{model}, batch {batch}, {threads} threads, {device}: {median} images/s (best {best}), peak memory {peak}"
         )?;
+    }
+    Ok(())
+}
+
+/// Convolutions of ResNet-32 and of ResNet-18 and 50: inputs, outputs, window, stride, side, images.
+const SHAPES: [[usize; 6]; 11] = [
+    [3, 16, 3, 1, 32, 64],
+    [16, 16, 3, 1, 32, 64],
+    [16, 32, 3, 2, 32, 64],
+    [32, 32, 3, 1, 16, 64],
+    [32, 64, 3, 2, 16, 64],
+    [64, 64, 3, 1, 8, 64],
+    [3, 64, 7, 2, 224, 1],
+    [64, 64, 3, 1, 56, 4],
+    [256, 64, 1, 1, 56, 4],
+    [256, 256, 3, 1, 14, 8],
+    [512, 2048, 1, 1, 7, 16],
+];
+
+fn kernels(args: &KernelArgs, out: &mut impl Write) -> Result<(), Failure> {
+    let level = args.simd.unwrap_or_default();
+    let device = format!("cpu {level:?}").to_lowercase();
+    // the first round warms up
+    let median = |f: &mut dyn FnMut()| -> f64 {
+        let mut times: Vec<Duration> = (0..=args.rounds).map(|_| timed(&mut *f).1).skip(1).collect();
+        times.sort_unstable();
+        times[times.len() / 2].as_secs_f64().max(1e-9)
+    };
+    const ROUNDS: usize = 1_000_000;
+    let mut operations = 0.0;
+    let time = median(&mut || operations = peak(level, ROUNDS));
+    let tenths = |x: f64| (x * 10.0).round() / 10.0;
+    let most = tenths(operations / time / 1e9);
+    if !args.json {
+        writeln!(out, "{device}, one thread, peak {most:.1} GFLOP/s; GFLOP/s counted as direct convolution")?;
+        writeln!(out, "{:<44}{:>12}{:>12}", "convolution", "forward", "backward")?;
+    }
+    for [inputs, outputs, kernel, stride, side, images] in SHAPES {
+        let shape = Shape { inputs, outputs, kernel, stride, side, images };
+        let mut measured = Measured::new(&shape, args.kernels.into(), level);
+        let forward = tenths(shape.operations() / median(&mut || measured.forward()) / 1e9);
+        let operations = shape.operations() * measured.passes_back() as f64;
+        let backward = tenths(operations / median(&mut || measured.backward()) / 1e9);
+        if args.json {
+            let line = json!({
+                "inputs": inputs, "outputs": outputs, "window": kernel, "stride": stride, "side": side, "images": images,
+                "device": device, "peak": most, "forward": forward, "backward": backward,
+            });
+            writeln!(out, "{line}")?;
+        } else {
+            let name =
+                format!("{inputs} to {outputs}, {kernel} x {kernel} / {stride}, {side} x {side}, {images} images");
+            writeln!(out, "{name:<44}{forward:>12.1}{backward:>12.1}")?;
+        }
     }
     Ok(())
 }
