@@ -273,6 +273,8 @@ pub struct Cpu {
     logits: Vec<f32>,
     /// Images of the last forward pass in training.
     trained: usize,
+    /// Whether only the head is trained.
+    frozen: bool,
     /// What is packed together after a step: a layer (the head comes last) and some of its input channels.
     packing: Vec<(usize, Range<usize>)>,
 }
@@ -428,6 +430,7 @@ impl Cpu {
             partial: vec![0.0; 3 * tasks_most * channels_most],
             logits: Vec::with_capacity(batch * network.classes),
             trained: 0,
+            frozen: false,
             packing,
             layers,
             head,
@@ -641,7 +644,7 @@ impl Cpu {
         }
     }
 
-    /// Backward through the head: gradients of its parameters, and of the last block's output.
+    /// Backward through the head: gradients of its parameters, and of the features.
     fn head_backward(&mut self, gradient: &[f32], images: usize) {
         let (simd, classes) = (self.tasks.simd, self.network.classes);
         let head = &mut self.head;
@@ -698,7 +701,11 @@ impl Cpu {
                 turn_back(&head.features[at.clone()], head.lengths[n], &mut self.feature_gradient[at]);
             }
         }
-        // the same gradient at every pixel of the last block's output
+    }
+
+    /// The same gradient at every pixel of the last block's output.
+    fn spread_back(&mut self, images: usize) {
+        let simd = self.tasks.simd;
         let joint = self.joints.last().expect("a network has blocks");
         let last = &self.layers[*joint.layers.last().expect("layers")];
         let [height, width] = last.convolution.geometry.out();
@@ -887,7 +894,7 @@ impl Engine for Cpu {
     fn forward(&mut self, images: &[f32], train: bool) -> Result<&[f32], NnError> {
         self.trained = 0;
         let number = self.read(images)?;
-        if train {
+        if train && !self.frozen {
             self.layer_forward(0, Source::Plain(self.images.as_ptr()), number);
             if self.network.stem.pool {
                 self.pool_forward(number);
@@ -925,6 +932,11 @@ impl Engine for Cpu {
             return Err(NnError::Length { what: "gradient of the logits", got: gradient.len(), want });
         }
         self.head_backward(gradient, images);
+        if self.frozen {
+            self.trained = 0;
+            return Ok(());
+        }
+        self.spread_back(images);
         let (mut tasks, mut current) = (images, 0);
         for block in (0..self.joints.len()).rev() {
             let joint = self.joints[block].clone();
@@ -986,6 +998,12 @@ impl Engine for Cpu {
         Ok(())
     }
 
+    fn freeze(&mut self, frozen: bool) {
+        self.frozen = frozen;
+        self.trained = 0;
+        self.gradients.fill(0.0);
+    }
+
     fn gradients(&mut self) -> &mut [f32] {
         &mut self.gradients
     }
@@ -1003,8 +1021,10 @@ impl Engine for Cpu {
             Some(clip) if norm > f64::from(clip) => (f64::from(clip) / norm) as f32,
             _ => 1.0,
         };
-        let parts = self.parameters.chunks_mut(CHUNK).zip(self.momentum.chunks_mut(CHUNK));
-        let mut tasks: Vec<_> = parts.zip(self.gradients.chunks(CHUNK)).collect();
+        // the head comes last
+        let first = if self.frozen { self.head.weight.start } else { 0 };
+        let parts = self.parameters[first..].chunks_mut(CHUNK).zip(self.momentum[first..].chunks_mut(CHUNK));
+        let mut tasks: Vec<_> = parts.zip(self.gradients[first..].chunks(CHUNK)).collect();
         self.tasks.pool.each(&mut tasks, |_, ((parameters, momentum), gradients)| {
             for ((w, m), g) in parameters.iter_mut().zip(momentum.iter_mut()).zip(*gradients) {
                 let g = scale * g + sgd.weight_decay * *w;

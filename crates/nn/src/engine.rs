@@ -55,6 +55,9 @@ pub trait Engine {
     /// For a wrong size, or if there was no forward pass in training.
     fn backward(&mut self, gradient: &[f32]) -> Result<(), NnError>;
 
+    /// Whether only the head is trained: the rest then works as in evaluation, and its gradients are zero.
+    fn freeze(&mut self, frozen: bool);
+
     /// All gradients in a layout of the engine's own, to be summed with another worker's.
     fn gradients(&mut self) -> &mut [f32];
 

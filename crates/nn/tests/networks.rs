@@ -216,3 +216,37 @@ fn large_batches() {
         assert!(off <= 0.01 * scale, "{}: off by {off} of {scale}", tensor.name);
     }
 }
+
+/// With all but the head frozen, only the head moves, as it would without the rest's gradients.
+#[test]
+fn freezing() {
+    let network = Network::named("resnet8", 3, [16, 16], 10).expect("known");
+    let images = random(6 * 3 * 16 * 16, 1);
+    for head in [Head::Linear, Head::Cosine { scale: 16.0 }] {
+        let network = network.clone().with_head(head);
+        let pool = Pool::new(2).expect("threads");
+        let mut engine = Cpu::new(network.clone(), 6, 3, pool).expect("valid");
+        engine.freeze(true);
+        let (before, statistics) = (engine.tensors(Kind::Parameters), engine.tensors(Kind::Statistics));
+        let evaluated = engine.forward(&images, false).expect("fits").to_vec();
+        assert_eq!(engine.forward(&images, true).expect("fits"), evaluated, "as in evaluation");
+        let gradient = random(60, 2);
+        engine.backward(&gradient).expect("fits");
+        let gradients = engine.tensors(Kind::Gradients);
+        engine.step(&equipoise_nn::Sgd { rate: 0.1, momentum: 0.9, weight_decay: 1e-2, clip: None });
+        let after = engine.tensors(Kind::Parameters);
+        for ((tensor, (before, after)), gradient) in
+            network.parameters().iter().zip(before.iter().zip(&after)).zip(&gradients)
+        {
+            let of_head = tensor.name.starts_with(network.head_name());
+            assert_eq!(before != after, of_head, "{}", tensor.name);
+            assert_eq!(gradient.iter().any(|g| *g != 0.0), of_head, "{}", tensor.name);
+        }
+        assert_eq!(engine.tensors(Kind::Statistics), statistics);
+        // and thawed, everything does
+        engine.freeze(false);
+        engine.forward(&images, true).expect("fits");
+        engine.backward(&gradient).expect("fits");
+        assert!(engine.tensors(Kind::Gradients).iter().all(|tensor| tensor.iter().any(|g| *g != 0.0)));
+    }
+}
