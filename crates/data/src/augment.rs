@@ -6,6 +6,7 @@
 
 use equipoise_pool::Pool;
 use equipoise_random::Draws;
+use serde::{Deserialize, Serialize};
 
 use crate::chance::{self, Jitter, RandAugment};
 use crate::change::Changer;
@@ -16,7 +17,7 @@ use crate::set::Pixels;
 const SALT: u64 = 0x6175_676d_656e_7400;
 
 /// x -> (x / 255 - mean) / std, by channel.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Normalize {
     /// Of x: 1 / (255 std).
     pub(crate) scale: Vec<f32>,
@@ -87,6 +88,12 @@ impl Normalize {
     }
 
     /// Normalises an image, channel after channel of `plane` pixels.
+    /// A pixel's level (0 to 255) of a channel, normalised.
+    #[must_use]
+    pub fn value(&self, channel: usize, level: f32) -> f32 {
+        level * self.scale[channel] + self.offset[channel]
+    }
+
     pub(crate) fn fill(&self, plane: usize, from: &[u8], to: &mut [f32]) {
         for (c, (from, to)) in from.chunks_exact(plane).zip(to.chunks_exact_mut(plane)).enumerate() {
             let (scale, offset) = (self.scale[c], self.offset[c]);

@@ -73,6 +73,18 @@ impl Shard {
     pub fn new(rank: usize, size: usize) -> Result<Self, DataError> {
         if rank < size { Ok(Self { rank, size }) } else { Err(DataError::Shard { rank, size }) }
     }
+
+    /// Which worker, from 0.
+    #[must_use]
+    pub fn rank(&self) -> usize {
+        self.rank
+    }
+
+    /// How many workers there are.
+    #[must_use]
+    pub fn size(&self) -> usize {
+        self.size
+    }
 }
 
 impl FromStr for Shard {

@@ -1,24 +1,26 @@
 //! `equipoise`: train image classifiers that do not forget the tail.
 //!
 //! This file parses the command line, calls the command and maps what it says to an exit code: 0 fine, 1 failed, 2 wrong
-//! usage or input. Each command has a file of its own under `commands`.
+//! usage or input, 128 and a signal's number after that signal. Each command has a file of its own under `commands`.
 
 mod commands;
 mod progress;
+mod runs;
+mod signals;
 
 use std::io::{self, Write};
 use std::process::ExitCode;
 
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory, Parser, Subcommand};
 
 /// What a newcomer sees without arguments.
 const START: &str = "\
 equipoise: train image classifiers that do not forget the tail
 
 Three commands to start with:
-  equipoise inspect fashion-mini    a data set before training: bars, imbalance, problems, advice
-  equipoise criteria                the training criteria: idea, paper, parameters
-  equipoise criteria cwap           one of them: its equation and how to choose its parameters
+  equipoise compare                 three criteria on the data set inside the program, in about a minute
+  equipoise inspect path/to/images  a data set before training: bars, imbalance, problems, advice
+  equipoise train path/to/images    one run, with the criterion of your choice
 
 `equipoise help` lists all commands, `equipoise help COMMAND` explains one.
 ";
@@ -37,6 +39,14 @@ struct Cli {
 
 #[derive(Subcommand)]
 enum Command {
+    /// Train the same network once per criterion, and show what each group of classes gains or loses
+    Compare(commands::compare::Args),
+    /// Train a network
+    Train(commands::train::Args),
+    /// Metrics of a trained run
+    Evaluate(commands::evaluate::Args),
+    /// Labels and probabilities of images
+    Predict(commands::predict::Args),
     /// Look at a data set before training: images per class, imbalance, problems, advice
     Inspect(commands::inspect::Args),
     /// List, fetch and import known data sets; write long-tailed subsets
@@ -47,6 +57,8 @@ enum Command {
     Loss(commands::loss::Args),
     /// Measure speed on this machine
     Bench(commands::bench::Args),
+    /// Completions for a shell
+    Completions(commands::completions::Args),
 }
 
 /// Why a command did not end well.
@@ -55,6 +67,8 @@ pub(crate) enum Failure {
     Usage(String),
     /// Something else went wrong: exit code 1.
     Failed(anyhow::Error),
+    /// A signal came, and this was done about it: exit code 128 and the signal's number.
+    Interrupted(i32, String),
 }
 
 impl<E: Into<anyhow::Error>> From<E> for Failure {
@@ -67,6 +81,11 @@ fn run(cli: Cli) -> Result<(), Failure> {
     let out = &mut io::stdout();
     match cli.command {
         None => out.write_all(START.as_bytes())?,
+        Some(Command::Compare(args)) => commands::compare::run(&args, out)?,
+        Some(Command::Train(args)) => commands::train::run(&args, out)?,
+        Some(Command::Evaluate(args)) => commands::evaluate::run(&args, out)?,
+        Some(Command::Predict(args)) => commands::predict::run(&args, out)?,
+        Some(Command::Completions(args)) => commands::completions::run(&args, &mut Cli::command(), out)?,
         Some(Command::Inspect(args)) => commands::inspect::run(&args, out)?,
         Some(Command::Data(args)) => commands::data::run(&args, out)?,
         Some(Command::Criteria(args)) => commands::criteria::run(&args, out)?,
@@ -78,6 +97,7 @@ fn run(cli: Cli) -> Result<(), Failure> {
 }
 
 fn main() -> ExitCode {
+    signals::install();
     let failure = match run(Cli::parse()) {
         Ok(()) => return ExitCode::SUCCESS,
         Err(failure) => failure,
@@ -88,6 +108,7 @@ fn main() -> ExitCode {
         Failure::Failed(e) if e.downcast_ref::<io::Error>().is_some_and(|e| e.kind() == io::ErrorKind::BrokenPipe) => {
             return ExitCode::SUCCESS;
         }
+        Failure::Interrupted(signal, what) => (128 + signal as u8, what),
         Failure::Failed(error) => (1, format!("{error:#}")),
     };
     // nowhere left to complain if this fails

@@ -1,2 +1,19 @@
 //! Training runs that can be trusted: what is trained is described once, every step can be repeated, nothing is lost.
+//!
+//! - [`settings`]: everything that a run's result depends on.
+//! - [`prepare`]: what a run sees of a data set.
+//! - [`trainer`]: the loop, over an engine that it sees only through its seam, and over workers through theirs.
+//! - [`metrics`]: counted first, divided last.
+//! - [`snapshot`], [`folder`]: checkpoints with a checksum, in folders that never lose one.
 
+pub mod error;
+pub mod folder;
+pub mod metrics;
+pub mod prepare;
+pub mod schedule;
+pub mod settings;
+pub mod snapshot;
+pub mod trainer;
+pub mod workers;
+
+pub use error::TrainError;

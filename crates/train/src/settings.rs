@@ -194,8 +194,8 @@ impl Default for Augment {
 }
 
 /// A setting that is out of its range.
-fn wrong(field: &str, got: impl ToString, must: &str) -> TrainError {
-    TrainError::Setting { field: field.to_owned(), what: format!("{}: must be {must}", got.to_string()) }
+fn wrong(field: &str, got: impl std::fmt::Display + Copy, must: &str) -> TrainError {
+    TrainError::Setting { field: field.to_owned(), what: format!("{got}: must be {must}") }
 }
 
 impl Settings {
@@ -299,7 +299,9 @@ impl Settings {
         at_least_0("optimizer.weight_decay", weight_decay)?;
         at_least_0("optimizer.clip", clip)?;
         at_least_0("augment.mixup", self.augment.mixup)?;
-        self.schedule().check(self.epochs).map_err(|what| TrainError::Setting { field: "optimizer.schedule".to_owned(), what })?;
+        self.schedule()
+            .check(self.epochs)
+            .map_err(|what| TrainError::Setting { field: "optimizer.schedule".to_owned(), what })?;
         self.kind()?;
         self.changes()?;
         Ok(())
@@ -334,7 +336,8 @@ impl Settings {
     /// # Errors
     /// For a number out of its range.
     pub fn changes(&self) -> Result<(Option<RandAugment>, Option<Jitter>), TrainError> {
-        let randaugment = self.augment.randaugment.map(|[ops, magnitude]| RandAugment::new(ops, magnitude)).transpose()?;
+        let randaugment =
+            self.augment.randaugment.map(|[ops, magnitude]| RandAugment::new(ops, magnitude)).transpose()?;
         let jitter = self.augment.jitter.map(|[b, c, s, h]| Jitter::new(b, c, s, h)).transpose()?;
         Ok((randaugment, jitter))
     }
@@ -464,7 +467,10 @@ mod tests {
     #[test]
     fn settings_come_back_from_their_text() {
         let mut settings = Settings::default();
-        assert_eq!(Settings::from_toml(&settings.to_toml().expect("text"), &Settings::default()).expect("own"), settings);
+        assert_eq!(
+            Settings::from_toml(&settings.to_toml().expect("text"), &Settings::default()).expect("own"),
+            settings
+        );
         settings.data.imbalance = Some(100.0);
         settings.augment.randaugment = Some([2, 9]);
         settings.augment.jitter = Some([0.4, 0.4, 0.4, 0.1]);
@@ -501,7 +507,14 @@ mod tests {
         ] {
             assert_eq!(said(text), want);
         }
-        for text in ["epochs = \"x\"", "epochs = -1", "groups = \"x\"", "[augment]\nsampler = \"x\"", "a b", "[optimizer]\nmomentum = 1"] {
+        for text in [
+            "epochs = \"x\"",
+            "epochs = -1",
+            "groups = \"x\"",
+            "[augment]\nsampler = \"x\"",
+            "a b",
+            "[optimizer]\nmomentum = 1",
+        ] {
             assert_ne!(said(text), "fine", "{text}");
         }
     }

@@ -379,12 +379,12 @@ fn kernels(args: &KernelArgs, out: &mut impl Write) -> Result<(), Failure> {
 }
 
 /// The most memory that this process has had, where the system tells.
-fn peak_mb() -> Option<u64> {
+pub(crate) fn peak_mb() -> Option<u64> {
     Some(kilobytes("/proc/self/status", "VmHWM:")?.div_ceil(1024))
 }
 
 /// Bytes of memory that are free, where the system tells.
-fn available() -> Option<u64> {
+pub(crate) fn available() -> Option<u64> {
     Some(kilobytes("/proc/meminfo", "MemAvailable:")? * 1024)
 }
 

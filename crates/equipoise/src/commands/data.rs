@@ -14,6 +14,7 @@ use equipoise_data::index::{Fingerprint, read, to_text};
 use equipoise_data::known::{KNOWN, Known, data_root, load};
 use equipoise_data::longtail::{LongTail, Profile, Short, counts};
 use equipoise_data::{DataError, DataSet};
+use equipoise_train::settings::Data;
 use serde_json::json;
 
 use crate::Failure;
@@ -99,7 +100,7 @@ struct IndexArgs {
 }
 
 /// Where named sets are.
-#[derive(clap::Args)]
+#[derive(clap::Args, Clone)]
 pub(crate) struct RootArgs {
     /// Folder of the named sets [default: EQUIPOISE_DATA, or the user's data folder]
     #[arg(long, value_name = "DIR")]
@@ -181,29 +182,45 @@ pub(crate) fn failure(error: DataError) -> Failure {
 
 impl SetArgs {
     pub(crate) fn load(&self) -> Result<Chosen, Failure> {
-        // also where it has no effect: a wrong option is never passed over
-        let split = Split { test: self.test, seed: self.split_seed };
-        split.check().map_err(failure)?;
-        let set = load(&self.data, &data_root(self.root.data_root.as_deref()), split).map_err(failure)?;
-        let (subset, about) = match (&self.subset, self.imbalance) {
-            (Some(file), _) => {
-                let positions = read(file, Fingerprint::of(&set.train)).map_err(failure)?;
-                (Some(positions), format!("the positions of {}", file.display()))
-            }
-            (None, Some(imbalance)) => {
-                let (profile, name) = match self.profile {
-                    ProfileName::Exp => (Profile::Exp, "exp"),
-                    ProfileName::Step => (Profile::Step, "step"),
-                };
-                let tail = LongTail { imbalance, profile, seed: self.subset_seed };
-                let positions = tail.draw(&set.train.labels, set.classes.len()).map_err(failure)?;
-                warn_of_short(&tail, &set)?;
-                (Some(positions), format!("imbalance {imbalance}, profile {name}, subset seed {}", tail.seed))
-            }
-            (None, None) => (None, String::new()),
+        let profile = match self.profile {
+            ProfileName::Exp => "exp",
+            ProfileName::Step => "step",
         };
-        Ok(Chosen { set, subset, about })
+        let data = Data {
+            set: self.data.clone(),
+            imbalance: self.imbalance,
+            profile: profile.to_owned(),
+            subset_seed: self.subset_seed,
+            subset: self.subset.as_ref().map(|file| file.display().to_string()),
+            test: self.test,
+            split_seed: self.split_seed,
+            ..Data::default()
+        };
+        load_set(&data, &self.root)
     }
+}
+
+/// Reads a set, and the subset of it that is wanted.
+pub(crate) fn load_set(data: &Data, root: &RootArgs) -> Result<Chosen, Failure> {
+    // also where it has no effect: a wrong option is never passed over
+    let split = Split { test: data.test, seed: data.split_seed };
+    split.check().map_err(failure)?;
+    let set = load(&data.set, &data_root(root.data_root.as_deref()), split).map_err(failure)?;
+    let (subset, about) = match (&data.subset, data.imbalance) {
+        (Some(file), _) => {
+            let positions = read(Path::new(file), Fingerprint::of(&set.train)).map_err(failure)?;
+            (Some(positions), format!("the positions of {file}"))
+        }
+        (None, Some(imbalance)) => {
+            let profile = if data.profile == "step" { Profile::Step } else { Profile::Exp };
+            let tail = LongTail { imbalance, profile, seed: data.subset_seed };
+            let positions = tail.draw(&set.train.labels, set.classes.len()).map_err(failure)?;
+            warn_of_short(&tail, &set)?;
+            (Some(positions), format!("imbalance {imbalance}, profile {}, subset seed {}", data.profile, tail.seed))
+        }
+        (None, None) => (None, String::new()),
+    };
+    Ok(Chosen { set, subset, about })
 }
 
 /// Says which classes have fewer images than the subset asks for.
@@ -230,7 +247,7 @@ fn warn_of(classes: &[String], what: &str) {
 }
 
 /// A line on standard error. That nobody can read it is no reason to stop.
-fn warn(text: &str) {
+pub(crate) fn warn(text: &str) {
     let _ = writeln!(io::stderr(), "equipoise: warning: {}", crate::one_line(text));
 }
 

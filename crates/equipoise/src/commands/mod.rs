@@ -1,7 +1,12 @@
 //! One file per command: flags as typed, and `run`.
 
 pub(crate) mod bench;
+pub(crate) mod compare;
+pub(crate) mod completions;
 pub(crate) mod criteria;
 pub(crate) mod data;
+pub(crate) mod evaluate;
 pub(crate) mod inspect;
 pub(crate) mod loss;
+pub(crate) mod predict;
+pub(crate) mod train;

@@ -1,0 +1,474 @@
+//! What commands that train have in common: from options to settings, from settings to a run, its progress and its result.
+
+use std::io::{self, IsTerminal, Write};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use anyhow::Context;
+use equipoise_criterion::{Config, Id, Pool, Preset};
+use equipoise_nn::{Cpu, Engine, Kind, Network, Weights};
+use equipoise_train::TrainError;
+use equipoise_train::folder::{Folder, StoreError, read_snapshot};
+use equipoise_train::metrics::Metrics;
+use equipoise_train::prepare::Prepared;
+use equipoise_train::settings::{Choose, Settings};
+use equipoise_train::trainer::{Checkpoint, End, Epoch, Step, Trainer, Watch, Wish, transfer};
+use equipoise_train::workers::Alone;
+use serde_json::{Value, json};
+
+use crate::commands::data::{Chosen, RootArgs, failure, load_set, warn};
+use crate::progress::{Progress, time};
+use crate::signals::Guard;
+use crate::{Failure, printable};
+
+/// Options that change settings.
+#[derive(clap::Args, Clone)]
+pub(crate) struct SettingArgs {
+    /// A set's name (see `equipoise data list`) or a path [default: fashion-mini]
+    pub(crate) data: Option<String>,
+    /// The network: resnet8, 14, 20, 32, 44 and 56 for small images, resnet18 and 50 for large ones
+    #[arg(long)]
+    model: Option<String>,
+    /// Take a long-tailed subset with this imbalance factor
+    #[arg(long, value_name = "FACTOR")]
+    imbalance: Option<f64>,
+    /// Times that the training set is gone through
+    #[arg(long, value_name = "N")]
+    epochs: Option<u64>,
+    /// Images per step
+    #[arg(long, value_name = "N")]
+    batch: Option<usize>,
+    /// Learning rate before the schedule
+    #[arg(long)]
+    rate: Option<f64>,
+    /// Seed of everything random, except for the choice of a subset
+    #[arg(long, value_name = "N")]
+    seed: Option<u64>,
+    /// Share of the training images to choose the best epoch by
+    #[arg(long, value_name = "SHARE")]
+    val: Option<f64>,
+    /// Weights to start from: a run's folder, a checkpoint or a safetensors file
+    #[arg(long, value_name = "PATH")]
+    init: Option<String>,
+    /// Train the head only
+    #[arg(long)]
+    freeze: bool,
+    /// Parameters of the criterion and, for paper, the paper's schedule, clipping and choice of the best epoch
+    #[arg(long, value_name = "NAME", value_parser = preset)]
+    preset: Option<Preset>,
+    /// A TOML file of settings, as `--print-config` prints them
+    #[arg(long, value_name = "FILE")]
+    config: Option<PathBuf>,
+    /// Change any setting, for example --set criterion.params.bins=20
+    #[arg(long = "set", value_name = "KEY=VALUE")]
+    set: Vec<String>,
+    /// Threads; all cores if left out. Results do not depend on it
+    #[arg(long, value_parser = clap::value_parser!(u16).range(1..=1024))]
+    pub(crate) threads: Option<u16>,
+    #[command(flatten)]
+    pub(crate) root: RootArgs,
+}
+
+fn preset(name: &str) -> Result<Preset, String> {
+    serde_json::from_value(json!(name)).map_err(|_| "must be paper, reference or recommended".to_owned())
+}
+
+/// An error of a run as the command line reports it.
+pub(crate) fn train_failure(error: TrainError) -> Failure {
+    match error {
+        TrainError::Data(error) => failure(error),
+        TrainError::Store(StoreError::Locked { .. } | StoreError::Write { .. } | StoreError::Read { .. })
+        | TrainError::Diverged { .. } => Failure::Failed(error.into()),
+        error => Failure::Usage(error.to_string()),
+    }
+}
+
+impl SettingArgs {
+    /// The settings: a base, then the file, then the options, then `--set`.
+    pub(crate) fn settings(&self, base: Settings) -> Result<Settings, Failure> {
+        let mut settings = base;
+        if let Some(path) = &self.config {
+            let text = std::fs::read_to_string(path)
+                .map_err(|error| Failure::Usage(format!("{}: {error}", path.display())))?;
+            settings = Settings::from_toml(&text, &settings)
+                .map_err(|error| Failure::Usage(format!("{}: {error}", path.display())))?;
+        }
+        if let Some(preset) = self.preset {
+            settings.criterion = Config::from(settings.criterion.method.id().preset(preset));
+            if preset == Preset::Paper {
+                settings.epochs = 200;
+                settings.choose = Choose::Test;
+                settings.optimizer.clip = 2.0;
+            }
+        }
+        let put = |to: &mut String, from: &Option<String>| {
+            if let Some(from) = from {
+                to.clone_from(from);
+            }
+        };
+        put(&mut settings.data.set, &self.data);
+        put(&mut settings.model.name, &self.model);
+        settings.data.imbalance = self.imbalance.or(settings.data.imbalance);
+        settings.epochs = self.epochs.unwrap_or(settings.epochs);
+        settings.batch = self.batch.unwrap_or(settings.batch);
+        settings.optimizer.rate = self.rate.unwrap_or(settings.optimizer.rate);
+        settings.seed = self.seed.unwrap_or(settings.seed);
+        settings.data.val = self.val.unwrap_or(settings.data.val);
+        settings.model.init = self.init.clone().or(settings.model.init);
+        settings.model.freeze |= self.freeze;
+        for change in &self.set {
+            let Some((key, value)) = change.split_once('=') else {
+                return Err(Failure::Usage(format!("--set {change}: must be KEY=VALUE")));
+            };
+            settings = settings.with_value(key.trim(), value.trim()).map_err(train_failure)?;
+        }
+        settings.check().map_err(train_failure)?;
+        Ok(settings)
+    }
+}
+
+/// With another criterion: its preset, or the one that the settings have parameters for.
+pub(crate) fn with_criterion(mut settings: Settings, id: Id, preset: Preset) -> Settings {
+    if settings.criterion.method.id() != id {
+        settings.criterion.method = id.preset(preset);
+    }
+    settings
+}
+
+/// Reads the data of some settings.
+pub(crate) fn prepare(settings: &Settings, root: &RootArgs, pool: &Pool) -> Result<Prepared, Failure> {
+    let Chosen { mut set, subset, .. } = load_set(&settings.data, root)?;
+    if let Some(positions) = subset {
+        set.train = set.train.subset(&positions);
+    }
+    let progress = Progress::new("images looked at");
+    let prepared = Prepared::new(set, settings, pool, &|done, whole| progress.at(done, whole));
+    prepared.map_err(train_failure)
+}
+
+/// The network for some data.
+pub(crate) fn network(settings: &Settings, data: &Prepared) -> Result<Network, Failure> {
+    let (channels, height, width) = data.train.loader.shape();
+    let network = Network::named(&settings.model.name, channels, [height, width], data.classes.len());
+    Ok(network.map_err(|error| train_failure(error.into()))?.with_head(settings.head()))
+}
+
+/// An engine for batches of this size, if there is memory for it.
+pub(crate) fn engine(network: Network, batch: usize, seed: u64, pool: &Pool) -> Result<Cpu, Failure> {
+    let bytes = Cpu::bytes(&network, batch);
+    if crate::commands::bench::available().is_some_and(|free| bytes > free) {
+        return Err(Failure::Usage(equipoise_nn::NnError::Memory { batch, bytes }.to_string()));
+    }
+    Cpu::new(network, batch, seed, pool.clone()).map_err(|error| train_failure(error.into()))
+}
+
+/// The newest checkpoint of a run's folder, or the best one; or the file itself.
+pub(crate) fn checkpoint(path: &Path) -> Result<Checkpoint, Failure> {
+    let candidates = ["best.eqp", "checkpoint.eqp", "previous.eqp"].map(|name| path.join(name));
+    let tried: Vec<PathBuf> = match path.is_dir() {
+        true => candidates.into_iter().filter(|file| file.exists()).collect(),
+        false => vec![path.to_owned()],
+    };
+    if tried.is_empty() {
+        return Err(Failure::Usage(format!("{}: not a run: it has no checkpoint", path.display())));
+    }
+    let mut first = None;
+    for file in tried {
+        match read_snapshot(&file).map_err(TrainError::from).and_then(Checkpoint::new) {
+            Ok(checkpoint) => {
+                if let Some(said) = first {
+                    warn(&format!("{said}; {} is used instead", file.display()));
+                }
+                return Ok(checkpoint);
+            }
+            Err(error) => first = first.or(Some(format!("{error:#}"))),
+        }
+    }
+    Err(Failure::Usage(first.unwrap_or_default()))
+}
+
+/// Puts the weights of a file or run into an engine; a head for other classes stays as it is.
+fn start_from(path: &str, engine: &mut Cpu) -> Result<(), Failure> {
+    let place = Path::new(path);
+    let to = engine.network().clone();
+    let mut values = [engine.tensors(Kind::Parameters), engine.tensors(Kind::Statistics)];
+    let is_text = place.extension().is_some_and(|end| end == "safetensors");
+    let left = if is_text {
+        let bytes = std::fs::read(place).map_err(|error| Failure::Usage(format!("{path}: {error}")))?;
+        let wrong = |error: equipoise_nn::NnError| Failure::Usage(format!("{path}: {error}"));
+        // with as many classes as the file has
+        let (from, weights) = match Weights::from_bytes(&bytes, &to) {
+            Err(equipoise_nn::NnError::Shape { name, got, .. })
+                if name.starts_with(to.head_name()) && !got.is_empty() =>
+            {
+                let from = Network { classes: got[0], ..to.clone() };
+                let weights = Weights::from_bytes(&bytes, &from).map_err(wrong)?;
+                (from, weights)
+            }
+            weights => (to.clone(), weights.map_err(wrong)?),
+        };
+        transfer((&from, [&weights.parameters, &weights.statistics]), &to, &mut values)
+    } else {
+        let from = checkpoint(place)?;
+        transfer((&from.header.network, [&from.parameters, &from.statistics]), &to, &mut values)
+    };
+    if let Some(name) = left.iter().find(|name| !name.starts_with(to.head_name())) {
+        return Err(Failure::Usage(format!("{path}: weights of another network: it has no fitting `{name}`")));
+    }
+    if !left.is_empty() {
+        warn(&format!("{path} has other classes: the head starts anew"));
+    }
+    let put = |error: equipoise_nn::NnError| train_failure(error.into());
+    engine.set_tensors(Kind::Parameters, &values[0]).map_err(put)?;
+    engine.set_tensors(Kind::Statistics, &values[1]).map_err(put)
+}
+
+/// Starts a run, or takes one up again.
+pub(crate) fn trainer(
+    settings: Settings,
+    root: &RootArgs,
+    pool: &Pool,
+    resume: Option<&Checkpoint>,
+) -> Result<Trainer<Cpu, Alone>, Failure> {
+    let data = prepare(&settings, root, pool)?;
+    if settings.batch > data.train.labels.len() {
+        warn(&format!("a batch of {} is the whole set of {} images", settings.batch, data.train.labels.len()));
+    }
+    let batch = settings.batch.min(data.train.labels.len());
+    let mut engine = engine(network(&settings, &data)?, batch, settings.seed, pool)?;
+    if let (Some(path), None) = (&settings.model.init, resume) {
+        start_from(path, &mut engine)?;
+    }
+    let mut trainer = Trainer::new(settings, data, engine, Alone, pool.clone()).map_err(train_failure)?;
+    if let Some(checkpoint) = resume {
+        trainer.restore(checkpoint).map_err(train_failure)?;
+    }
+    for warning in trainer.warnings() {
+        warn(warning);
+    }
+    Ok(trainer)
+}
+
+#[expect(clippy::disallowed_methods, reason = "speed, and when to save, are not part of a result")]
+fn now() -> Instant {
+    Instant::now()
+}
+
+/// Shows a run to a person, saves it now and then, and stops it when a signal comes.
+pub(crate) struct Show<'a> {
+    guard: &'a Guard,
+    name: String,
+    epochs: u64,
+    quiet: bool,
+    terminal: bool,
+    save_every: Duration,
+    saved: Instant,
+    drawn: Instant,
+    began: Instant,
+    /// Of the epoch: when it began, its first step, images since then.
+    epoch: Option<(Instant, u64, u64)>,
+    /// Images trained on, and how long that took.
+    images: u64,
+    spent: Duration,
+    /// Seconds that an evaluation took.
+    lines: bool,
+}
+
+impl<'a> Show<'a> {
+    pub(crate) fn new(
+        guard: &'a Guard,
+        name: &str,
+        epochs: u64,
+        quiet: bool,
+        lines: bool,
+        save_every: Duration,
+    ) -> Self {
+        let (now, terminal) = (now(), io::stderr().is_terminal());
+        let (name, epoch, spent) = (printable(name), None, Duration::ZERO);
+        let (saved, drawn, began) = (now, now, now);
+        Self { guard, name, epochs, quiet, terminal, save_every, saved, drawn, began, epoch, images: 0, spent, lines }
+    }
+
+    /// Images a second in training, so far.
+    pub(crate) fn speed(&self) -> f64 {
+        self.images as f64 / self.spent.as_secs_f64().max(1e-9)
+    }
+
+    pub(crate) fn seconds(&self) -> f64 {
+        self.began.elapsed().as_secs_f64()
+    }
+
+    fn draw(&mut self, text: &str) {
+        let now = now();
+        if self.quiet || !self.terminal || now - self.drawn < Duration::from_millis(100) {
+            return;
+        }
+        self.drawn = now;
+        // nobody to tell if this fails
+        let _ = write!(io::stderr(), "\r\x1b[2K{text}");
+    }
+
+    fn clear(&self) {
+        if self.terminal && !self.quiet {
+            let _ = write!(io::stderr(), "\r\x1b[2K");
+        }
+    }
+
+    fn wish(&mut self) -> Wish {
+        let now = now();
+        if self.guard.came().is_some() {
+            self.clear();
+            return Wish::Stop;
+        }
+        if now - self.saved >= self.save_every {
+            self.saved = now;
+            return Wish::Save;
+        }
+        Wish::Go
+    }
+}
+
+impl Watch for Show<'_> {
+    fn step(&mut self, step: &Step) -> Wish {
+        let now = now();
+        let (began, first, seen) = self.epoch.get_or_insert((now, step.step, 0));
+        // the first step's time is not known
+        if step.step > *first {
+            *seen += step.images;
+        }
+        let spent = (now - *began).as_secs_f64();
+        let speed = *seen as f64 / spent.max(1e-9);
+        if step.step == step.steps {
+            self.images += *seen;
+            self.spent += now - *began;
+            self.epoch = None;
+        }
+        const WIDTH: u64 = 24;
+        let filled = (WIDTH * step.step / step.steps.max(1)) as usize;
+        let done = (step.epoch - 1) * step.steps + step.step;
+        let left = self.began.elapsed().as_secs_f64() / done as f64 * (self.epochs * step.steps - done) as f64;
+        let text = format!(
+            "{} epoch {}/{} [{}{}] loss {:.3}, {speed:.0} images/s, {} left",
+            self.name,
+            step.epoch,
+            self.epochs,
+            "=".repeat(filled),
+            " ".repeat(WIDTH as usize - filled),
+            step.loss,
+            time(left)
+        );
+        self.draw(&text);
+        self.wish()
+    }
+
+    fn evaluating(&mut self, done: usize, whole: usize) -> Wish {
+        let text = format!("{} evaluating: {done} of {whole} images", self.name);
+        self.draw(&text);
+        if self.guard.came().is_some() { Wish::Stop } else { Wish::Go }
+    }
+
+    fn epoch(&mut self, epoch: &Epoch) {
+        self.clear();
+        self.saved = now();
+        if self.quiet || !self.lines {
+            return;
+        }
+        let figures = epoch.test.as_ref().map_or_else(String::new, |metrics| format!("  {}", groups_line(metrics)));
+        let val = epoch.val.as_ref().and_then(|metrics| metrics.balanced);
+        let val = val.map_or_else(String::new, |x| format!("  validation {x:.1}"));
+        let width = self.epochs.to_string().len();
+        let _ = writeln!(
+            io::stderr(),
+            "epoch {:>width$}/{}  loss {:.3}{val}{figures}",
+            epoch.epoch,
+            self.epochs,
+            epoch.loss
+        );
+    }
+}
+
+/// A percentage, or that there is none.
+pub(crate) fn percent(x: Option<f64>) -> String {
+    x.map_or_else(|| "n/a".to_owned(), |x| format!("{x:.1}"))
+}
+
+fn groups_line(metrics: &Metrics) -> String {
+    let groups = metrics.groups.iter().map(|group| format!("{} {}", printable(&group.name), percent(group.accuracy)));
+    let all: Vec<String> = groups.chain([format!("overall {}", percent(metrics.top1))]).collect();
+    all.join("  ")
+}
+
+/// Trains to the end and writes the result.
+pub(crate) fn drive(
+    trainer: &mut Trainer<Cpu, Alone>,
+    folder: &Folder,
+    show: &mut Show<'_>,
+    resume: &str,
+) -> Result<Value, Failure> {
+    let end = trainer.run(folder, show).map_err(train_failure)?;
+    if end == End::Stopped {
+        let signal = show.guard.came().unwrap_or(2);
+        let (epoch, step) = (trainer.position().epoch + 1, trainer.position().step);
+        let what = format!("stopped in epoch {epoch} after {step} steps; everything is saved. To go on: {resume}");
+        return Err(Failure::Interrupted(signal, what));
+    }
+    trainer.write_history(folder).map_err(train_failure)?;
+    let result = result(trainer, show, end);
+    let text = serde_json::to_string_pretty(&result)? + "\n";
+    folder.write("result.json", text.as_bytes()).map_err(|error| train_failure(error.into()))?;
+    Ok(result)
+}
+
+/// What `result.json` holds.
+fn result(trainer: &Trainer<Cpu, Alone>, show: &Show<'_>, end: End) -> Value {
+    let settings = trainer.settings();
+    let figures = |epoch: &Epoch| {
+        let test = epoch.test.as_ref();
+        json!({
+            "epoch": epoch.epoch,
+            "top1": test.and_then(|m| m.top1),
+            "top5": test.and_then(|m| m.top5),
+            "balanced": test.and_then(|m| m.balanced),
+            "macro_f1": test.and_then(|m| m.macro_f1),
+            "calibration": test.and_then(|m| m.calibration),
+            "groups": test.map(|m| &m.groups),
+            "per_class": test.map(|m| &m.per_class),
+            "loss": test.and_then(|m| m.loss),
+            "val_balanced": epoch.val.as_ref().and_then(|m| m.balanced),
+        })
+    };
+    let criterion = json!(settings.criterion);
+    let chosen = match settings.choose {
+        Choose::Test => "the best epoch on the test set: an optimistic figure",
+        Choose::Last => "the last epoch",
+        Choose::Auto | Choose::Val if trainer.data().val.is_some() => "the best epoch on the validation part",
+        Choose::Auto | Choose::Val => "the last epoch",
+    };
+    json!({
+        "dataset": trainer.data().name,
+        "imbalance": settings.data.imbalance,
+        "criterion": criterion["method"],
+        "params": criterion["params"],
+        "drw": criterion.get("drw"),
+        "model": settings.model.name,
+        "seed": settings.seed,
+        "subset_seed": settings.data.subset_seed,
+        "epochs": settings.epochs,
+        "schedule": settings.schedule(),
+        "train_counts": trainer.data().counts,
+        "last": trainer.history().last().map(figures),
+        "best": trainer.best().map(figures),
+        "best_is": chosen,
+        "ended_early": end == End::Early,
+        "images_per_second": (show.speed() * 10.0).round() / 10.0,
+        "seconds": (show.seconds() * 10.0).round() / 10.0,
+        "peak_mb": crate::commands::bench::peak_mb(),
+        "version": env!("CARGO_PKG_VERSION"),
+        "commit": env!("EQUIPOISE_COMMIT"),
+    })
+}
+
+/// A pool of threads.
+pub(crate) fn pool(threads: Option<u16>) -> Result<Pool, Failure> {
+    Ok(Pool::new(threads.unwrap_or(0).into()).context("cannot start the threads")?)
+}

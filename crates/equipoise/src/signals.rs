@@ -1,0 +1,47 @@
+//! Ctrl-C and SIGTERM: at once while nothing can be lost, at the next step while a run is under way.
+
+use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
+
+/// The signal that came, or 0.
+static CAME: AtomicI32 = AtomicI32::new(0);
+/// Whether somebody asks for it.
+static AWAITED: AtomicBool = AtomicBool::new(false);
+
+#[cfg(unix)]
+extern "C" fn handle(signal: libc::c_int) {
+    // the second one means it
+    if CAME.swap(signal, Ordering::SeqCst) != 0 || !AWAITED.load(Ordering::SeqCst) {
+        // SAFETY: one of the few functions that a handler may call.
+        unsafe { libc::_exit(128 + signal) };
+    }
+}
+
+/// From now on signals end the program with their exit code, and during a [`Guard`] wait for it.
+pub(crate) fn install() {
+    #[cfg(unix)]
+    for signal in [libc::SIGINT, libc::SIGTERM] {
+        // SAFETY: the handler uses atomics and `_exit` only.
+        unsafe { libc::signal(signal, handle as *const () as libc::sighandler_t) };
+    }
+}
+
+/// While it lives, signals are noted instead of ending the program.
+pub(crate) struct Guard;
+
+impl Guard {
+    pub(crate) fn new() -> Self {
+        AWAITED.store(true, Ordering::SeqCst);
+        Self
+    }
+
+    /// The signal that came.
+    pub(crate) fn came(&self) -> Option<i32> {
+        Some(CAME.load(Ordering::SeqCst)).filter(|signal| *signal != 0)
+    }
+}
+
+impl Drop for Guard {
+    fn drop(&mut self) {
+        AWAITED.store(false, Ordering::SeqCst);
+    }
+}

@@ -1,0 +1,729 @@
+//! The loop: a thin one, over an engine, a criterion and prepared data.
+//!
+//! What a step does is a function of the settings and of its place in the run, so that a run can be stopped anywhere, written
+//! down and taken up again without a trace. The next batch is made while the engine works on the last.
+
+use std::collections::BTreeMap;
+use std::sync::mpsc::sync_channel;
+
+use equipoise_criterion::{Batch, BatchError, Criterion, Mixed, Output, State, Work};
+use equipoise_data::augment::Normalize;
+use equipoise_data::mix::{Mix, blend};
+use equipoise_data::sampler::Sampler;
+use equipoise_nn::network::Tensor;
+use equipoise_nn::{Engine, Kind, Network, Sgd};
+use equipoise_pool::Pool;
+use serde::{Deserialize, Serialize};
+
+use crate::error::TrainError;
+use crate::folder::Folder;
+use crate::metrics::{Metrics, Tally};
+use crate::prepare::{Prepared, Shown};
+use crate::settings::{Choose, Settings};
+use crate::snapshot::Snapshot;
+use crate::workers::Workers;
+
+/// What is noted of an epoch.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Epoch {
+    /// From 1.
+    pub epoch: u64,
+    /// Learning rate of its last step.
+    pub rate: f64,
+    /// Mean loss of its steps.
+    pub loss: f64,
+    /// On the validation part, if there is one and it was looked at.
+    pub val: Option<Metrics>,
+    /// On the test set, if it was looked at.
+    pub test: Option<Metrics>,
+}
+
+/// Where a run is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Position {
+    /// Epochs that are finished.
+    pub epoch: u64,
+    /// Steps that are done of the next one.
+    pub step: u64,
+    /// Sum of the losses of their images.
+    loss: f64,
+    /// Images that they have seen.
+    images: u64,
+    /// Steps since the beginning.
+    pub steps: u64,
+}
+
+/// What somebody who watches a run is told after a step.
+#[derive(Clone, Copy, Debug)]
+pub struct Step {
+    /// From 1.
+    pub epoch: u64,
+    /// Steps done of the epoch.
+    pub step: u64,
+    /// Steps of an epoch.
+    pub steps: u64,
+    /// Images of this step.
+    pub images: u64,
+    /// Mean loss of the epoch so far.
+    pub loss: f64,
+}
+
+/// What somebody who watches a run wishes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Wish {
+    /// Go on.
+    Go,
+    /// Write a checkpoint, and go on.
+    Save,
+    /// Write a checkpoint and stop.
+    Stop,
+}
+
+/// Somebody who watches a run.
+pub trait Watch {
+    /// After every step.
+    fn step(&mut self, step: &Step) -> Wish;
+    /// During an evaluation: images done, and all of them. Save counts as Go.
+    fn evaluating(&mut self, done: usize, whole: usize) -> Wish;
+    /// After every epoch.
+    fn epoch(&mut self, epoch: &Epoch);
+}
+
+/// Nobody.
+pub struct Unwatched;
+
+impl Watch for Unwatched {
+    fn step(&mut self, _: &Step) -> Wish {
+        Wish::Go
+    }
+    fn evaluating(&mut self, _: usize, _: usize) -> Wish {
+        Wish::Go
+    }
+    fn epoch(&mut self, _: &Epoch) {}
+}
+
+/// How a run ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum End {
+    /// All epochs are done.
+    Finished,
+    /// Nothing got better for as long as the settings allow.
+    Early,
+    /// The watcher wished so.
+    Stopped,
+}
+
+/// What a checkpoint says beside its tensors.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Header {
+    /// Of this structure.
+    pub format: u32,
+    /// The run.
+    pub settings: Settings,
+    /// The network.
+    pub network: Network,
+    /// The set's name.
+    pub dataset: String,
+    /// Its classes.
+    pub classes: Vec<String>,
+    /// Training images per class.
+    pub counts: Vec<u64>,
+    /// Of the training part.
+    pub fingerprint: String,
+    /// Of images.
+    pub normalize: Normalize,
+    /// Where the run is.
+    pub position: Position,
+    /// The criterion's state.
+    pub criterion: State,
+    /// The epochs that are done.
+    pub history: Vec<Epoch>,
+    /// Which of them is the best, from 1.
+    pub best: Option<u64>,
+    /// Whether the parameters are followed by an average of them.
+    pub averaged: bool,
+}
+
+/// Of [`Header`].
+const FORMAT: u32 = 1;
+
+/// A checkpoint's tensors, and what it says about them.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Checkpoint {
+    /// What it says.
+    pub header: Header,
+    /// Parameters, as they are evaluated.
+    pub parameters: Vec<Vec<f32>>,
+    /// Running means and variances.
+    pub statistics: Vec<Vec<f32>>,
+    trained: Vec<Vec<f32>>,
+    momentum: Vec<Vec<f32>>,
+}
+
+impl Checkpoint {
+    /// Reads one.
+    ///
+    /// # Errors
+    /// For a file of another version, or whose parts do not fit together.
+    pub fn new(snapshot: Snapshot) -> Result<Self, TrainError> {
+        let wrong = |what: String| TrainError::Checkpoint { what };
+        let header: Header = serde_json::from_str(&snapshot.header).map_err(|error| wrong(error.to_string()))?;
+        if header.format != FORMAT {
+            return Err(wrong(format!("format {}: this program reads {FORMAT}", header.format)));
+        }
+        let lengths: Vec<usize> = header.network.parameters().iter().map(Tensor::len).collect();
+        let statistics: Vec<usize> = header.network.statistics().iter().map(Tensor::len).collect();
+        let copies = if header.averaged { 3 } else { 2 };
+        let want = lengths.repeat(copies).into_iter().chain(statistics.iter().copied());
+        if !snapshot.tensors.iter().map(Vec::len).eq(want) {
+            return Err(wrong("its tensors are not those of its network".to_owned()));
+        }
+        let mut tensors = snapshot.tensors.into_iter();
+        let mut take = |number: usize| tensors.by_ref().take(number).collect::<Vec<_>>();
+        let (trained, momentum) = (take(lengths.len()), take(lengths.len()));
+        let parameters = if header.averaged { take(lengths.len()) } else { trained.clone() };
+        let statistics = take(statistics.len());
+        Ok(Self { header, parameters, statistics, trained, momentum })
+    }
+}
+
+/// A run.
+pub struct Trainer<E, W> {
+    settings: Settings,
+    data: Prepared,
+    engine: E,
+    workers: W,
+    criterion: Criterion,
+    sampler: Sampler,
+    mix: Option<Mix>,
+    pool: Pool,
+    work: Work,
+    position: Position,
+    history: Vec<Epoch>,
+    best: Option<u64>,
+    average: Option<Vec<Vec<f32>>>,
+}
+
+/// A batch as it comes from the thread that makes it.
+#[derive(Default)]
+struct Made {
+    images: Vec<f32>,
+    places: Vec<u32>,
+    labels: Vec<u32>,
+    examples: Vec<u64>,
+    partners: Vec<u32>,
+    shares: Vec<f32>,
+}
+
+impl<E: Engine, W: Workers> Trainer<E, W> {
+    /// A run from its beginning. The engine has its first weights and room for the settings' batch.
+    ///
+    /// # Errors
+    /// For settings out of range, and a network that does not fit the data.
+    pub fn new(settings: Settings, data: Prepared, mut engine: E, workers: W, pool: Pool) -> Result<Self, TrainError> {
+        settings.check()?;
+        let network = engine.network();
+        let (channels, height, width) = data.train.loader.shape();
+        let want = (network.channels, network.size[0], network.size[1], network.classes);
+        if (channels, height, width, data.classes.len()) != want {
+            let what = format!(
+                "{} classes, images {channels} x {height} x {width}: the network has {} and {} x {} x {}",
+                data.classes.len(),
+                want.3,
+                want.0,
+                want.1,
+                want.2
+            );
+            return Err(TrainError::Set { set: data.name, what });
+        }
+        if settings.choose == Choose::Val && data.val.is_none() {
+            let what = "val: there is no validation part (`data.val` takes one out of the training images)".to_owned();
+            return Err(TrainError::Setting { field: "choose".to_owned(), what });
+        }
+        if settings.patience > 0 && data.val.is_none() {
+            let what = "there is no validation part to tell what is better".to_owned();
+            return Err(TrainError::Setting { field: "patience".to_owned(), what });
+        }
+        engine.freeze(settings.model.freeze);
+        let criterion = settings.criterion.init(&data.counts)?;
+        let sampler = Sampler::new(settings.kind()?, &data.train.labels, data.classes.len(), settings.seed)?;
+        let average = (settings.optimizer.ema > 0.0).then(|| engine.tensors(Kind::Parameters));
+        let work = Work::with_pool(pool.clone());
+        let mix = settings.mix()?;
+        let (position, history, best) = (Position::default(), Vec::new(), None);
+        Ok(Self {
+            settings,
+            data,
+            engine,
+            workers,
+            criterion,
+            sampler,
+            mix,
+            pool,
+            work,
+            position,
+            history,
+            best,
+            average,
+        })
+    }
+
+    /// Goes back to where a checkpoint was written.
+    ///
+    /// # Errors
+    /// For a checkpoint of another run: it says what differs.
+    pub fn restore(&mut self, checkpoint: &Checkpoint) -> Result<(), TrainError> {
+        let Checkpoint { header, parameters, statistics, trained, momentum } = checkpoint;
+        let wrong = |what: &str| Err(TrainError::Checkpoint { what: what.to_owned() });
+        if header.network != *self.engine.network() {
+            return wrong("it is of another network");
+        }
+        if header.fingerprint != self.data.fingerprint.to_string() || header.classes != self.data.classes {
+            return wrong("it is of another training set");
+        }
+        if header.settings != self.settings {
+            return wrong("it is of a run with other settings");
+        }
+        if header.averaged != self.average.is_some() {
+            return wrong("it has no average of the weights");
+        }
+        self.criterion.restore(&header.criterion)?;
+        self.engine.set_tensors(Kind::Parameters, trained)?;
+        self.engine.set_tensors(Kind::Momentum, momentum)?;
+        self.engine.set_tensors(Kind::Statistics, statistics)?;
+        if self.average.is_some() {
+            self.average = Some(parameters.clone());
+        }
+        self.position = header.position;
+        self.history.clone_from(&header.history);
+        self.best = header.best;
+        Ok(())
+    }
+
+    /// Everything that has to be known to go on.
+    ///
+    /// # Panics
+    /// Never: everything in a header can be written.
+    #[must_use]
+    pub fn snapshot(&self) -> Snapshot {
+        let header = Header {
+            format: FORMAT,
+            settings: self.settings.clone(),
+            network: self.engine.network().clone(),
+            dataset: self.data.name.clone(),
+            classes: self.data.classes.clone(),
+            counts: self.data.counts.clone(),
+            fingerprint: self.data.fingerprint.to_string(),
+            normalize: self.data.normalize.clone(),
+            position: self.position,
+            criterion: self.criterion.state(),
+            history: self.history.clone(),
+            best: self.best,
+            averaged: self.average.is_some(),
+        };
+        let header = serde_json::to_string(&header).expect("a header can be written");
+        let mut tensors = self.engine.tensors(Kind::Parameters);
+        tensors.extend(self.engine.tensors(Kind::Momentum));
+        tensors.extend(self.average.iter().flatten().cloned());
+        tensors.extend(self.engine.tensors(Kind::Statistics));
+        Snapshot { header, tensors }
+    }
+
+    /// The run's settings.
+    pub fn settings(&self) -> &Settings {
+        &self.settings
+    }
+
+    /// What it sees of its data.
+    pub fn data(&self) -> &Prepared {
+        &self.data
+    }
+
+    /// What the criterion warns of.
+    pub fn warnings(&self) -> &[String] {
+        self.criterion.warnings()
+    }
+
+    /// Where it is.
+    pub fn position(&self) -> Position {
+        self.position
+    }
+
+    /// The epochs that are done.
+    pub fn history(&self) -> &[Epoch] {
+        &self.history
+    }
+
+    /// The best of them, if it is not simply the last.
+    pub fn best(&self) -> Option<&Epoch> {
+        self.history.iter().find(|epoch| Some(epoch.epoch) == self.best)
+    }
+
+    /// Which part chooses, if any.
+    fn chooser(&self) -> Choose {
+        match self.settings.choose {
+            Choose::Auto if self.data.val.is_some() => Choose::Val,
+            Choose::Auto => Choose::Last,
+            choose => choose,
+        }
+    }
+
+    /// Steps of an epoch.
+    pub fn steps(&self) -> u64 {
+        let (images, size) = (self.sampler.len(), self.share());
+        images.div_ceil(size * self.workers.shard().size()) as u64
+    }
+
+    /// Images of a step that this worker sees.
+    fn share(&self) -> usize {
+        self.settings.batch.div_ceil(self.workers.shard().size()).max(1)
+    }
+
+    /// Trains to the end, or until the watcher has had enough. Checkpoints go to the folder.
+    ///
+    /// # Errors
+    /// If the folder cannot be written to, a file can no longer be read, or the run diverges.
+    pub fn run(&mut self, folder: &Folder, watch: &mut dyn Watch) -> Result<End, TrainError> {
+        if self.position == Position::default() {
+            folder.save(&self.snapshot())?;
+        }
+        while self.position.epoch < self.settings.epochs {
+            if self.exhausted() {
+                return Ok(End::Early);
+            }
+            if !self.steps_of_epoch(folder, watch)? || !self.finish(folder, watch)? {
+                folder.save(&self.snapshot())?;
+                return Ok(End::Stopped);
+            }
+        }
+        Ok(End::Finished)
+    }
+
+    /// Whether nothing got better for too long.
+    fn exhausted(&self) -> bool {
+        let best = self.best.unwrap_or(0);
+        self.settings.patience > 0 && self.position.epoch.saturating_sub(best) >= self.settings.patience
+    }
+
+    /// The rest of an epoch's steps; false if the watcher stopped them.
+    fn steps_of_epoch(&mut self, folder: &Folder, watch: &mut dyn Watch) -> Result<bool, TrainError> {
+        loop {
+            match self.some_steps(watch)? {
+                Wish::Go => return Ok(true),
+                Wish::Save => folder.save(&self.snapshot())?,
+                Wish::Stop => return Ok(false),
+            }
+        }
+    }
+
+    /// Steps until the epoch ends, or until the watcher wishes something.
+    fn some_steps(&mut self, watch: &mut dyn Watch) -> Result<Wish, TrainError> {
+        let (epoch, seed) = (self.position.epoch, self.settings.seed);
+        let (steps, share) = (self.steps(), self.share());
+        let order = self.sampler.epoch(epoch, self.workers.shard());
+        let whole = if self.mix.is_some() {
+            self.sampler.epoch(epoch, equipoise_data::sampler::Shard::WHOLE)
+        } else {
+            Vec::new()
+        };
+        let (first, mix) = (self.position.step as usize, self.mix);
+        // the thread that makes batches borrows the data; everything else stays with the loop
+        let Self { data, engine, workers, criterion, settings, work, position, average, .. } = self;
+        let (train, classes) = (&data.train, data.classes.len());
+        let schedule = settings.schedule();
+        let (mut gradient, mut weights) = (Vec::new(), Vec::new());
+        std::thread::scope(|scope| {
+            let (send, receive) = sync_channel::<Result<Made, TrainError>>(1);
+            let (give_back, used) = sync_channel::<Made>(4);
+            scope.spawn(move || {
+                for places in order.chunks(share).skip(first) {
+                    let mut made = used.try_recv().unwrap_or_default();
+                    let result = make(&mut made, places, train, mix.as_ref(), &whole, (seed, epoch));
+                    // nobody listens any more: the loop has ended
+                    if send.send(result.map(|()| made)).is_err() {
+                        return;
+                    }
+                }
+            });
+            while position.step < steps {
+                let Ok(made) = receive.recv() else { break };
+                let made = made?;
+                let number = made.labels.len();
+                gradient.resize(number * classes, 0.0);
+                weights.resize(number, 0.0);
+                let rate = schedule.rate(settings.optimizer.rate, settings.epochs, epoch, position.step, steps);
+                let summary = {
+                    let logits = engine.forward(&made.images, true)?;
+                    let mixed =
+                        (!made.partners.is_empty()).then(|| Mixed { labels: &made.partners, share: &made.shares });
+                    let batch = Batch { mixed, epoch, examples: &made.examples, ..Batch::new(logits, &made.labels) };
+                    let output = Output { grad: &mut gradient, weights: &mut weights };
+                    criterion.train(&batch, output, work)
+                };
+                let summary = summary.map_err(|error| match error {
+                    BatchError::NotFinite { .. } | BatchError::Overflow { .. } => {
+                        diverged(engine, train, &made, *position, error.to_string())
+                    }
+                    error => error.into(),
+                })?;
+                engine.backward(&gradient)?;
+                let size = workers.shard().size();
+                if size > 1 {
+                    workers.sum_gradients(engine.gradients());
+                    engine.gradients().iter_mut().for_each(|g| *g /= size as f32);
+                }
+                let clip = (settings.optimizer.clip > 0.0).then_some(settings.optimizer.clip as f32);
+                let norm = engine.step(&Sgd {
+                    rate: rate as f32,
+                    momentum: settings.optimizer.momentum as f32,
+                    weight_decay: settings.optimizer.weight_decay as f32,
+                    clip,
+                });
+                if !norm.is_finite() {
+                    let what = format!("the gradient's norm is {norm}");
+                    return Err(diverged(engine, train, &made, *position, what));
+                }
+                if let Some(average) = average {
+                    let keep = settings.optimizer.ema as f32;
+                    for (average, now) in average.iter_mut().zip(engine.tensors(Kind::Parameters)) {
+                        average.iter_mut().zip(now).for_each(|(a, w)| *a = keep * *a + (1.0 - keep) * w);
+                    }
+                }
+                position.step += 1;
+                position.steps += 1;
+                position.images += number as u64;
+                position.loss += summary.loss * number as f64;
+                // a full channel only means that there are enough
+                let _ = give_back.try_send(made);
+                let mean = position.loss / position.images as f64;
+                let step = Step { epoch: epoch + 1, step: position.step, steps, images: number as u64, loss: mean };
+                // batches that are made already are made again
+                match watch.step(&step) {
+                    Wish::Go => {}
+                    wish => return Ok(wish),
+                }
+            }
+            Ok(Wish::Go)
+        })
+    }
+
+    /// Ends an epoch: evaluation, records, checkpoint; false if the watcher stopped it.
+    fn finish(&mut self, folder: &Folder, watch: &mut dyn Watch) -> Result<bool, TrainError> {
+        let last = self.position.epoch + 1 == self.settings.epochs;
+        let due = last || (self.position.epoch + 1).is_multiple_of(self.settings.evaluate_every);
+        let (mut val, mut test) = (None, None);
+        if due {
+            let Some((on_val, on_test)) = self.evaluate_parts(watch)? else { return Ok(false) };
+            (val, test) = (on_val, Some(on_test));
+        }
+        // from here on nothing can stop it half-way
+        self.merge_workers()?;
+        self.criterion.end_epoch();
+        let (epoch, steps) = (self.position.epoch, self.steps());
+        let schedule = self.settings.schedule();
+        let rate = schedule.rate(self.settings.optimizer.rate, self.settings.epochs, epoch, steps - 1, steps);
+        let loss = self.position.loss / self.position.images.max(1) as f64;
+        let record = Epoch { epoch: epoch + 1, rate, loss, val, test };
+        let better = self.is_better(&record);
+        if better {
+            self.best = Some(record.epoch);
+        }
+        self.history.push(record);
+        self.position = Position { epoch: epoch + 1, steps: self.position.steps, ..Position::default() };
+        let snapshot = self.snapshot();
+        if better {
+            folder.write("best.eqp", &snapshot.to_bytes())?;
+        }
+        folder.save(&snapshot)?;
+        self.write_history(folder)?;
+        watch.epoch(&self.history[epoch as usize]);
+        Ok(true)
+    }
+
+    /// Writes the epochs as lines of JSON.
+    ///
+    /// # Errors
+    /// If the folder cannot be written to.
+    pub fn write_history(&self, folder: &Folder) -> Result<(), TrainError> {
+        let mut lines = String::new();
+        for epoch in &self.history {
+            lines +=
+                &serde_json::to_string(epoch).map_err(|error| TrainError::Checkpoint { what: error.to_string() })?;
+            lines.push('\n');
+        }
+        Ok(folder.write("metrics.jsonl", lines.as_bytes())?)
+    }
+
+    fn merge_workers(&mut self) -> Result<(), TrainError> {
+        if self.workers.shard().size() > 1 {
+            let others = self.workers.others(&self.criterion.state());
+            self.criterion.merge(&others)?;
+            let mut statistics = self.engine.tensors(Kind::Statistics);
+            self.workers.average(&mut statistics);
+            self.engine.set_tensors(Kind::Statistics, &statistics)?;
+        }
+        Ok(())
+    }
+
+    fn is_better(&self, record: &Epoch) -> bool {
+        let figure = |epoch: &Epoch| match self.chooser() {
+            Choose::Val => epoch.val.as_ref().and_then(|metrics| metrics.balanced),
+            Choose::Test => epoch.test.as_ref().and_then(|metrics| metrics.top1),
+            Choose::Auto | Choose::Last => None,
+        };
+        match (figure(record), self.best().and_then(figure)) {
+            (Some(new), Some(old)) => new > old,
+            (Some(_), None) => true,
+            (None, _) => false,
+        }
+    }
+
+    /// Metrics on the validation part and on the test set; `None` if the watcher stopped it.
+    fn evaluate_parts(&mut self, watch: &mut dyn Watch) -> Result<Option<(Option<Metrics>, Metrics)>, TrainError> {
+        let trained = self.average.as_ref().map(|average| {
+            let trained = self.engine.tensors(Kind::Parameters);
+            (self.engine.set_tensors(Kind::Parameters, average), trained)
+        });
+        let mut tallies = Vec::new();
+        let whole = self.data.test.labels.len() + self.data.val.as_ref().map_or(0, |val| val.labels.len());
+        let mut before = 0;
+        for part in self.data.val.iter().chain([&self.data.test]) {
+            let mut go = |done: usize| watch.evaluating(before + done, whole) != Wish::Stop;
+            let tally = evaluate(&mut self.engine, part, self.settings.batch, &self.pool, &Adjust::default(), &mut go)?;
+            let Some(tally) = tally else { break };
+            tallies.push(tally);
+            before += part.labels.len();
+        }
+        if let Some((put, trained)) = trained {
+            put?;
+            self.engine.set_tensors(Kind::Parameters, &trained)?;
+        }
+        if tallies.len() < 1 + usize::from(self.data.val.is_some()) {
+            return Ok(None);
+        }
+        let mut all =
+            tallies.iter().map(|tally| tally.metrics(&self.data.counts, &self.data.groups, &self.data.classes));
+        let val = self.data.val.is_some().then(|| all.next()).flatten();
+        Ok(all.next().map(|test| (val, test)))
+    }
+}
+
+/// Changes of logits after training.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Adjust {
+    /// What is added to every class's logit; empty: nothing.
+    pub shift: Vec<f32>,
+}
+
+impl Adjust {
+    /// Post-hoc logit adjustment: - tau log(share of the training images), by class (Menon et al., ICLR 2021).
+    #[must_use]
+    pub fn by_counts(counts: &[u64], tau: f64) -> Self {
+        let total: u64 = counts.iter().sum();
+        // a class without images would get all of the others'
+        let share = |n: u64| (n.max(1) as f64 / total.max(1) as f64).ln();
+        Self { shift: counts.iter().map(|n| (-tau * share(*n)) as f32).collect() }
+    }
+}
+
+/// Shows a part to a network and counts what it says; `None` if `go` has had enough.
+///
+/// # Errors
+/// If a file can no longer be read.
+pub fn evaluate(
+    engine: &mut dyn Engine,
+    part: &Shown,
+    batch: usize,
+    pool: &Pool,
+    adjust: &Adjust,
+    go: &mut dyn FnMut(usize) -> bool,
+) -> Result<Option<Tally>, TrainError> {
+    let classes = engine.network().classes;
+    let mut tally = Tally::new(classes);
+    let (channels, height, width) = part.loader.shape();
+    let places: Vec<u32> = (0..part.labels.len() as u32).collect();
+    let mut images = Vec::new();
+    for (number, places) in places.chunks(batch.max(1)).enumerate() {
+        images.resize(places.len() * channels * height * width, 0.0);
+        part.loader.batch(places, 0, 0, &mut images, pool)?;
+        let mut logits = engine.forward(&images, false)?.to_vec();
+        if !adjust.shift.is_empty() {
+            for row in logits.chunks_exact_mut(classes) {
+                row.iter_mut().zip(&adjust.shift).for_each(|(x, shift)| *x += shift);
+            }
+        }
+        let first = number * batch.max(1);
+        tally.add(&logits, &part.labels[first..first + places.len()]);
+        if !go(first + places.len()) {
+            return Ok(None);
+        }
+    }
+    Ok(Some(tally))
+}
+
+/// Fills a batch.
+fn make(
+    made: &mut Made,
+    places: &[u32],
+    train: &Shown,
+    mix: Option<&Mix>,
+    whole: &[u32],
+    (seed, epoch): (u64, u64),
+) -> Result<(), TrainError> {
+    let (channels, height, width) = train.loader.shape();
+    let one = channels * height * width;
+    let pool = Pool::single();
+    made.places.clear();
+    made.places.extend_from_slice(places);
+    made.labels.clear();
+    made.labels.extend(places.iter().map(|at| train.labels[*at as usize]));
+    made.examples.clear();
+    made.examples.extend(places.iter().map(|at| u64::from(*at)));
+    made.images.resize(places.len() * one, 0.0);
+    train.loader.batch(places, seed, epoch, &mut made.images, &pool)?;
+    made.partners.clear();
+    made.shares.clear();
+    if let Some(mix) = mix {
+        let partners: Vec<_> = places.iter().map(|at| mix.draw(seed, epoch, u64::from(*at), whole.len())).collect();
+        let others: Vec<u32> = partners.iter().map(|partner| whole[partner.place]).collect();
+        let mut images = vec![0.0; places.len() * one];
+        train.loader.batch(&others, seed, epoch, &mut images, &pool)?;
+        let pairs = made.images.chunks_exact_mut(one).zip(images.chunks_exact(one));
+        pairs.zip(&partners).for_each(|((own, other), partner)| blend(own, other, partner.share));
+        made.partners.extend(others.iter().map(|at| train.labels[*at as usize]));
+        made.shares.extend(partners.iter().map(|partner| partner.share));
+    }
+    Ok(())
+}
+
+fn diverged(engine: &dyn Engine, train: &Shown, made: &Made, position: Position, what: String) -> TrainError {
+    const NAMED: usize = 8;
+    let weights = engine.tensors(Kind::Parameters);
+    // NaN is larger than everything here
+    let size = |w: &f32| if w.is_nan() { f32::INFINITY } else { w.abs() };
+    let largest = weights.iter().flatten().map(size).fold(0.0, f32::max);
+    let mut files: Vec<String> = made.places.iter().take(NAMED).map(|at| train.name(*at)).collect();
+    if made.places.len() > NAMED {
+        files.push(format!("and {} more", made.places.len() - NAMED));
+    }
+    TrainError::Diverged { epoch: position.epoch + 1, step: position.step + 1, what, largest, files: files.join(", ") }
+}
+
+/// Takes what fits from one network's parameters and statistics for another's: those of the same name and shape. Returns the
+/// names of the others.
+#[must_use]
+pub fn transfer(from: (&Network, [&[Vec<f32>]; 2]), to: &Network, into: &mut [Vec<Vec<f32>>; 2]) -> Vec<String> {
+    let (network, values) = from;
+    let tensors = |network: &Network| network.parameters().into_iter().chain(network.statistics());
+    let values = values.into_iter().flatten();
+    let found: BTreeMap<String, (Vec<usize>, &Vec<f32>)> =
+        tensors(network).zip(values).map(|(tensor, values)| (tensor.name, (tensor.shape, values))).collect();
+    let mut left = Vec::new();
+    for (tensor, value) in tensors(to).zip(into.iter_mut().flatten()) {
+        match found.get(&tensor.name) {
+            Some((shape, values)) if *shape == tensor.shape => value.clone_from(values),
+            _ => left.push(tensor.name),
+        }
+    }
+    left
+}
