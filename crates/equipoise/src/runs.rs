@@ -155,7 +155,7 @@ pub(crate) fn network(settings: &Settings, data: &Prepared) -> Result<Network, F
 
 /// An engine for batches of this size, if there is memory for it.
 pub(crate) fn engine(network: Network, batch: usize, seed: u64, pool: &Pool) -> Result<Cpu, Failure> {
-    let bytes = Cpu::bytes(&network, batch);
+    let bytes = Cpu::bytes(&network, batch, pool.threads());
     if crate::commands::bench::available().is_some_and(|free| bytes > free) {
         return Err(Failure::Usage(equipoise_nn::NnError::Memory { batch, bytes }.to_string()));
     }

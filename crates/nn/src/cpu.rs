@@ -305,7 +305,7 @@ impl Cpu {
         if !(1..=MOST).contains(&batch) {
             return Err(NnError::Batch { got: batch, most: MOST });
         }
-        let bytes = Self::bytes(&network, batch);
+        let bytes = Self::bytes(&network, batch, pool.threads());
         if bytes > MOST_BYTES {
             return Err(NnError::Memory { batch, bytes });
         }
@@ -400,7 +400,9 @@ impl Cpu {
             .map(|layer| batch.div_ceil(layer.slice) * layer.convolution.geometry.weights())
             .fold(head.convolution.geometry.weights() * batch.div_ceil(head.convolution.forward.group), usize::max);
         let tasks_most = batch;
-        let channels_most = layers.iter().map(Layer::channels).fold(head.convolution.geometry.outputs, usize::max);
+        let sides = |convolution: &Convolution| convolution.geometry.inputs.max(convolution.geometry.outputs);
+        let channels_most =
+            layers.iter().map(|layer| sides(&layer.convolution)).fold(sides(&head.convolution), usize::max);
         let mut packing = Vec::new();
         let geometries = layers.iter().map(|layer| layer.convolution.geometry).chain([head.convolution.geometry]);
         for (number, geometry) in geometries.enumerate() {
@@ -445,9 +447,9 @@ impl Cpu {
         Ok(engine)
     }
 
-    /// About how many bytes an engine takes: what is kept of a batch, three gradients, and the parameters.
+    /// About how many bytes an engine takes: what is kept of a batch, three gradients, the parameters, and what each thread needs.
     #[must_use]
-    pub fn bytes(network: &Network, batch: usize) -> u64 {
+    pub fn bytes(network: &Network, batch: usize, threads: usize) -> u64 {
         let value = |size: [usize; 2], channels: usize| (size[0] * size[1] * stored(channels)) as u64;
         let (layers, joints) = network.layers();
         let outputs = || layers.iter().map(|layer| value(layer.out(), layer.outputs));
@@ -456,7 +458,12 @@ impl Cpu {
         let image = (network.channels * network.size[0] * network.size[1]) as u64;
         let one = kept + 3 * outputs().max().unwrap_or(0) + 2 * image;
         let parameters = 12 * network.parameter_count() as u64;
-        (batch as u64).saturating_mul(one).saturating_add(parameters).saturating_mul(4)
+        // a thread's frames and tiles of a few images, and the transformed weights of a layer
+        let windows = layers.iter().filter(|layer| layer.kernel > 1);
+        let weights = windows.map(|layer| 36 * (stored(layer.inputs) * stored(layer.outputs)) as u64);
+        let thread = weights.max().unwrap_or(0) + 7 * EVALUATED as u64 * outputs().max().unwrap_or(0);
+        let all = (batch as u64).saturating_mul(one).saturating_add(parameters);
+        all.saturating_add(thread.saturating_mul(threads as u64)).saturating_mul(4)
     }
 
     /// Images that there is room for.
@@ -569,7 +576,7 @@ impl Cpu {
         let Geometry { inputs, size, .. } = first.convolution.geometry;
         let shortcut = match joint.projection {
             Some(projection) => Shortcut::Normed(self.layers[projection].normed_at(projected)),
-            None if (inputs, size) == (last.channels(), last.convolution.geometry.out()) => Shortcut::Same(z),
+            None if (first.real[0], size) == (last.real[1], last.convolution.geometry.out()) => Shortcut::Same(z),
             None => {
                 let (channels, before, step) = self.padding(before);
                 Shortcut::Strided { z, size, stored: inputs, channels, before, step }
@@ -583,7 +590,8 @@ impl Cpu {
         let joint = &self.joints[block];
         let (first, last) = (&self.layers[joint.layers[0]], &self.layers[joint.layers[joint.layers.len() - 1]]);
         let ([inputs, _], [_, outputs]) = (first.real, last.real);
-        (inputs, (outputs - inputs) / 2, first.convolution.geometry.stride)
+        let step = joint.layers.iter().map(|layer| self.layers[*layer].convolution.geometry.stride).product();
+        (inputs, (outputs - inputs) / 2, step)
     }
 
     /// The last block's output, as features are made of it.
@@ -792,11 +800,11 @@ impl Cpu {
         let Network { channels, size: [height, width], .. } = self.network;
         let one = channels * height * width;
         let number = images.len() / one;
+        if images.len() != number * one {
+            return Err(NnError::Images { got: images.len(), channels, height, width });
+        }
         if number == 0 || number > self.batch {
             return Err(NnError::Batch { got: number, most: self.batch });
-        }
-        if images.len() != number * one {
-            return Err(NnError::Length { what: "images", got: images.len(), want: number * one });
         }
         let mut tasks: Vec<(&[f32], &mut [f32], bool)> = images
             .chunks_exact(one)
@@ -874,10 +882,6 @@ impl Place {
                 .flat_map(move |i| (0..taps).map(move |tap| start + (tap * stored_inputs + i) * stored_outputs + o))
         })
     }
-
-    fn len(&self) -> usize {
-        self.real.iter().product()
-    }
 }
 
 /// Images in a slice of a layer: few slices, so that their sums take little memory and time.
@@ -953,9 +957,9 @@ impl Engine for Cpu {
                 shortcut = ShortcutBack::Same(self.projected.as_ptr());
             } else {
                 let (first, last) = (&self.layers[joint.layers[0]], &self.layers[*last]);
-                let Geometry { inputs, size, .. } = first.convolution.geometry;
+                let size = first.convolution.geometry.size;
                 let (out, stored) = (last.convolution.geometry.out(), last.channels());
-                if (inputs, size) != (stored, out) {
+                if (first.real[0], size) != (last.real[1], out) {
                     let (_, before, step) = self.padding(block);
                     shortcut = ShortcutBack::Strided { g, size: out, stored, before, step };
                 }
@@ -1009,6 +1013,7 @@ impl Engine for Cpu {
     }
 
     fn step(&mut self, sgd: &Sgd) -> f64 {
+        self.trained = 0;
         const CHUNK: usize = 1 << 13;
         let mut squares = vec![0.0; self.gradients.len().div_ceil(CHUNK)];
         let gradients = &self.gradients;
@@ -1052,11 +1057,14 @@ impl Engine for Cpu {
         if values.len() != want {
             return Err(NnError::Length { what: "tensors", got: values.len(), want });
         }
-        for (place, values) in places.iter().zip(values) {
-            if values.len() != place.len() {
-                return Err(NnError::Length { what: "a tensor", got: values.len(), want: place.len() });
+        let tensors = if kind == Kind::Statistics { self.network.statistics() } else { self.network.parameters() };
+        for (tensor, values) in tensors.into_iter().zip(values) {
+            if values.len() != tensor.len() {
+                return Err(NnError::Shape { name: tensor.name, got: vec![values.len()], want: tensor.shape });
             }
         }
+        // what a forward pass left belongs to the old values
+        self.trained = 0;
         let flat = match kind {
             Kind::Parameters => &mut self.parameters,
             Kind::Gradients => &mut self.gradients,
@@ -1086,11 +1094,12 @@ impl Cpu {
                 layer.set_norm(c, mean.into(), variance.into(), &self.parameters);
             }
         }
+        let (features, lengths) = (self.head.features.as_mut_ptr(), self.head.lengths.as_mut_ptr());
         let (engine, frame, simd) = (&*self, self.last_frame(), self.tasks.simd);
         let Network { channels, size: [height, width], .. } = self.network;
         let one = height * width * channels;
         let cosine = matches!(self.network.head, Head::Cosine { .. });
-        let shared = Shared((self.head.features.as_ptr().cast_mut(), self.head.lengths.as_ptr().cast_mut()));
+        let shared = Shared((features, lengths));
         let group = EVALUATED.min(self.batch);
         self.tasks.run_with(images.div_ceil(group), |task, _, own| {
             let first = task * group;

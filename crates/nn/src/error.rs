@@ -47,6 +47,18 @@ pub enum NnError {
         /// How many it should be.
         want: usize,
     },
+    /// Values that are not a number of whole images.
+    #[error("images: {got} values: an image has {channels} x {height} x {width}")]
+    Images {
+        /// How many values.
+        got: usize,
+        /// Channels of an image.
+        channels: usize,
+        /// Its rows.
+        height: usize,
+        /// Its columns.
+        width: usize,
+    },
     /// A value that is not a number, or infinite.
     #[error("{what}: image {image}: {value} is not finite")]
     NotFinite {

@@ -56,11 +56,17 @@ impl Measured {
     /// A level that this CPU does not have is replaced by the best one.
     ///
     /// # Panics
-    /// If a number of the shape is 0.
+    /// If a number of the shape is 0, or its images have more than 2^28 values.
     #[must_use]
     pub fn new(shape: &Shape, kernels: Kernels, simd: Simd) -> Self {
         let &Shape { inputs, outputs, kernel, stride, side, images } = shape;
         assert!([inputs, outputs, kernel, stride, side, images].iter().all(|n| *n > 0), "{shape:?}");
+        let most = |sides: &[usize]| {
+            sides.iter().try_fold(1usize, |all, side| all.checked_mul(*side).filter(|n| *n <= 1 << 28))
+        };
+        let padded = side.saturating_add(kernel);
+        let values = most(&[images, padded, padded, stored(inputs.max(outputs).min(1 << 28))]);
+        assert!(values.is_some() && most(&[kernel, kernel, inputs, outputs]).is_some(), "{shape:?}");
         let simd = if Simd::available().contains(&simd) { simd } else { Simd::best() };
         let method = match kernels {
             Kernels::Direct => Method::Direct,

@@ -114,6 +114,10 @@ impl Weights {
             if let Some(value) = values.iter().copied().find(|x| !x.is_finite()) {
                 return Err(NnError::Value { name: tensor.name, value });
             }
+            let variance = tensor.name.ends_with("running_var");
+            if let Some(value) = values.iter().find(|x| variance && **x < 0.0) {
+                return Err(wrong(format!("tensor `{}`: a variance of {value}", tensor.name)));
+            }
             Ok(values)
         };
         let parameters = network.parameters().into_iter().map(&mut take).collect::<Result<_, _>>()?;
@@ -127,7 +131,9 @@ type Found = BTreeMap<String, (Vec<usize>, Vec<f32>)>;
 
 /// Every tensor of a file.
 fn read(bytes: &[u8]) -> Result<Found, NnError> {
-    if bytes.starts_with(b"PK") || bytes.first() == Some(&0x80) {
+    // a header's length may begin like a pickle too, but then a header follows
+    let pickle = bytes.starts_with(b"PK") || matches!(bytes, [0x80, 2..=5, ..]);
+    if pickle && bytes.get(8) != Some(&b'{') {
         return Err(wrong(
             "a PyTorch pickle, which could run anything: convert it with `safetensors.torch.save_file(torch.load(\"x.pth\", \
              weights_only=True), \"x.safetensors\")`",
@@ -223,6 +229,26 @@ mod tests {
     fn weights(network: &Network) -> Weights {
         let statistics = network.statistics().iter().map(|t| (0..t.len()).map(|i| i as f32 * 0.5).collect()).collect();
         Weights { parameters: network.initial(3), statistics }
+    }
+
+    /// A header's length may begin as a pickle does.
+    #[test]
+    fn lengths_that_look_like_pickles() {
+        let mut refused = 0;
+        for extra in 0..800 {
+            let mut network = Network::named("resnet8", 1, [4, 4], 2).expect("known");
+            network.name += &"x".repeat(8 * extra);
+            let weights = Weights {
+                parameters: network.initial(0),
+                statistics: network.statistics().iter().map(|tensor| vec![1.0; tensor.len()]).collect(),
+            };
+            let bytes = weights.to_bytes(&network, 0).expect("its own");
+            refused += usize::from(bytes[0] == 0x80 || bytes.starts_with(b"PK"));
+            assert_eq!(Weights::from_bytes(&bytes, &network).expect("its own"), weights);
+        }
+        assert!(refused > 10, "the case was met");
+        assert!(read(b"PK\x03\x04 a zip of pickles").expect_err("zip").to_string().contains("pickle"));
+        assert!(read(&[0x80, 2, b'c', 0, 0, 0, 0, 0, 0, 0]).expect_err("pickle").to_string().contains("pickle"));
     }
 
     #[test]

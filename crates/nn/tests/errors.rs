@@ -15,9 +15,11 @@ fn wrong_batches() {
     let mut engine = engine();
     assert_eq!(engine.forward(&[], true), Err(NnError::Batch { got: 0, most: 4 }));
     assert_eq!(engine.forward(&[0.0; 5 * IMAGE], true), Err(NnError::Batch { got: 5, most: 4 }));
-    let what = "images";
-    let want = Err(NnError::Length { what, got: 2 * IMAGE + 1, want: 2 * IMAGE });
-    assert_eq!(engine.forward(&[0.0; 2 * IMAGE + 1], true), want);
+    for got in [2 * IMAGE + 1, IMAGE / 3] {
+        let want = NnError::Images { got, channels: 3, height: 8, width: 12 };
+        assert_eq!(want.to_string(), format!("images: {got} values: an image has 3 x 8 x 12"));
+        assert_eq!(engine.forward(&vec![0.0; got], true), Err(want));
+    }
     for value in [f32::NAN, f32::INFINITY, f32::NEG_INFINITY] {
         let mut images = vec![0.0; 3 * IMAGE];
         images[IMAGE + 17] = value;
@@ -36,8 +38,12 @@ fn batches_beyond_memory() {
     assert!(matches!(error, NnError::Memory { batch: 65_536, .. }), "{error}");
     let network = Network::named("resnet32", 3, [32, 32], 10).expect("known");
     // 290 MB were measured
-    let bytes = Cpu::bytes(&network, 128);
+    let bytes = Cpu::bytes(&network, 128, 2);
     assert!((250 << 20..330 << 20).contains(&bytes), "{bytes}");
+    // 120 MB a thread were measured
+    let network = Network::named("resnet50", 3, [224, 224], 1000).expect("known");
+    let thread = (Cpu::bytes(&network, 4, 32) - Cpu::bytes(&network, 4, 2)) / 30;
+    assert!((80 << 20..400 << 20).contains(&thread), "{thread}");
 }
 
 #[test]
@@ -51,6 +57,11 @@ fn backward_needs_a_forward_pass() {
     assert_eq!(engine.backward(&[0.0; 5]), Err(NnError::Length { what, got: 5, want: 10 }));
     engine.backward(&[0.1; 10]).expect("fits");
     assert_eq!(engine.backward(&[0.1; 10]), Err(NnError::NoForward), "once");
+    // nor do new weights go with old values
+    engine.forward(&[0.5; IMAGE], true).expect("fits");
+    let weights = engine.tensors(Kind::Parameters);
+    engine.set_tensors(Kind::Parameters, &weights).expect("its own");
+    assert_eq!(engine.backward(&[0.0; 5]), Err(NnError::NoForward));
     // a batch that was refused leaves nothing to go back through
     engine.forward(&[0.5; IMAGE], true).expect("fits");
     engine.forward(&[f32::NAN; IMAGE], true).expect_err("not finite");
@@ -67,7 +78,8 @@ fn wrong_tensors() {
     assert_eq!(engine.set_tensors(Kind::Parameters, &wrong), Err(NnError::Length { what: "tensors", got, want }));
     let mut wrong = before.clone();
     wrong[3].push(0.0);
-    let want = NnError::Length { what: "a tensor", got: before[3].len() + 1, want: before[3].len() };
+    let tensor = engine.network().parameters().remove(3);
+    let want = NnError::Shape { name: tensor.name, got: vec![before[3].len() + 1], want: tensor.shape };
     assert_eq!(engine.set_tensors(Kind::Momentum, &wrong), Err(want));
     assert_eq!(engine.tensors(Kind::Parameters), before);
 }
@@ -88,4 +100,31 @@ fn odd_shapes_and_wild_values() {
             engine.forward(&images, false).expect("fits");
         }
     }
+}
+
+/// What is not a number in the weights is seen in the logits, whatever the instructions: no ReLU hides it.
+#[test]
+fn nan_reaches_the_logits() {
+    use equipoise_simd::Simd;
+    for &simd in Simd::available() {
+        let network = Network::named("resnet8", 3, [8, 12], 5).expect("known");
+        let mut engine =
+            Cpu::with_kernels(network, 4, 0, Pool::single(), simd, equipoise_nn::Kernels::default()).expect("valid");
+        let mut weights = engine.tensors(Kind::Parameters);
+        weights[0][0] = f32::NAN;
+        engine.set_tensors(Kind::Parameters, &weights).expect("its own shapes");
+        for train in [true, false] {
+            let logits = engine.forward(&[0.5; 2 * IMAGE], train).expect("fits");
+            assert!(logits.iter().all(|x| x.is_nan()), "{simd:?}: {logits:?}");
+        }
+    }
+}
+
+/// More channels of images than of any layer.
+#[test]
+fn many_channels() {
+    let network = Network::named("resnet8", 200, [8, 8], 3).expect("known");
+    let mut engine = Cpu::new(network, 2, 0, Pool::single()).expect("valid");
+    engine.forward(&vec![0.5; 2 * 200 * 64], true).expect("fits");
+    engine.backward(&[0.1; 6]).expect("fits");
 }

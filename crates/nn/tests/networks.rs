@@ -44,6 +44,12 @@ fn networks() -> Vec<Network> {
             stages: vec![stage(2, 4, 1), stage(2, 8, 2)],
             ..basic.clone()
         },
+        // widths that are stored alike and are not the same
+        Network {
+            stem: Stem { width: 17, ..basic.stem },
+            stages: vec![stage(1, 17, 1), stage(1, 19, 1), stage(1, 25, 2)],
+            ..basic.clone()
+        },
         Network { stages: vec![stage(1, 16, 1), stage(1, 18, 3)], size: [10, 11], ..basic },
     ]
 }

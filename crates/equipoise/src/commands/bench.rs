@@ -273,7 +273,7 @@ fn step(args: &StepArgs, out: &mut impl Write) -> Result<(), Failure> {
     let pool = Pool::new(args.threads.unwrap_or(0).into()).context("cannot start the threads")?;
     let (batch, size, classes, threads) = (args.batch as usize, args.size, args.classes, pool.threads());
     let network = Network::named(&args.model, args.channels, [size, size], classes).map_err(wrong)?;
-    let bytes = Cpu::bytes(&network, batch);
+    let bytes = Cpu::bytes(&network, batch, threads);
     if available().is_some_and(|free| bytes > free) {
         return Err(wrong(NnError::Memory { batch, bytes }));
     }
@@ -283,7 +283,12 @@ fn step(args: &StepArgs, out: &mut impl Write) -> Result<(), Failure> {
     let images: Vec<f32> = (0..batch * args.channels * size * size).map(|i| normal(draws, i as u64)).collect();
     let label = |i: usize| (Draws::new(0, 1, 0).unit(i as u64) * classes as f64) as u32;
     let labels: Vec<u32> = (0..batch).map(label).collect();
-    let mut criterion = Config::from(args.criterion.preset(Preset::Reference)).init(&vec![1; classes])?;
+    let criterion = Config::from(args.criterion.preset(Preset::Reference)).init(&vec![1; classes]);
+    let mut criterion = match (criterion, args.evaluate) {
+        (Ok(criterion), false) => Some(criterion),
+        (Err(error), false) => return Err(Failure::Usage(format!("--classes {classes}: {error}"))),
+        (_, true) => None,
+    };
     let (mut grad, mut weights) = (vec![0.0; batch * classes], vec![0.0; batch]);
     let mut work = Work::with_pool(pool).with_simd(level);
     let sgd = Sgd { rate: 0.1, momentum: 0.9, weight_decay: 2e-4, clip: None };
@@ -291,7 +296,7 @@ fn step(args: &StepArgs, out: &mut impl Write) -> Result<(), Failure> {
     for round in 0..args.steps + 3 {
         let (done, time) = timed(|| -> Result<(), Failure> {
             let logits = engine.forward(&images, !args.evaluate).map_err(wrong)?;
-            if !args.evaluate {
+            if let Some(criterion) = &mut criterion {
                 let output = Output { grad: &mut grad, weights: &mut weights };
                 criterion.train(&Batch::new(logits, &labels), output, &mut work)?;
                 engine.backward(&grad).map_err(wrong)?;
@@ -308,17 +313,21 @@ fn step(args: &StepArgs, out: &mut impl Write) -> Result<(), Failure> {
     let rate = |time: Duration| (10.0 * batch as f64 / time.as_secs_f64()).round() / 10.0;
     let (median, best, peak) = (rate(times[times.len() / 2]), rate(times[0]), peak_mb());
     let (model, device) = (&args.model, format!("cpu {level:?}").to_lowercase());
+    let kernels = args.kernels.to_possible_value().map_or_else(String::new, |value| value.get_name().to_owned());
     if args.json {
         let line = json!({
             "model": model, "batch": batch, "threads": threads, "device": device, "images_per_second": median,
-            "best": best, "peak_mb": peak,
+            "best": best, "peak_mb": peak, "evaluate": args.evaluate, "size": size, "channels": args.channels,
+            "classes": classes, "kernels": kernels, "criterion": criterion.as_ref().map(|_| args.criterion),
         });
         writeln!(out, "{line}")?;
     } else {
         let peak = peak.map_or_else(|| "unknown".to_owned(), |mb| format!("{mb} MB"));
+        let what = if args.evaluate { "evaluation" } else { "training" };
         writeln!(
             out,
-            "{model}, batch {batch}, {threads} threads, {device}: {median} images/s (best {best}), peak memory {peak}"
+            "{model}, {what}, batch {batch} of {} x {size} x {size}, {threads} threads, {device} {kernels}: {median} images/s (best {best}), peak memory {peak}",
+            args.channels
         )?;
     }
     Ok(())

@@ -11,8 +11,8 @@ use crate::isa::Isa;
 
 /// Values in a cache line.
 const LINE: usize = 16;
-/// One whole, of what is done and of a stream.
-const WHOLE: usize = 1 << 20;
+/// What is done, in parts of the whole: 2^40 of them, of which 2^20 count for a stream's lines.
+const WHOLE: u64 = 1 << 40;
 
 /// A stretch of memory.
 struct Stream {
@@ -26,15 +26,15 @@ pub(crate) struct Ahead {
     streams: [Stream; 6],
     number: usize,
     /// Of a unit of work, in parts of the whole.
-    share: usize,
-    done: Cell<usize>,
+    share: u64,
+    done: Cell<u64>,
 }
 
 impl Ahead {
     /// Nothing yet; `work` is how much will be done.
     pub(crate) fn new(work: usize) -> Self {
         let streams = [const { Stream { from: std::ptr::null(), lines: 0, asked: Cell::new(0) } }; 6];
-        Self { streams, number: 0, share: WHOLE * 16 / work.max(1), done: Cell::new(0) }
+        Self { streams, number: 0, share: WHOLE / work.max(1) as u64, done: Cell::new(0) }
     }
 
     /// Adds some images of `one` value each, of a stream that starts at `from`. Addresses need not be good for anything.
@@ -52,10 +52,10 @@ impl Ahead {
         if self.number == 0 {
             return;
         }
-        let done = (self.done.get() + work * self.share).min(WHOLE * 16);
+        let done = (self.done.get() + work as u64 * self.share).min(WHOLE);
         self.done.set(done);
         for stream in &self.streams[..self.number] {
-            let until = stream.lines * (done / 16) / WHOLE;
+            let until = ((stream.lines as u64 * (done >> 20)) >> 20) as usize;
             for line in stream.asked.get()..until {
                 I::prefetch(stream.from.wrapping_add(line * LINE));
             }

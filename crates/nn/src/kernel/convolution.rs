@@ -639,7 +639,7 @@ unsafe fn forward_winograd<I: Isa, const T: usize>(c: &Convolution, run: &Forwar
                     b: run.weights,
                     c: m,
                     c_stride: outputs,
-                    ahead: Some(&ahead),
+                    ahead: &ahead,
                 });
                 for (q, place) in places.iter().enumerate() {
                     ahead.during::<I>(transform[1]);
@@ -735,7 +735,7 @@ unsafe fn backward_winograd_of<I: Isa, const T: usize>(
                         d_strides: [0, outputs],
                         w: space.du,
                         w_stride: outputs,
-                        ahead: Some(&ahead),
+                        ahead: &ahead,
                     });
                 }
                 fresh = false;
@@ -752,7 +752,7 @@ unsafe fn backward_winograd_of<I: Isa, const T: usize>(
                         b: run.weights,
                         c: space.v,
                         c_stride: inputs,
-                        ahead: Some(&ahead),
+                        ahead: &ahead,
                     });
                     for (q, place) in places.iter().enumerate() {
                         ahead.during::<I>(transform[1]);
@@ -811,7 +811,7 @@ unsafe fn forward_direct<I: Isa>(c: &Convolution, run: &Forward, space: &Space) 
                     b: run.weights,
                     c: y,
                     c_stride: outputs,
-                    ahead: Some(&ahead),
+                    ahead: &ahead,
                 });
                 if let Some((shift, sums)) = run.sums {
                     for first in (0..pixels).step_by(SUMMED) {
@@ -887,7 +887,7 @@ unsafe fn backward_direct<I: Isa>(c: &Convolution, run: &Backward, space: &Space
                     d_strides: [framed_row, outputs],
                     w: run.dw,
                     w_stride: outputs,
-                    ahead: Some(&ahead),
+                    ahead: &ahead,
                 });
                 fresh = false;
             }
@@ -924,7 +924,7 @@ unsafe fn backward_direct<I: Isa>(c: &Convolution, run: &Backward, space: &Space
                             b: weights,
                             c,
                             c_stride: stride * inputs,
-                            ahead: Some(&ahead),
+                            ahead: &ahead,
                         });
                     }
                 }

@@ -91,7 +91,7 @@ pub(crate) unsafe fn fill<I: Isa>(source: &Source, n: usize, frame: &Frame, into
                         for x in 0..width {
                             let here = x * channels + k;
                             let value = I::fma(a, I::load(from.add(at + here)), b);
-                            I::store(to.add(here), I::max(value, zero));
+                            I::store(to.add(here), I::max(zero, value));
                         }
                     }
                 }
@@ -125,7 +125,8 @@ pub(crate) unsafe fn fill<I: Isa>(source: &Source, n: usize, frame: &Frame, into
                             } else if !other.is_null() {
                                 value = I::add(I::load(other.add(here)), value);
                             }
-                            let value = I::max(value, zero);
+                            // in this order what is not a number stays so
+                            let value = I::max(zero, value);
                             I::store(to.add(here), value);
                             I::store(keep.add(at + here), value);
                         }
