@@ -18,7 +18,7 @@ use serde_json::{Value, json};
 
 use crate::commands::data::{Chosen, RootArgs, failure, load_set, warn};
 use crate::progress::{Progress, time};
-use crate::signals::Guard;
+use crate::signals::{Guard, came};
 use crate::{Failure, printable};
 
 /// Options that change settings.
@@ -255,8 +255,7 @@ fn now() -> Instant {
 }
 
 /// Shows a run to a person, saves it now and then, and stops it when a signal comes.
-pub(crate) struct Show<'a> {
-    guard: &'a Guard,
+pub(crate) struct Show {
     name: String,
     epochs: u64,
     quiet: bool,
@@ -274,19 +273,12 @@ pub(crate) struct Show<'a> {
     lines: bool,
 }
 
-impl<'a> Show<'a> {
-    pub(crate) fn new(
-        guard: &'a Guard,
-        name: &str,
-        epochs: u64,
-        quiet: bool,
-        lines: bool,
-        save_every: Duration,
-    ) -> Self {
+impl Show {
+    pub(crate) fn new(name: &str, epochs: u64, quiet: bool, lines: bool, save_every: Duration) -> Self {
         let (now, terminal) = (now(), io::stderr().is_terminal());
         let (name, epoch, spent) = (printable(name), None, Duration::ZERO);
         let (saved, drawn, began) = (now, now, now);
-        Self { guard, name, epochs, quiet, terminal, save_every, saved, drawn, began, epoch, images: 0, spent, lines }
+        Self { name, epochs, quiet, terminal, save_every, saved, drawn, began, epoch, images: 0, spent, lines }
     }
 
     /// Images a second in training, so far.
@@ -316,7 +308,7 @@ impl<'a> Show<'a> {
 
     fn wish(&mut self) -> Wish {
         let now = now();
-        if self.guard.came().is_some() {
+        if came().is_some() {
             self.clear();
             return Wish::Stop;
         }
@@ -328,7 +320,7 @@ impl<'a> Show<'a> {
     }
 }
 
-impl Watch for Show<'_> {
+impl Watch for Show {
     fn step(&mut self, step: &Step) -> Wish {
         let now = now();
         let (began, first, seen) = self.epoch.get_or_insert((now, step.step, 0));
@@ -364,7 +356,7 @@ impl Watch for Show<'_> {
     fn evaluating(&mut self, done: usize, whole: usize) -> Wish {
         let text = format!("{} evaluating: {done} of {whole} images", self.name);
         self.draw(&text);
-        if self.guard.came().is_some() { Wish::Stop } else { Wish::Go }
+        if came().is_some() { Wish::Stop } else { Wish::Go }
     }
 
     fn epoch(&mut self, epoch: &Epoch) {
@@ -402,12 +394,14 @@ fn groups_line(metrics: &Metrics) -> String {
 pub(crate) fn drive(
     trainer: &mut Trainer<Cpu, Alone>,
     folder: &Folder,
-    show: &mut Show<'_>,
+    show: &mut Show,
     resume: &str,
 ) -> Result<Value, Failure> {
+    // until here nothing could be lost; from here on signals wait for the next step
+    let _guard = Guard::new();
     let end = trainer.run(folder, show).map_err(train_failure)?;
     if end == End::Stopped {
-        let signal = show.guard.came().unwrap_or(2);
+        let signal = came().unwrap_or(2);
         let (epoch, step) = (trainer.position().epoch + 1, trainer.position().step);
         let what = format!("stopped in epoch {epoch} after {step} steps; everything is saved. To go on: {resume}");
         return Err(Failure::Interrupted(signal, what));
@@ -420,7 +414,7 @@ pub(crate) fn drive(
 }
 
 /// What `result.json` holds.
-fn result(trainer: &Trainer<Cpu, Alone>, show: &Show<'_>, end: End) -> Value {
+fn result(trainer: &Trainer<Cpu, Alone>, show: &Show, end: End) -> Value {
     let settings = trainer.settings();
     let figures = |epoch: &Epoch| {
         let test = epoch.test.as_ref();

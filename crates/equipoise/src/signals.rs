@@ -23,6 +23,12 @@ pub(crate) fn install() {
         // SAFETY: the handler uses atomics and `_exit` only.
         unsafe { libc::signal(signal, handle as *const () as libc::sighandler_t) };
     }
+    // a file that may not grow is an error to be reported, not the end
+    #[cfg(unix)]
+    // SAFETY: to be ignored needs no handler.
+    unsafe {
+        libc::signal(libc::SIGXFSZ, libc::SIG_IGN)
+    };
 }
 
 /// While it lives, signals are noted instead of ending the program.
@@ -33,11 +39,11 @@ impl Guard {
         AWAITED.store(true, Ordering::SeqCst);
         Self
     }
+}
 
-    /// The signal that came.
-    pub(crate) fn came(&self) -> Option<i32> {
-        Some(CAME.load(Ordering::SeqCst)).filter(|signal| *signal != 0)
-    }
+/// The signal that came.
+pub(crate) fn came() -> Option<i32> {
+    Some(CAME.load(Ordering::SeqCst)).filter(|signal| *signal != 0)
 }
 
 impl Drop for Guard {

@@ -13,7 +13,6 @@ use super::train::stem;
 use crate::Failure;
 use crate::progress::time;
 use crate::runs::{SettingArgs, Show, drive, pool, train_failure, trainer, with_criterion};
-use crate::signals::Guard;
 
 #[derive(clap::Args)]
 #[command(after_long_help = "\
@@ -74,7 +73,6 @@ pub(crate) fn run(args: &Args, out: &mut impl Write) -> Result<(), Failure> {
         criteria.push(*id);
     }
     let pool = pool(args.settings.threads)?;
-    let guard = Guard::new();
     // the first trainer also shows that data and network fit, before a folder is made
     let first =
         trainer(with_criterion(settings.clone(), criteria[0], Preset::Recommended), &args.settings.root, &pool, None)?;
@@ -101,7 +99,7 @@ pub(crate) fn run(args: &Args, out: &mut impl Write) -> Result<(), Failure> {
             run.write("config.toml", text.as_bytes()).map_err(|error| train_failure(error.into()))?;
             let number = c * args.seeds as usize + seed as usize + 1;
             let title = format!("[{number}/{whole}] {id}");
-            let mut show = Show::new(&guard, &title, settings.epochs, args.quiet, false, Duration::from_secs(300));
+            let mut show = Show::new(&title, settings.epochs, args.quiet, false, Duration::from_secs(300));
             let resume = format!("equipoise train --resume {}", run.path().display());
             results.push(drive(&mut trainer, &run, &mut show, &resume)?);
             seconds += show.seconds();

@@ -12,7 +12,6 @@ use equipoise_train::trainer::Checkpoint;
 use super::data::warn;
 use crate::Failure;
 use crate::runs::{SettingArgs, Show, drive, percent, pool, train_failure, trainer, with_criterion};
-use crate::signals::Guard;
 
 #[derive(clap::Args)]
 #[command(after_long_help = "\
@@ -60,7 +59,6 @@ pub(crate) fn run(args: &Args, out: &mut impl Write) -> Result<(), Failure> {
         return Err(Failure::Usage(format!("--save-minutes {}: must be at least 0", args.save_minutes)));
     }
     let pool = pool(args.settings.threads)?;
-    let guard = Guard::new();
     let (mut trainer, folder) = match &args.resume {
         Some(path) => {
             let folder = Folder::open(path).map_err(|error| train_failure(error.into()))?;
@@ -116,8 +114,16 @@ pub(crate) fn run(args: &Args, out: &mut impl Write) -> Result<(), Failure> {
         // nobody to tell if this fails
         let _ = writeln!(std::io::stderr(), "{}", crate::one_line(&text));
     }
+    let done = folder.path().join("result.json");
+    if trainer.position().epoch == settings.epochs && done.exists() {
+        return Err(Failure::Usage(format!(
+            "{} is finished: its result is in {}",
+            folder.path().display(),
+            done.display()
+        )));
+    }
     let save_every = Duration::from_secs_f64(60.0 * args.save_minutes);
-    let mut show = Show::new(&guard, "", settings.epochs, args.quiet, true, save_every);
+    let mut show = Show::new("", settings.epochs, args.quiet, true, save_every);
     let resume = format!("equipoise train --resume {}", folder.path().display());
     let result = drive(&mut trainer, &folder, &mut show, &resume)?;
     if args.json {

@@ -1,0 +1,530 @@
+//! Runs of the real binary: repeated, stopped, killed, damaged, and always the same to the bit.
+
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Output, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::{Duration, Instant};
+
+use equipoise_criterion::random::Draws;
+
+/// A folder of a test's own, removed at its end.
+struct Place(PathBuf);
+
+impl Place {
+    fn new() -> Self {
+        static NUMBER: AtomicU32 = AtomicU32::new(0);
+        let number = NUMBER.fetch_add(1, Ordering::Relaxed);
+        let path = std::env::temp_dir().join(format!("equipoise-runs-{}-{number}", std::process::id()));
+        std::fs::create_dir_all(&path).expect("a folder");
+        Self(path)
+    }
+
+    fn join(&self, name: &str) -> PathBuf {
+        self.0.join(name)
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+#[expect(clippy::disallowed_methods, reason = "how long a process may take to end is part of its promise")]
+fn now() -> Instant {
+    Instant::now()
+}
+
+fn command(place: &Place) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_equipoise"));
+    command.current_dir(&place.0).env("EQUIPOISE_DATA", place.join("data")).stdin(Stdio::null());
+    command
+}
+
+fn equipoise(place: &Place, args: &[&str]) -> Output {
+    command(place).args(args).output().expect("it runs")
+}
+
+/// A tiny run: some hundred images, a small network.
+const TINY: [&str; 12] = [
+    "train",
+    "fashion-mini",
+    "--model",
+    "resnet8",
+    "--imbalance",
+    "200",
+    "--batch",
+    "16",
+    "--epochs",
+    "3",
+    "--threads",
+    "2",
+];
+
+fn tiny<'a>(more: &[&'a str]) -> Vec<&'a str> {
+    [&TINY[..], more].concat()
+}
+
+/// What must be the same whatever happened: everything but times.
+fn outcome(run: &Path) -> [Vec<u8>; 3] {
+    ["checkpoint.eqp", "metrics.jsonl", "config.toml"].map(|name| std::fs::read(run.join(name)).expect(name))
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+fn succeeded(out: &Output) {
+    assert!(out.status.success(), "{:?}: {}", out.status, text(&out.stderr));
+}
+
+/// The undisturbed run.
+fn undisturbed(place: &Place) -> [Vec<u8>; 3] {
+    succeeded(&equipoise(place, &tiny(&["--out", "whole", "--quiet"])));
+    outcome(&place.join("whole"))
+}
+
+#[test]
+fn the_same_again_and_with_other_threads() {
+    let place = Place::new();
+    let want = undisturbed(&place);
+    for (name, threads) in [("again", "2"), ("one", "1"), ("five", "5")] {
+        let args: Vec<&str> = tiny(&["--out", name, "--quiet"]);
+        let args: Vec<&str> = args.iter().map(|arg| if *arg == "2" { threads } else { *arg }).collect();
+        succeeded(&equipoise(&place, &args));
+        assert!(outcome(&place.join(name)) == want, "{name}");
+    }
+    // and the seed matters
+    succeeded(&equipoise(&place, &tiny(&["--out", "other", "--quiet", "--seed", "1"])));
+    assert!(outcome(&place.join("other"))[0] != want[0]);
+}
+
+/// Every kind of state there is: an average of the weights, mixed labels, deferred weights, a criterion that counts, a
+/// validation part that chooses.
+#[test]
+fn all_state_survives_a_stop_in_mid_epoch() {
+    let place = Place::new();
+    for (number, criterion) in ["cwap", "seesaw", "ghm"].iter().enumerate() {
+        let more = [
+            "--criterion",
+            criterion,
+            "--val",
+            "0.2",
+            "--set",
+            "optimizer.ema=0.9",
+            "--set",
+            "augment.mixup=0.2",
+            "--set",
+            "criterion.drw.start=1",
+            "--set",
+            "augment.sampler=square-root",
+            "--quiet",
+        ];
+        let (whole, parts) = (format!("whole-{number}"), format!("parts-{number}"));
+        succeeded(&equipoise(&place, &[tiny(&more), vec!["--out", &whole]].concat()));
+        let child = start(&place, &[tiny(&more), vec!["--out", &parts]].concat());
+        let code = signal_after(child, libc_sigterm(), Duration::from_millis(120));
+        assert!(matches!(code, Some(0 | 143)), "{code:?}");
+        if code == Some(143) && place.join(&parts).join("config.toml").exists() {
+            finish(&place, &parts);
+        } else if code == Some(143) {
+            succeeded(&equipoise(&place, &[tiny(&more), vec!["--out", &parts]].concat()));
+        }
+        assert!(outcome(&place.join(&parts)) == outcome(&place.join(&whole)), "{criterion}");
+        assert!(place.join(&parts).join("best.eqp").exists());
+    }
+}
+
+fn libc_sigterm() -> i32 {
+    15
+}
+
+fn start(place: &Place, args: &[&str]) -> Child {
+    command(place).args(args).stdout(Stdio::null()).stderr(Stdio::piped()).spawn().expect("it starts")
+}
+
+/// Sends a signal after some time; the exit code, unless it was killed. It must end within two seconds.
+fn signal_after(mut child: Child, signal: i32, after: Duration) -> Option<i32> {
+    std::thread::sleep(after);
+    let _ = Command::new("kill").args([format!("-{signal}"), child.id().to_string()]).stderr(Stdio::null()).status();
+    let sent = now();
+    loop {
+        if let Some(status) = child.try_wait().expect("a child") {
+            return status.code();
+        }
+        assert!(sent.elapsed() < Duration::from_secs(2), "it does not end");
+        std::thread::sleep(Duration::from_millis(2));
+    }
+}
+
+/// Takes a run up until it is finished.
+fn finish(place: &Place, run: &str) {
+    let out = equipoise(place, &["train", "--resume", run, "--quiet"]);
+    let finished = text(&out.stderr).contains("is finished");
+    assert!(out.status.success() || finished, "{}", text(&out.stderr));
+}
+
+/// Whether a file is being written in a run's folder.
+fn half_written(run: &Path) -> bool {
+    let files = std::fs::read_dir(run).into_iter().flatten().flatten();
+    files.into_iter().any(|file| file.file_name().to_string_lossy().ends_with(".part"))
+}
+
+/// How many kills: 200, or as many as EQUIPOISE_KILLS says.
+fn kills() -> u64 {
+    std::env::var("EQUIPOISE_KILLS").ok().and_then(|n| n.parse().ok()).unwrap_or(200)
+}
+
+/// Killed at random moments, with a checkpoint after every step so that many of them fall into a save, a run ends as if nothing
+/// had happened.
+#[test]
+fn killed_again_and_again() {
+    let place = Place::new();
+    let want = undisturbed(&place);
+    let draws = Draws::new(5, 0, 0);
+    let (mut done, mut runs, mut saving, mut under_way) = (0, 0, 0u64, 0u64);
+    while done < kills() {
+        runs += 1;
+        let run = format!("run-{runs}");
+        let path = place.join(&run);
+        let mut begun = false;
+        loop {
+            let args = match begun {
+                true => vec!["train", "--resume", &run, "--quiet", "--save-minutes", "0"],
+                false => tiny(&["--out", &run, "--quiet", "--save-minutes", "0"]),
+            };
+            let mut child = start(&place, &args);
+            let (wait, began) = (Duration::from_micros((draws.unit(done) * 250_000.0) as u64), now());
+            // every fourth one as soon as a save is seen
+            while began.elapsed() < wait && !(done % 4 == 0 && begun && half_written(&path)) {
+                std::thread::sleep(Duration::from_micros(200));
+            }
+            let ended = child.try_wait().expect("a child");
+            let _ = child.kill();
+            let status = child.wait().expect("a child");
+            if let Some(ended) = ended {
+                let out = child.stderr.take().map(|mut e| {
+                    let mut said = String::new();
+                    let _ = std::io::Read::read_to_string(&mut e, &mut said);
+                    said
+                });
+                let said = out.unwrap_or_default();
+                assert!(ended.success() || said.contains("is finished"), "{said}");
+                break;
+            }
+            done += 1;
+            assert!(!status.success() || path.join("result.json").exists());
+            begun = path.join("config.toml").exists();
+            under_way += u64::from(begun);
+            saving += u64::from(half_written(&path));
+            if !begun {
+                // killed before there was anything
+                let _ = std::fs::remove_dir_all(&path);
+            }
+            if done >= kills() {
+                if begun {
+                    finish(&place, &run);
+                } else {
+                    succeeded(&equipoise(&place, &tiny(&["--out", &run, "--quiet"])));
+                }
+                break;
+            }
+        }
+        assert!(outcome(&path) == want, "run {runs} after {done} kills");
+        assert!(!half_written(&path));
+        std::fs::remove_dir_all(&path).expect("a folder");
+    }
+    // it was the run that was killed, and a good part of the kills fell into a save
+    assert!(
+        10 * under_way > 7 * done && 10 * saving > done,
+        "{done} kills, {under_way} of a run, {saving} in a save, {runs} runs"
+    );
+    println!("{done} kills, {under_way} of a run under way, {saving} in a save; {runs} runs, all alike");
+}
+
+#[test]
+fn signals_save_and_end_with_their_code() {
+    let place = Place::new();
+    let want = undisturbed(&place);
+    let draws = Draws::new(6, 0, 0);
+    for number in 0..24u64 {
+        let run = format!("run-{number}");
+        let (signal, code) = if number % 2 == 0 { (2, 130) } else { (15, 143) };
+        let child = start(&place, &tiny(&["--out", &run, "--quiet"]));
+        let got = signal_after(child, signal, Duration::from_micros((draws.unit(number) * 600_000.0) as u64));
+        match got {
+            Some(0) => {}
+            Some(got) if got == code => {
+                if place.join(&run).join("config.toml").exists() {
+                    finish(&place, &run);
+                } else {
+                    let _ = std::fs::remove_dir_all(place.join(&run));
+                    succeeded(&equipoise(&place, &tiny(&["--out", &run, "--quiet"])));
+                }
+            }
+            // before the program could say what it wants to do with it
+            None => continue,
+            other => panic!("{other:?}"),
+        }
+        assert!(outcome(&place.join(&run)) == want, "run {number}");
+    }
+}
+
+#[test]
+fn a_damaged_checkpoint_is_refused_and_the_one_before_used() {
+    let place = Place::new();
+    let want = undisturbed(&place);
+    // stopped after its first epoch
+    let two = tiny(&["--out", "run", "--quiet"]);
+    succeeded(&equipoise(&place, &two));
+    let run = place.join("run");
+    let newest = run.join("checkpoint.eqp");
+    let good = std::fs::read(&newest).expect("a checkpoint");
+    let mut cases: Vec<(&str, Vec<u8>)> = vec![("cut", good[..good.len() / 2].to_vec()), ("empty", Vec::new())];
+    let mut flipped = good.clone();
+    flipped[good.len() / 3] ^= 4;
+    cases.push(("flipped", flipped));
+    for (what, bytes) in cases {
+        std::fs::write(&newest, bytes).expect("written");
+        std::fs::remove_file(run.join("result.json")).expect("there");
+        let out = equipoise(&place, &["train", "--resume", "run", "--quiet"]);
+        succeeded(&out);
+        assert!(text(&out.stderr).contains("previous.eqp"), "{what}: {}", text(&out.stderr));
+        assert!(outcome(&run) == want, "{what}");
+    }
+    // and with both gone it says so, and changes nothing
+    std::fs::remove_file(run.join("result.json")).expect("there");
+    for name in ["checkpoint.eqp", "previous.eqp"] {
+        std::fs::write(run.join(name), b"EQPCHK01 torn").expect("written");
+    }
+    let out = equipoise(&place, &["train", "--resume", "run"]);
+    assert_eq!(out.status.code(), Some(2));
+    let said = text(&out.stderr);
+    assert!(said.contains("checkpoint.eqp") && said.contains("previous.eqp"), "{said}");
+    assert_eq!(std::fs::read(&newest).expect("there"), b"EQPCHK01 torn");
+}
+
+/// Files may not grow beyond a limit: an error, and what was there before still loads.
+#[cfg(unix)]
+#[test]
+fn no_space() {
+    let place = Place::new();
+    let want = undisturbed(&place);
+    succeeded(&equipoise(&place, &tiny(&["--out", "part", "--quiet", "--set", "seed=0"])));
+    for kilobytes in [0, 1, 4, 64, 300, 600] {
+        let run = format!("run-{kilobytes}");
+        let program = env!("CARGO_BIN_EXE_equipoise");
+        let line = format!("ulimit -f {kilobytes}; exec {program} {} --out {run} --quiet", TINY.join(" "));
+        let out = Command::new("bash").arg("-c").arg(&line).current_dir(&place.0).output().expect("bash");
+        assert_eq!(out.status.code(), Some(1), "{kilobytes}: {}", text(&out.stderr));
+        let said = text(&out.stderr);
+        assert!(said.contains("cannot write") && said.contains(&run), "{said}");
+        // with room again it goes on, or starts
+        if place.join(&run).join("config.toml").exists() {
+            finish(&place, &run);
+        } else {
+            let _ = std::fs::remove_dir_all(place.join(&run));
+            succeeded(&equipoise(&place, &tiny(&["--out", &run, "--quiet"])));
+        }
+        assert!(outcome(&place.join(&run)) == want, "{kilobytes}");
+    }
+}
+
+#[test]
+fn two_processes_on_one_folder() {
+    let place = Place::new();
+    let long = ["train", "--model", "resnet8", "--epochs", "1000", "--out", "run", "--quiet"];
+    let mut first = start(&place, &long);
+    let began = now();
+    while !place.join("run").join("checkpoint.eqp").exists() {
+        assert!(began.elapsed() < Duration::from_secs(20), "it does not begin");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    let out = equipoise(&place, &["train", "--resume", "run"]);
+    assert_eq!(out.status.code(), Some(1));
+    assert!(text(&out.stderr).contains(&first.id().to_string()), "{}", text(&out.stderr));
+    // reading is allowed
+    succeeded(&equipoise(&place, &["evaluate", "run", "--json"]));
+    // a lock that a killed process leaves is no lock
+    first.kill().expect("a child");
+    first.wait().expect("a child");
+    let again = start(&place, &["train", "--resume", "run", "--quiet"]);
+    assert_eq!(signal_after(again, 15, Duration::from_millis(500)), Some(143));
+}
+
+#[test]
+fn a_run_that_diverges_stops_and_keeps_what_was_good() {
+    let place = Place::new();
+    let out = equipoise(&place, &tiny(&["--rate", "1e30", "--out", "run", "--quiet"]));
+    assert_eq!(out.status.code(), Some(1));
+    let said = text(&out.stderr);
+    for part in ["epoch 1, step", "the largest weight is", "images of this batch: number "] {
+        assert!(said.contains(part), "{said}");
+    }
+    // the checkpoint from before
+    succeeded(&equipoise(&place, &["evaluate", "run", "--json"]));
+}
+
+/// Memory and open files of a long run: 300 epochs, or as many as EQUIPOISE_EPOCHS says.
+#[cfg(target_os = "linux")]
+#[test]
+fn a_long_run_takes_no_more_and_more() {
+    let place = Place::new();
+    let epochs = std::env::var("EQUIPOISE_EPOCHS").unwrap_or_else(|_| "300".to_owned());
+    let args = [
+        "train",
+        "--model",
+        "resnet8",
+        "--imbalance",
+        "1000",
+        "--batch",
+        "64",
+        "--epochs",
+        &epochs,
+        "--out",
+        "run",
+        "--quiet",
+        "--set",
+        "evaluate_every=100000",
+    ];
+    let mut child = start(&place, &args);
+    let (mut memory, mut files) = (Vec::new(), Vec::new());
+    let proc = PathBuf::from(format!("/proc/{}", child.id()));
+    while child.try_wait().expect("a child").is_none() {
+        let status = std::fs::read_to_string(proc.join("status")).unwrap_or_default();
+        let lines =
+            std::fs::read_to_string(place.join("run").join("metrics.jsonl")).map_or(0, |text| text.lines().count());
+        let resident = status
+            .lines()
+            .find_map(|line| line.strip_prefix("VmRSS:")?.trim().strip_suffix(" kB")?.parse::<u64>().ok());
+        if let (Some(resident), true) = (resident, lines > 10) {
+            memory.push(resident);
+            files.push(std::fs::read_dir(proc.join("fd")).map_or(0, Iterator::count));
+        }
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    assert!(child.wait().expect("a child").success());
+    assert!(memory.len() > 20, "{} looks", memory.len());
+    let (early, late) = (&memory[..memory.len() / 4], &memory[3 * memory.len() / 4..]);
+    let most = |values: &[u64]| values.iter().max().copied().unwrap_or(0);
+    // 2 MB for the record of its epochs and the allocator's mood
+    assert!(most(late) <= most(early) + 2048, "{early:?} {late:?}");
+    let (first, last) = (files[..files.len() / 4].iter().max(), files[3 * files.len() / 4..].iter().max());
+    assert!(last <= first, "{files:?}");
+}
+
+#[test]
+fn compare_shows_what_is_gained() {
+    let place = Place::new();
+    let args =
+        ["compare", "--criteria", "softmax,balanced-softmax", "--epochs", "2", "--seeds", "2", "--json", "--quiet"];
+    let out = equipoise(&place, &args);
+    succeeded(&out);
+    let table: serde_json::Value = serde_json::from_slice(&out.stdout).expect("JSON");
+    assert_eq!(table["columns"], serde_json::json!(["Many", "Medium", "Few", "Rare", "overall"]));
+    let rows = table["rows"].as_array().expect("rows");
+    assert_eq!(rows.len(), 2);
+    for row in rows {
+        assert!(row["mean"].as_array().expect("means").iter().all(serde_json::Value::is_number), "{row}");
+        assert!(row["sd"].as_array().expect("deviations").iter().all(serde_json::Value::is_number), "{row}");
+    }
+    let folder = place.join(table["folder"].as_str().expect("a folder"));
+    assert!(folder.join("compare.json").exists() && folder.join("softmax-s0").join("result.json").exists());
+    // and a second one does not touch the first
+    succeeded(&equipoise(&place, &args));
+    assert!(place.join("runs").join(format!("{}-2", folder.file_name().expect("a name").display())).exists());
+}
+
+/// A head is trained on top of another run's frozen backbone; heads of other sizes start anew.
+#[test]
+fn starting_from_another_run() {
+    let place = Place::new();
+    undisturbed(&place);
+    let args =
+        tiny(&["--out", "head", "--quiet", "--init", "whole", "--freeze", "--set", "augment.sampler=class-balanced"]);
+    succeeded(&equipoise(&place, &args));
+    let out = equipoise(&place, &tiny(&["--out", "wrong", "--quiet", "--init", "whole", "--model", "resnet14"]));
+    assert_eq!(out.status.code(), Some(2), "the option given last counts: {}", text(&out.stderr));
+    let out =
+        equipoise(&place, &["train", "--init", "whole", "--model", "resnet14", "--epochs", "1", "--out", "other"]);
+    assert_eq!(out.status.code(), Some(2));
+    assert!(text(&out.stderr).contains("another network"), "{}", text(&out.stderr));
+    assert!(!place.join("other").exists(), "nothing is made for a run that cannot start");
+}
+
+/// What cannot be done is said in one line, with a code, and leaves nothing behind.
+#[test]
+fn bad_input() {
+    let place = Place::new();
+    let folder = place.join("tree");
+    for (class, part, number) in [("a", "train", 3), ("b", "train", 2), ("a", "test", 1), ("b", "test", 1)] {
+        std::fs::create_dir_all(folder.join(part).join(class)).expect("a folder");
+        for i in 0..number {
+            let image: Vec<u8> = [b"P6 4 4 255\n".to_vec(), vec![i * 40; 48]].concat();
+            std::fs::write(folder.join(part).join(class).join(format!("{i}.ppm")), image).expect("written");
+        }
+    }
+    for part in ["train", "test"] {
+        let one = place.join("one").join(part).join("a");
+        std::fs::create_dir_all(&one).expect("a folder");
+        std::fs::write(one.join("x.ppm"), [b"P6 4 4 255\n".to_vec(), vec![9; 48]].concat()).expect("written");
+    }
+    undisturbed(&place);
+    let before = std::fs::read_dir(&place.0).expect("a folder").count();
+    for (args, code, part) in [
+        (&["train", "no-such-set"][..], 2, "no-such-set"),
+        (&["train", "--criterion", "sesaw"], 2, "seesaw"),
+        (&["train", "--set", "data.imbalanse=3"], 2, "data.imbalance"),
+        (&["train", "--epochs", "0"], 2, "epochs"),
+        (&["train", "--model", "resnet9"], 2, "resnet9"),
+        (&["train", "one"], 2, "class"),
+        (&["train", "--resume", "tree"], 2, "config.toml"),
+        (&["train", "--resume", "whole"], 2, "is finished"),
+        (&["train", "--out", "whole"], 2, "whole"),
+        (&["train", "--config", "nowhere.toml"], 2, "nowhere.toml"),
+        (&["train", "--resume", "whole", "--epochs", "9"], 2, "--epochs"),
+        (&["train", "--set", "choose=val"], 2, "validation"),
+        (&["evaluate", "tree"], 2, "not a run"),
+        (&["evaluate", "whole", "tree"], 2, "classes"),
+        (&["evaluate", "whole", "--tau-norm=-1"], 2, "--tau-norm"),
+        (&["predict", "whole", "no.png"], 2, "no.png"),
+        (&["compare", "--criteria", "softmax,softmax"], 2, "twice"),
+        (&["completions", "fishy"], 2, "fishy"),
+    ] {
+        let out = equipoise(&place, args);
+        let said = text(&out.stderr);
+        assert_eq!(out.status.code(), Some(code), "{args:?}: {said}");
+        assert!(said.contains(part), "{args:?}: {said}");
+        println!("$ equipoise {}\n{}", args.join(" "), said.trim());
+    }
+    assert_eq!(std::fs::read_dir(&place.0).expect("a folder").count(), before, "nothing was made");
+    // a class without training images is trained without, and named
+    let out = equipoise(&place, &tiny(&["--out", "t"]));
+    assert!(text(&out.stderr).contains("class 9 has no training images"), "{}", text(&out.stderr));
+    succeeded(&out);
+    // a batch larger than the set is the whole set
+    let out = equipoise(
+        &place,
+        &["train", "tree", "--model", "resnet8", "--epochs", "1", "--set", "data.side=8", "--out", "u"],
+    );
+    assert!(text(&out.stderr).contains("a batch of 128 is the whole set of 5 images"), "{}", text(&out.stderr));
+    succeeded(&out);
+}
+
+/// Labels for images of all kinds, in every form of output.
+#[test]
+fn predictions() {
+    let place = Place::new();
+    undisturbed(&place);
+    std::fs::write(place.join("a,b.ppm"), [b"P6 4 4 255\n".to_vec(), vec![90; 48]].concat()).expect("written");
+    let out = equipoise(&place, &["predict", "whole", "a,b.ppm", "--top", "3", "--json"]);
+    succeeded(&out);
+    let line: serde_json::Value = serde_json::from_slice(&out.stdout).expect("JSON");
+    let found = line["predictions"].as_array().expect("predictions");
+    let sum: f64 = found.iter().map(|p| p["probability"].as_f64().expect("a number")).sum();
+    assert!(found.len() == 3 && sum > 0.0 && sum <= 1.0 + 1e-9, "{line}");
+    let out = equipoise(&place, &["predict", "whole", "a,b.ppm", "--csv"]);
+    assert!(text(&out.stdout).starts_with("path,label,probability\n\"a,b.ppm\","), "{}", text(&out.stdout));
+    let out = equipoise(&place, &["predict", "whole", "a,b.ppm"]);
+    assert!(text(&out.stdout).starts_with("a,b.ppm: "), "{}", text(&out.stdout));
+}
