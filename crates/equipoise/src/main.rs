@@ -47,6 +47,8 @@ enum Command {
     Evaluate(commands::evaluate::Args),
     /// Labels and probabilities of images
     Predict(commands::predict::Args),
+    /// Weights of a trained run for other programs
+    Export(commands::export::Args),
     /// Look at a data set before training: images per class, imbalance, problems, advice
     Inspect(commands::inspect::Args),
     /// List, fetch and import known data sets; write long-tailed subsets
@@ -85,6 +87,7 @@ fn run(cli: Cli) -> Result<(), Failure> {
         Some(Command::Train(args)) => commands::train::run(&args, out)?,
         Some(Command::Evaluate(args)) => commands::evaluate::run(&args, out)?,
         Some(Command::Predict(args)) => commands::predict::run(&args, out)?,
+        Some(Command::Export(args)) => commands::export::run(&args, out)?,
         Some(Command::Completions(args)) => commands::completions::run(&args, &mut Cli::command(), out)?,
         Some(Command::Inspect(args)) => commands::inspect::run(&args, out)?,
         Some(Command::Data(args)) => commands::data::run(&args, out)?,

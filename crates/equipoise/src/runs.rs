@@ -264,21 +264,24 @@ pub(crate) struct Show {
     saved: Instant,
     drawn: Instant,
     began: Instant,
+    /// Steps since the program began.
+    steps: u64,
     /// Of the epoch: when it began, its first step, images since then.
     epoch: Option<(Instant, u64, u64)>,
     /// Images trained on, and how long that took.
     images: u64,
     spent: Duration,
-    /// Seconds that an evaluation took.
+    /// Whether epochs get lines.
     lines: bool,
 }
 
 impl Show {
     pub(crate) fn new(name: &str, epochs: u64, quiet: bool, lines: bool, save_every: Duration) -> Self {
         let (now, terminal) = (now(), io::stderr().is_terminal());
-        let (name, epoch, spent) = (printable(name), None, Duration::ZERO);
+        let name = if name.is_empty() { String::new() } else { format!("{} ", printable(name)) };
+        let (epoch, spent, steps) = (None, Duration::ZERO, 0);
         let (saved, drawn, began) = (now, now, now);
-        Self { name, epochs, quiet, terminal, save_every, saved, drawn, began, epoch, images: 0, spent, lines }
+        Self { name, epochs, quiet, terminal, save_every, saved, drawn, began, epoch, steps, images: 0, spent, lines }
     }
 
     /// Images a second in training, so far.
@@ -338,9 +341,11 @@ impl Watch for Show {
         const WIDTH: u64 = 24;
         let filled = (WIDTH * step.step / step.steps.max(1)) as usize;
         let done = (step.epoch - 1) * step.steps + step.step;
-        let left = self.began.elapsed().as_secs_f64() / done as f64 * (self.epochs * step.steps - done) as f64;
+        self.steps += 1;
+        let all = self.epochs * step.steps;
+        let left = self.began.elapsed().as_secs_f64() / self.steps as f64 * all.saturating_sub(done) as f64;
         let text = format!(
-            "{} epoch {}/{} [{}{}] loss {:.3}, {speed:.0} images/s, {} left",
+            "{}epoch {}/{} [{}{}] loss {:.3}, {speed:.0} images/s, {} left",
             self.name,
             step.epoch,
             self.epochs,
@@ -354,7 +359,7 @@ impl Watch for Show {
     }
 
     fn evaluating(&mut self, done: usize, whole: usize) -> Wish {
-        let text = format!("{} evaluating: {done} of {whole} images", self.name);
+        let text = format!("{}evaluating: {done} of {whole} images", self.name);
         self.draw(&text);
         if came().is_some() { Wish::Stop } else { Wish::Go }
     }
@@ -367,7 +372,7 @@ impl Watch for Show {
         }
         let figures = epoch.test.as_ref().map_or_else(String::new, |metrics| format!("  {}", groups_line(metrics)));
         let val = epoch.val.as_ref().and_then(|metrics| metrics.balanced);
-        let val = val.map_or_else(String::new, |x| format!("  validation {x:.1}"));
+        let val = val.map_or_else(String::new, |x| format!("  validation {x:>5.1}"));
         let width = self.epochs.to_string().len();
         let _ = writeln!(
             io::stderr(),
@@ -385,8 +390,9 @@ pub(crate) fn percent(x: Option<f64>) -> String {
 }
 
 fn groups_line(metrics: &Metrics) -> String {
-    let groups = metrics.groups.iter().map(|group| format!("{} {}", printable(&group.name), percent(group.accuracy)));
-    let all: Vec<String> = groups.chain([format!("overall {}", percent(metrics.top1))]).collect();
+    let groups =
+        metrics.groups.iter().map(|group| format!("{} {:>5}", printable(&group.name), percent(group.accuracy)));
+    let all: Vec<String> = groups.chain([format!("overall {:>5}", percent(metrics.top1))]).collect();
     all.join("  ")
 }
 

@@ -443,8 +443,26 @@ fn starting_from_another_run() {
     let args =
         tiny(&["--out", "head", "--quiet", "--init", "whole", "--freeze", "--set", "augment.sampler=class-balanced"]);
     succeeded(&equipoise(&place, &args));
-    let out = equipoise(&place, &tiny(&["--out", "wrong", "--quiet", "--init", "whole", "--model", "resnet14"]));
-    assert_eq!(out.status.code(), Some(2), "the option given last counts: {}", text(&out.stderr));
+    // through a file that PyTorch reads too, and back
+    succeeded(&equipoise(&place, &["export", "whole", "-o", "w.safetensors"]));
+    let args = tiny(&[
+        "--out",
+        "file",
+        "--quiet",
+        "--init",
+        "w.safetensors",
+        "--freeze",
+        "--set",
+        "augment.sampler=class-balanced",
+    ]);
+    succeeded(&equipoise(&place, &args));
+    let metrics = |run: &str| std::fs::read(place.join(run).join("metrics.jsonl")).expect("metrics");
+    assert!(metrics("head") == metrics("file"));
+    assert_eq!(
+        equipoise(&place, &["export", "whole", "-o", "w.safetensors"]).status.code(),
+        Some(2),
+        "nothing is overwritten"
+    );
     let out =
         equipoise(&place, &["train", "--init", "whole", "--model", "resnet14", "--epochs", "1", "--out", "other"]);
     assert_eq!(out.status.code(), Some(2));

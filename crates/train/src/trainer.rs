@@ -216,7 +216,7 @@ struct Made {
 }
 
 impl<E: Engine, W: Workers> Trainer<E, W> {
-    /// A run from its beginning. The engine has its first weights and room for the settings' batch.
+    /// A run from its beginning. The engine has its first weights and room for the settings' batch, or for all training images.
     ///
     /// # Errors
     /// For settings out of range, and a network that does not fit the data.
@@ -584,12 +584,14 @@ impl<E: Engine, W: Workers> Trainer<E, W> {
             let trained = self.engine.tensors(Kind::Parameters);
             (self.engine.set_tensors(Kind::Parameters, average), trained)
         });
+        // what the engine has room for
+        let room = self.settings.batch.min(self.data.train.labels.len());
         let mut tallies = Vec::new();
         let whole = self.data.test.labels.len() + self.data.val.as_ref().map_or(0, |val| val.labels.len());
         let mut before = 0;
         for part in self.data.val.iter().chain([&self.data.test]) {
             let mut go = |done: usize| watch.evaluating(before + done, whole) != Wish::Stop;
-            let tally = evaluate(&mut self.engine, part, self.settings.batch, &self.pool, &Adjust::default(), &mut go)?;
+            let tally = evaluate(&mut self.engine, part, room, &self.pool, &Adjust::default(), &mut go)?;
             let Some(tally) = tally else { break };
             tallies.push(tally);
             before += part.labels.len();

@@ -6,6 +6,7 @@ pub(crate) mod completions;
 pub(crate) mod criteria;
 pub(crate) mod data;
 pub(crate) mod evaluate;
+pub(crate) mod export;
 pub(crate) mod inspect;
 pub(crate) mod loss;
 pub(crate) mod predict;
