@@ -34,8 +34,6 @@ pub(crate) unsafe trait Isa {
     unsafe fn max(a: Self::V, b: Self::V) -> Self::V;
     /// `v` where `by` > 0, else 0.
     unsafe fn where_positive(by: Self::V, v: Self::V) -> Self::V;
-    /// Asks for the cache line at an address, into the second nearest cache.
-    fn prefetch(at: *const f32);
     /// Runs a matrix product compiled for this level.
     unsafe fn gemm(gemm: &Gemm<'_>);
     /// Runs a sum of outer products compiled for this level.
@@ -130,8 +128,6 @@ unsafe impl Isa for Portable {
     unsafe fn where_positive(by: [f32; 4], v: [f32; 4]) -> [f32; 4] {
         each(|i| if by[i] > 0.0 { v[i] } else { 0.0 })
     }
-    #[inline(always)]
-    fn prefetch(_: *const f32) {}
     unsafe fn gemm(gemm: &Gemm<'_>) {
         // SAFETY: the caller's.
         unsafe { crate::kernel::gemm::gemm::<Self>(gemm) }
@@ -217,11 +213,6 @@ mod x86 {
                 unsafe fn where_positive($by: $v, $value: $v) -> $v {
                     // SAFETY: as above.
                     unsafe { $keep }
-                }
-                #[inline(always)]
-                fn prefetch(at: *const f32) {
-                    // SAFETY: a hint, for any address.
-                    unsafe { _mm_prefetch::<_MM_HINT_T1>(at.cast()) }
                 }
                 unsafe fn gemm(gemm: &Gemm<'_>) {
                     #[target_feature(enable = $features)]

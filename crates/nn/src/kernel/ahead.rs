@@ -7,59 +7,84 @@
 use std::cell::Cell;
 use std::ops::Range;
 
-use crate::isa::Isa;
-
 /// Values in a cache line.
 const LINE: usize = 16;
-/// What is done, in parts of the whole: 2^40 of them, of which 2^20 count for a stream's lines.
-const WHOLE: u64 = 1 << 40;
+/// Streams at most.
+const STREAMS: usize = 6;
 
-/// A stretch of memory.
-struct Stream {
-    from: *const f32,
-    lines: usize,
-    asked: Cell<usize>,
-}
-
-/// What is asked for while some work is done.
+/// What is asked for while some work is done: a line of every stream at a time.
 pub(crate) struct Ahead {
-    streams: [Stream; 6],
+    /// Where the streams start, and how many lines each has.
+    streams: [(*const f32, usize); STREAMS],
     number: usize,
-    /// Of a unit of work, in parts of the whole.
-    share: u64,
-    done: Cell<u64>,
+    work: usize,
+    /// The longest stream's lines.
+    lines: usize,
+    /// The line that comes next.
+    next: Cell<usize>,
+    /// Work before it is asked for.
+    left: Cell<isize>,
+    /// Work from one line to the next.
+    pause: isize,
 }
 
 impl Ahead {
     /// Nothing yet; `work` is how much will be done.
     pub(crate) fn new(work: usize) -> Self {
-        let streams = [const { Stream { from: std::ptr::null(), lines: 0, asked: Cell::new(0) } }; 6];
-        Self { streams, number: 0, share: WHOLE / work.max(1) as u64, done: Cell::new(0) }
+        let streams = [(std::ptr::null(), 0); STREAMS];
+        let (next, left) = (Cell::new(0), Cell::new(isize::MAX));
+        Self { streams, number: 0, work, lines: 0, next, left, pause: isize::MAX }
     }
 
     /// Adds some images of `one` value each, of a stream that starts at `from`. Addresses need not be good for anything.
     pub(crate) fn add(&mut self, from: *const f32, images: &Range<usize>, one: usize) {
-        if self.number < self.streams.len() && !images.is_empty() {
-            let (from, lines) = (from.wrapping_add(images.start * one), images.len() * one / LINE);
-            self.streams[self.number] = Stream { from, lines, asked: Cell::new(0) };
+        let (from, lines) = (from.wrapping_add(images.start * one), images.len() * one / LINE);
+        if self.number < STREAMS && lines > 0 {
+            self.streams[self.number] = (from, lines);
             self.number += 1;
+            self.lines = self.lines.max(lines);
+            self.pause = (self.work / self.lines).max(1) as isize;
+            self.left.set(self.pause);
         }
     }
 
     /// Asks for what belongs to some work, which is about to be done.
     #[inline(always)]
-    pub(crate) fn during<I: Isa>(&self, work: usize) {
-        if self.number == 0 {
-            return;
-        }
-        let done = (self.done.get() + work as u64 * self.share).min(WHOLE);
-        self.done.set(done);
-        for stream in &self.streams[..self.number] {
-            let until = ((stream.lines as u64 * (done >> 20)) >> 20) as usize;
-            for line in stream.asked.get()..until {
-                I::prefetch(stream.from.wrapping_add(line * LINE));
-            }
-            stream.asked.set(until);
+    pub(crate) fn during(&self, work: usize) {
+        let left = self.left.get().wrapping_sub(work as isize);
+        self.left.set(left);
+        if left <= 0 {
+            self.ask();
         }
     }
+
+    /// Asks for the lines that are due.
+    #[inline(never)]
+    fn ask(&self) {
+        let (mut line, mut left) = (self.next.get(), self.left.get());
+        while left <= 0 && line < self.lines {
+            for &(from, lines) in &self.streams[..self.number] {
+                if line < lines {
+                    prefetch(from.wrapping_add(line * LINE));
+                }
+            }
+            line += 1;
+            left += self.pause;
+        }
+        self.next.set(line);
+        self.left.set(if line < self.lines { left } else { isize::MAX });
+    }
+}
+
+/// Asks for the cache line at an address, into the second nearest cache.
+#[inline(always)]
+fn prefetch(at: *const f32) {
+    #[cfg(target_arch = "x86_64")]
+    // SAFETY: a hint, for any address.
+    unsafe {
+        use std::arch::x86_64::{_MM_HINT_T1, _mm_prefetch};
+        _mm_prefetch::<_MM_HINT_T1>(at.cast());
+    }
+    #[cfg(not(target_arch = "x86_64"))]
+    let _ = at;
 }

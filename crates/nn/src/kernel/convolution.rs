@@ -624,7 +624,7 @@ unsafe fn forward_winograd<I: Isa, const T: usize>(c: &Convolution, run: &Forwar
                 let number = c.forward.block.min(tiles - first);
                 let places = &c.places[first..first + number];
                 for (q, place) in places.iter().enumerate() {
-                    ahead.during::<I>(transform[0]);
+                    ahead.during(transform[0]);
                     let from = space.input.add(place.input);
                     tile_in::<I, T>(from, frame.row, inputs, space.v.add(q * inputs), v_stride);
                 }
@@ -642,7 +642,7 @@ unsafe fn forward_winograd<I: Isa, const T: usize>(c: &Convolution, run: &Forwar
                     ahead: &ahead,
                 });
                 for (q, place) in places.iter().enumerate() {
-                    ahead.during::<I>(transform[1]);
+                    ahead.during(transform[1]);
                     let into = run.y.add(begin + place.output);
                     let inside = place.inside;
                     let tile = TileOut { stride: m_stride, channels: outputs, row: width * outputs, inside };
@@ -712,7 +712,7 @@ unsafe fn backward_winograd_of<I: Isa, const T: usize>(
                 let number = pass.block.min(tiles - first);
                 let places = &c.places[first..first + number];
                 for (q, place) in places.iter().enumerate() {
-                    ahead.during::<I>(transform[0]);
+                    ahead.during(transform[0]);
                     if weights {
                         let from = space.input.add(place.input);
                         tile_in::<I, T>(from, frame.row, inputs, space.v.add(q * inputs), v_stride);
@@ -755,7 +755,7 @@ unsafe fn backward_winograd_of<I: Isa, const T: usize>(
                         ahead: &ahead,
                     });
                     for (q, place) in places.iter().enumerate() {
-                        ahead.during::<I>(transform[1]);
+                        ahead.during(transform[1]);
                         let (v, into) = (space.v.add(q * inputs), space.gradient.add(place.input));
                         if place.met == [true; 2] {
                             tile_in_back::<I, T>(v, v_stride, inputs, into, frame.row, [true; 2]);
