@@ -5,14 +5,15 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use anyhow::Context;
-use equipoise_criterion::{Config, Id, Pool, Preset};
+use equipoise_criterion::{Id, Pool, Preset};
+use equipoise_data::augment::Normalize;
 use equipoise_nn::{Cpu, Engine, Kind, Network, Weights};
 use equipoise_train::TrainError;
 use equipoise_train::folder::{Folder, StoreError, read_snapshot};
 use equipoise_train::metrics::Metrics;
 use equipoise_train::prepare::Prepared;
 use equipoise_train::settings::{Choose, Settings};
-use equipoise_train::trainer::{Checkpoint, End, Epoch, Step, Trainer, Watch, Wish, transfer};
+use equipoise_train::trainer::{Checkpoint, End, Epoch, Header, Step, Trainer, Watch, Wish, transfer};
 use equipoise_train::workers::Alone;
 use serde_json::{Value, json};
 
@@ -79,27 +80,29 @@ pub(crate) fn train_failure(error: TrainError) -> Failure {
         TrainError::Data(error) => failure(error),
         TrainError::Store(StoreError::Locked { .. } | StoreError::Write { .. } | StoreError::Read { .. })
         | TrainError::Diverged { .. } => Failure::Failed(error.into()),
-        error => Failure::Usage(error.to_string()),
+        error => Failure::Usage(format!("{:#}", anyhow::Error::from(error))),
     }
 }
 
 impl SettingArgs {
-    /// The settings: a base, then the file, then the options, then `--set`.
-    pub(crate) fn settings(&self, base: Settings) -> Result<Settings, Failure> {
+    /// The settings: a base, then the file, then the criterion and the preset, then the other options, then `--set`.
+    pub(crate) fn settings(&self, base: Settings, criterion: Option<Id>) -> Result<Settings, Failure> {
         let mut settings = base;
         if let Some(path) = &self.config {
-            let text = std::fs::read_to_string(path)
-                .map_err(|error| Failure::Usage(format!("{}: {error}", path.display())))?;
+            let text = read_text(path)?;
             settings = Settings::from_toml(&text, &settings)
                 .map_err(|error| Failure::Usage(format!("{}: {error}", path.display())))?;
         }
-        if let Some(preset) = self.preset {
-            settings.criterion = Config::from(settings.criterion.method.id().preset(preset));
-            if preset == Preset::Paper {
-                settings.epochs = 200;
-                settings.choose = Choose::Test;
-                settings.optimizer.clip = 2.0;
-            }
+        // parameters of another criterion, or of no preset, are not kept; deferred re-weighting is
+        let old = settings.criterion.method.id();
+        let id = criterion.unwrap_or(old);
+        if id != old || self.preset.is_some() {
+            settings.criterion.method = id.preset(self.preset.unwrap_or(Preset::Recommended));
+        }
+        if self.preset == Some(Preset::Paper) {
+            settings.epochs = 200;
+            settings.choose = Choose::Test;
+            settings.optimizer.clip = 2.0;
         }
         let put = |to: &mut String, from: &Option<String>| {
             if let Some(from) = from {
@@ -123,26 +126,75 @@ impl SettingArgs {
             settings = settings.with_value(key.trim(), value.trim()).map_err(train_failure)?;
         }
         settings.check().map_err(train_failure)?;
+        // a run can be taken up from anywhere
+        let named = equipoise_data::known::Known::named(&settings.data.set).is_some();
+        let whole = |path: &mut String| {
+            if let Some(found) =
+                std::fs::canonicalize(&*path).ok().and_then(|found| found.into_os_string().into_string().ok())
+            {
+                *path = found;
+            }
+        };
+        if !named {
+            whole(&mut settings.data.set);
+        }
+        settings.data.subset.iter_mut().chain(&mut settings.model.init).for_each(whole);
         Ok(settings)
     }
 }
 
-/// With another criterion: its preset, or the one that the settings have parameters for.
-pub(crate) fn with_criterion(mut settings: Settings, id: Id, preset: Preset) -> Settings {
-    if settings.criterion.method.id() != id {
-        settings.criterion.method = id.preset(preset);
+/// A file of text, and not something that never ends.
+pub(crate) fn read_text(path: &Path) -> Result<String, Failure> {
+    let wrong = |error: io::Error| Failure::Usage(format!("{}: {error}", path.display()));
+    plain_file(path)?;
+    std::fs::read_to_string(path).map_err(wrong)
+}
+
+fn plain_file(path: &Path) -> Result<(), Failure> {
+    match std::fs::metadata(path) {
+        Err(error) => Err(Failure::Usage(format!("{}: {error}", path.display()))),
+        Ok(file) if !file.is_file() => Err(Failure::Usage(format!("{}: not a file", path.display()))),
+        Ok(_) => Ok(()),
     }
-    settings
+}
+
+/// A path as a shell takes it.
+pub(crate) fn quoted(path: &Path) -> String {
+    let text = path.display().to_string();
+    let plain = |c: char| c.is_ascii_alphanumeric() || "-_./=+,:@".contains(c);
+    if text.chars().all(plain) { text } else { format!("'{}'", text.replace('\'', "'\\''")) }
+}
+
+/// What a checkpoint's epoch was chosen by, if it was.
+pub(crate) fn chosen(header: &Header) -> &'static str {
+    match (header.best == Some(header.position.epoch) && header.position.step == 0, header.settings.choose) {
+        (false, _) => "not chosen",
+        (true, Choose::Test) => "chosen on the test set: an optimistic figure",
+        (true, _) => "chosen on the validation part",
+    }
+}
+
+/// How far a checkpoint's weights are trained.
+pub(crate) fn trained(header: &Header) -> String {
+    match header.position.step {
+        0 => format!("weights of epoch {}, {}", header.position.epoch, chosen(header)),
+        step => format!("weights after epoch {} and {step} steps", header.position.epoch),
+    }
 }
 
 /// Reads the data of some settings.
-pub(crate) fn prepare(settings: &Settings, root: &RootArgs, pool: &Pool) -> Result<Prepared, Failure> {
+pub(crate) fn prepare(
+    settings: &Settings,
+    normalized: Option<&Normalize>,
+    root: &RootArgs,
+    pool: &Pool,
+) -> Result<Prepared, Failure> {
     let Chosen { mut set, subset, .. } = load_set(&settings.data, root)?;
     if let Some(positions) = subset {
         set.train = set.train.subset(&positions);
     }
     let progress = Progress::new("images looked at");
-    let prepared = Prepared::new(set, settings, pool, &|done, whole| progress.at(done, whole));
+    let prepared = Prepared::new(set, settings, normalized, pool, &|done, whole| progress.at(done, whole));
     prepared.map_err(train_failure)
 }
 
@@ -181,19 +233,20 @@ pub(crate) fn checkpoint(path: &Path) -> Result<Checkpoint, Failure> {
                 }
                 return Ok(checkpoint);
             }
-            Err(error) => first = first.or(Some(format!("{error:#}"))),
+            Err(error) => first = first.or(Some(format!("{:#}", anyhow::Error::from(error)))),
         }
     }
     Err(Failure::Usage(first.unwrap_or_default()))
 }
 
 /// Puts the weights of a file or run into an engine; a head for other classes stays as it is.
-fn start_from(path: &str, engine: &mut Cpu) -> Result<(), Failure> {
+fn start_from(path: &str, engine: &mut Cpu, classes: &[String]) -> Result<(), Failure> {
     let place = Path::new(path);
     let to = engine.network().clone();
     let mut values = [engine.tensors(Kind::Parameters), engine.tensors(Kind::Statistics)];
     let is_text = place.extension().is_some_and(|end| end == "safetensors");
     let left = if is_text {
+        plain_file(place)?;
         let bytes = std::fs::read(place).map_err(|error| Failure::Usage(format!("{path}: {error}")))?;
         let wrong = |error: equipoise_nn::NnError| Failure::Usage(format!("{path}: {error}"));
         // with as many classes as the file has
@@ -209,14 +262,25 @@ fn start_from(path: &str, engine: &mut Cpu) -> Result<(), Failure> {
         };
         transfer((&from, [&weights.parameters, &weights.statistics]), &to, &mut values)
     } else {
-        let from = checkpoint(place)?;
+        let mut from = checkpoint(place)?;
+        // a head of other classes, or of another kind, is of no use even if it has the same size
+        if from.header.classes != classes || from.header.network.head != to.head {
+            let head = to.head_name();
+            let parameters = from.header.network.parameters();
+            let of_head = parameters.iter().map(|tensor| tensor.name.starts_with(head));
+            from.parameters
+                .iter_mut()
+                .zip(of_head)
+                .filter(|(_, of_head)| *of_head)
+                .for_each(|(values, _)| values.clear());
+        }
         transfer((&from.header.network, [&from.parameters, &from.statistics]), &to, &mut values)
     };
     if let Some(name) = left.iter().find(|name| !name.starts_with(to.head_name())) {
         return Err(Failure::Usage(format!("{path}: weights of another network: it has no fitting `{name}`")));
     }
     if !left.is_empty() {
-        warn(&format!("{path} has other classes: the head starts anew"));
+        warn(&format!("{path} has other classes or another head: this run's head starts anew"));
     }
     let put = |error: equipoise_nn::NnError| train_failure(error.into());
     engine.set_tensors(Kind::Parameters, &values[0]).map_err(put)?;
@@ -230,14 +294,14 @@ pub(crate) fn trainer(
     pool: &Pool,
     resume: Option<&Checkpoint>,
 ) -> Result<Trainer<Cpu, Alone>, Failure> {
-    let data = prepare(&settings, root, pool)?;
+    let data = prepare(&settings, None, root, pool)?;
     if settings.batch > data.train.labels.len() {
         warn(&format!("a batch of {} is the whole set of {} images", settings.batch, data.train.labels.len()));
     }
     let batch = settings.batch.min(data.train.labels.len());
     let mut engine = engine(network(&settings, &data)?, batch, settings.seed, pool)?;
     if let (Some(path), None) = (&settings.model.init, resume) {
-        start_from(path, &mut engine)?;
+        start_from(path, &mut engine, &data.classes)?;
     }
     let mut trainer = Trainer::new(settings, data, engine, Alone, pool.clone()).map_err(train_failure)?;
     if let Some(checkpoint) = resume {
@@ -412,7 +476,6 @@ pub(crate) fn drive(
         let what = format!("stopped in epoch {epoch} after {step} steps; everything is saved. To go on: {resume}");
         return Err(Failure::Interrupted(signal, what));
     }
-    trainer.write_history(folder).map_err(train_failure)?;
     let result = result(trainer, show, end);
     let text = serde_json::to_string_pretty(&result)? + "\n";
     folder.write("result.json", text.as_bytes()).map_err(|error| train_failure(error.into()))?;

@@ -14,6 +14,23 @@ extern "C" fn handle(signal: libc::c_int) {
         // SAFETY: one of the few functions that a handler may call.
         unsafe { libc::_exit(128 + signal) };
     }
+    // a step that takes longer than anybody waits: what was saved last is good, and a resumed run ends alike
+    let wait = libc::timeval { tv_sec: 1, tv_usec: 700_000 };
+    let never = libc::timeval { tv_sec: 0, tv_usec: 0 };
+    let timer = libc::itimerval { it_interval: never, it_value: wait };
+    // SAFETY: a system call with a good pointer.
+    unsafe { libc::setitimer(libc::ITIMER_REAL, &raw const timer, std::ptr::null_mut()) };
+}
+
+#[cfg(unix)]
+extern "C" fn too_long(_: libc::c_int) {
+    const SAID: &[u8] =
+        b"\nequipoise: stopped within a long step: the last checkpoint is kept; --resume goes on from there\n";
+    // SAFETY: functions that a handler may call, and good memory.
+    unsafe {
+        libc::write(2, SAID.as_ptr().cast(), SAID.len());
+        libc::_exit(128 + CAME.load(Ordering::SeqCst));
+    }
 }
 
 /// From now on signals end the program with their exit code, and during a [`Guard`] wait for it.
@@ -23,6 +40,11 @@ pub(crate) fn install() {
         // SAFETY: the handler uses atomics and `_exit` only.
         unsafe { libc::signal(signal, handle as *const () as libc::sighandler_t) };
     }
+    #[cfg(unix)]
+    // SAFETY: as above.
+    unsafe {
+        libc::signal(libc::SIGALRM, too_long as *const () as libc::sighandler_t)
+    };
     // a file that may not grow is an error to be reported, not the end
     #[cfg(unix)]
     // SAFETY: to be ignored needs no handler.

@@ -1022,6 +1022,9 @@ impl Engine for Cpu {
             *sum = chunk.map(|g| f64::from(*g).powi(2)).sum();
         });
         let norm = squares.iter().sum::<f64>().sqrt();
+        if !norm.is_finite() {
+            return norm;
+        }
         let scale = match sgd.clip {
             Some(clip) if norm > f64::from(clip) => (f64::from(clip) / norm) as f32,
             _ => 1.0,

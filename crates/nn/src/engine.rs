@@ -61,7 +61,7 @@ pub trait Engine {
     /// All gradients in a layout of the engine's own, to be summed with another worker's.
     fn gradients(&mut self) -> &mut [f32];
 
-    /// Changes the parameters; returns the gradients' global norm before clipping.
+    /// Changes the parameters; returns the gradients' global norm before clipping. If that is not finite, nothing is changed.
     fn step(&mut self, sgd: &Sgd) -> f64;
 
     /// A tensor's values in PyTorch's layout, for each of the network's parameters or statistics in their order.

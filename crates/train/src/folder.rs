@@ -4,7 +4,7 @@
 //! killed, a full disk or a power cut leaves the old file or the new one, never half of one.
 
 use std::error::Error;
-use std::fs::{self, File, TryLockError};
+use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
 
@@ -289,6 +289,39 @@ impl Folder {
         let path = self.path.join(name);
         make(&part_of(&path), &mut &bytes[..])?;
         self.put(&path)
+    }
+
+    /// Cuts a file of lines after `most` whole ones; returns how many it has then.
+    ///
+    /// # Errors
+    /// If it cannot be read or cut.
+    pub fn lines(&self, name: &str, most: usize) -> Result<usize, StoreError> {
+        plain(name)?;
+        let path = self.path.join(name);
+        let bytes = match fs::read(&path) {
+            Ok(bytes) => bytes,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(0),
+            Err(source) => return Err(StoreError::Read { path, source }),
+        };
+        let ends = bytes.iter().enumerate().filter(|(_, byte)| **byte == b'\n').map(|(at, _)| at + 1);
+        let (number, length) = ends.take(most).fold((0, 0), |(number, _), end| (number + 1, end));
+        if length < bytes.len() {
+            let cut = OpenOptions::new().write(true).open(&path).and_then(|file| file.set_len(length as u64));
+            cut.map_err(|source| StoreError::Write { path, source })?;
+        }
+        Ok(number)
+    }
+
+    /// Adds to the end of a file; one that is not there is made.
+    ///
+    /// # Errors
+    /// If it cannot be written to.
+    pub fn append(&self, name: &str, bytes: &[u8]) -> Result<(), StoreError> {
+        plain(name)?;
+        let path = self.path.join(name);
+        let written =
+            OpenOptions::new().append(true).create(true).open(&path).and_then(|mut file| file.write_all(bytes));
+        written.map_err(|source| StoreError::Write { path, source })
     }
 
     /// Saves a checkpoint; what was the newest becomes the previous one, unless it is damaged. Whenever this is

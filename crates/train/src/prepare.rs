@@ -52,19 +52,27 @@ pub struct Prepared {
     pub val: Option<Shown>,
     /// What is tested on.
     pub test: Shown,
-    /// Tells one training part from another.
-    pub fingerprint: Fingerprint,
+    /// Tells one training part from another, and the parts that are evaluated on.
+    pub fingerprint: String,
+    /// Whether images come from files.
+    pub files: bool,
     /// What pixels are normalised by.
     pub normalize: Normalize,
 }
 
 impl Prepared {
     /// Makes parts and loaders of a set, whose training part is the subset already. A validation part is taken out of it if
-    /// the settings say so and the set has none.
+    /// the settings say so and the set has none. Pixels are normalised by the figures given, or by the set's own.
     ///
     /// # Errors
     /// For a set that cannot be trained on, and files that cannot be read.
-    pub fn new(mut set: DataSet, settings: &Settings, pool: &Pool, progress: Progress<'_>) -> Result<Self, TrainError> {
+    pub fn new(
+        mut set: DataSet,
+        settings: &Settings,
+        normalized: Option<&Normalize>,
+        pool: &Pool,
+        progress: Progress<'_>,
+    ) -> Result<Self, TrainError> {
         let refuse = |what: String| TrainError::Set { set: set.name.clone(), what };
         if set.classes.len() < 2 {
             return Err(refuse(format!("{} class: at least 2 are needed to tell apart", set.classes.len())));
@@ -87,10 +95,13 @@ impl Prepared {
         }
         let counts = counts(&set.train.labels, set.classes.len())?;
         let groups = settings.rule()?.groups(&counts);
-        let fingerprint = Fingerprint::of(&set.train);
-        let normalize = normalize(&set);
-        let train_recipe = recipe(settings, matches!(set.train.images, Images::Files(_)), &normalize, true)?;
-        let plain = recipe(settings, matches!(set.train.images, Images::Files(_)), &normalize, false)?;
+        let parts = [Some(&set.train), set.val.as_ref(), Some(&set.test)];
+        let parts: Vec<String> = parts.into_iter().flatten().map(|part| Fingerprint::of(part).to_string()).collect();
+        let fingerprint = parts.join(", ");
+        let normalize = normalized.cloned().unwrap_or_else(|| normalize(&set));
+        let files = matches!(set.train.images, Images::Files(_));
+        let train_recipe = recipe(settings, files, &normalize, true)?;
+        let plain = recipe(settings, files, &normalize, false)?;
         let show = |part: Part, recipe: Recipe| -> Result<Shown, TrainError> {
             let names = match &part.images {
                 Images::Memory(_) => None,
@@ -107,7 +118,18 @@ impl Prepared {
             let what = format!("training images are {shape:?}, others {:?}", test.loader.shape());
             return Err(TrainError::Set { set: set.name, what });
         }
-        Ok(Self { name: set.name, classes: set.classes, counts, groups, train, val, test, fingerprint, normalize })
+        Ok(Self {
+            name: set.name,
+            classes: set.classes,
+            counts,
+            groups,
+            train,
+            val,
+            test,
+            fingerprint,
+            files,
+            normalize,
+        })
     }
 }
 

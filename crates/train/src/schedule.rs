@@ -9,13 +9,16 @@ pub enum Schedule {
     /// A warm-up, then the base rate, then drops. Changes between epochs only.
     MultiStep {
         /// Epochs of warm-up: epoch e, from 1, has e/warmup of the base rate.
+        #[serde(default)]
         warmup: u64,
         /// The drops, earliest first.
+        #[serde(default)]
         drops: Vec<Drop>,
     },
     /// A linear warm-up, then half a cosine from the base rate to 0 at the end. Changes every step.
     Cosine {
         /// Epochs of warm-up; may be a fraction.
+        #[serde(default)]
         warmup: f64,
     },
     /// The base rate throughout.

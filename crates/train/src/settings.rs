@@ -114,7 +114,7 @@ pub struct Optimizer {
     pub clip: f64,
     /// Share of the past in an average of the weights, which is then what is evaluated; 0: none.
     pub ema: f64,
-    /// How the rate changes; left out: the paper's shape for the number of epochs.
+    /// How the rate changes: `multi-step`, `cosine` or `constant`; left out, or `paper`: the paper's shape for the number of epochs.
     pub schedule: Option<Schedule>,
 }
 
@@ -226,9 +226,13 @@ impl Settings {
         let mut table = self.table()?;
         check_names(given, &known(), "")?;
         merge(&mut table, given);
-        Value::Table(table).try_into().map_err(|error: toml::de::Error| {
-            let what = error.message().to_owned();
-            TrainError::Toml { what }
+        serde_path_to_error::deserialize(Value::Table(table)).map_err(|error| {
+            let field = error.path().to_string();
+            let what = error.into_inner().message().to_owned();
+            match field.as_str() {
+                "." => TrainError::Toml { what },
+                _ => TrainError::Setting { field, what },
+            }
         })
     }
 
@@ -254,6 +258,19 @@ impl Settings {
         Table::try_from(self).map_err(|error| TrainError::Toml { what: error.to_string() })
     }
 
+    /// The name of the first setting in which two differ.
+    #[must_use]
+    pub fn difference(&self, other: &Self) -> Option<String> {
+        fn differs(a: &Table, b: &Table, before: &str) -> Option<String> {
+            a.keys().chain(b.keys()).find_map(|name| match (a.get(name), b.get(name)) {
+                (Some(Value::Table(a)), Some(Value::Table(b))) => differs(a, b, &format!("{before}{name}.")),
+                (a, b) if a != b => Some(format!("{before}{name}")),
+                _ => None,
+            })
+        }
+        differs(&self.table().ok()?, &other.table().ok()?, "")
+    }
+
     /// Whether every value is in its range.
     ///
     /// # Errors
@@ -272,6 +289,9 @@ impl Settings {
             true => Ok(()),
             false => Err(wrong(field, x, "at least 0 and less than 1")),
         };
+        if i64::try_from(self.seed).is_err() {
+            return Err(wrong("seed", self.seed, "at most 9223372036854775807"));
+        }
         if self.epochs == 0 {
             return Err(wrong("epochs", 0, "at least 1"));
         }
@@ -291,8 +311,23 @@ impl Settings {
         if !(self.model.scale > 0.0 && self.model.scale.is_finite()) {
             return Err(wrong("model.scale", self.model.scale, "more than 0 and finite"));
         }
-        if !(rate > 0.0 && rate.is_finite()) {
+        // as the engine will use them
+        if !(rate as f32 > 0.0 && (rate as f32).is_finite()) {
             return Err(wrong("optimizer.rate", rate, "more than 0 and finite"));
+        }
+        if ema as f32 >= 1.0 {
+            return Err(wrong("optimizer.ema", ema, "less than 1, also in 32 bits"));
+        }
+        if clip > 0.0 && (clip as f32 <= 0.0 || !(clip as f32).is_finite()) {
+            return Err(wrong("optimizer.clip", clip, "0 or a number that 32 bits hold"));
+        }
+        for (field, got) in [("augment.pad", self.augment.pad), ("augment.cutout", self.augment.cutout)] {
+            if got > 1024 {
+                return Err(wrong(field, got, "at most 1024"));
+            }
+        }
+        if let Some(drw) = self.criterion.drw.as_ref().filter(|drw| drw.start >= self.epochs) {
+            return Err(wrong("criterion.drw.start", drw.start, "less than the number of epochs"));
         }
         share("optimizer.momentum", momentum)?;
         share("optimizer.ema", ema)?;
@@ -443,8 +478,17 @@ fn merge(into: &mut Table, given: &Table) {
                 }
                 merge(old, new);
             }
-            // a schedule of another name has other parts
-            (Some(old), new) if name == "schedule" => *old = new.clone(),
+            // a schedule by its name alone, or of another name, which has other parts
+            (_, Value::String(schedule)) if name == "schedule" && schedule == "paper" => {
+                into.remove(name);
+            }
+            (_, Value::String(schedule)) if name == "schedule" => {
+                let named = Table::from_iter([("name".to_owned(), Value::String(schedule.clone()))]);
+                into.insert(name.clone(), Value::Table(named));
+            }
+            (Some(Value::Table(old)), Value::Table(new)) if name == "schedule" && new.contains_key("name") => {
+                old.clone_from(new);
+            }
             (Some(Value::Table(old)), Value::Table(new)) => merge(old, new),
             _ => {
                 into.insert(name.clone(), value.clone());
@@ -500,12 +544,19 @@ mod tests {
     fn values_out_of_range_are_named() {
         for (text, want) in [
             ("epochs = 0", "setting `epochs`: 0: must be at least 1"),
+            ("seed = 9223372036854775808", "configuration: "),
+            ("epochs = \"x\"", "setting `epochs`: invalid type: string \"x\", expected u64"),
+            (
+                "[criterion.drw]\nstart = 99",
+                "setting `criterion.drw.start`: 99: must be less than the number of epochs",
+            ),
+            ("[optimizer]\nrate = 1e300", "setting `optimizer.rate`: 1"),
             ("batch = 0", "setting `batch`: 0: must be in 1..=65536"),
             ("[optimizer]\nrate = -1.0", "setting `optimizer.rate`: -1: must be more than 0 and finite"),
             ("[data]\nval = 1.0", "setting `data.val`: 1: must be at least 0 and less than 1"),
             ("[model]\nhead = \"round\"", "setting `model.head`: round: must be one of linear, cosine"),
         ] {
-            assert_eq!(said(text), want);
+            assert!(said(text).starts_with(want), "{text}: {}", said(text));
         }
         for text in [
             "epochs = \"x\"",
@@ -525,6 +576,10 @@ mod tests {
         let set = |key: &str, value: &str| base.with_value(key, value);
         assert_eq!(set("epochs", "7").expect("valid").epochs, 7);
         assert_eq!(set("data.set", "cifar10").expect("text without quotes").data.set, "cifar10");
+        let schedule = |name: &str| set("optimizer.schedule", name).expect("known").optimizer.schedule;
+        assert_eq!(schedule("cosine"), Some(Schedule::Cosine { warmup: 0.0 }));
+        assert_eq!(schedule("constant"), Some(Schedule::Constant {}));
+        assert_eq!(schedule("paper"), None);
         assert_eq!(set("augment.randaugment", "[2, 9]").expect("valid").augment.randaugment, Some([2, 9]));
         let cwap = set("criterion.params.bins", "7").expect("valid");
         assert_eq!(cwap.criterion.method.id(), Id::Cwap);

@@ -128,8 +128,10 @@ pub struct Header {
     pub classes: Vec<String>,
     /// Training images per class.
     pub counts: Vec<u64>,
-    /// Of the training part.
+    /// Of the parts.
     pub fingerprint: String,
+    /// Whether images came from files.
+    pub files: bool,
     /// Of images.
     pub normalize: Normalize,
     /// Where the run is.
@@ -146,6 +148,8 @@ pub struct Header {
 
 /// Of [`Header`].
 const FORMAT: u32 = 1;
+/// The file with a line per epoch.
+const METRICS: &str = "metrics.jsonl";
 
 /// A checkpoint's tensors, and what it says about them.
 #[derive(Clone, Debug, PartialEq)]
@@ -202,6 +206,10 @@ pub struct Trainer<E, W> {
     history: Vec<Epoch>,
     best: Option<u64>,
     average: Option<Vec<Vec<f32>>>,
+    /// Images of the last step.
+    last: Vec<u32>,
+    /// Epochs that are in the file.
+    noted: usize,
 }
 
 /// A batch as it comes from the thread that makes it.
@@ -265,6 +273,8 @@ impl<E: Engine, W: Workers> Trainer<E, W> {
             history,
             best,
             average,
+            last: Vec::new(),
+            noted: 0,
         })
     }
 
@@ -278,11 +288,14 @@ impl<E: Engine, W: Workers> Trainer<E, W> {
         if header.network != *self.engine.network() {
             return wrong("it is of another network");
         }
-        if header.fingerprint != self.data.fingerprint.to_string() || header.classes != self.data.classes {
-            return wrong("it is of another training set");
+        if header.fingerprint != self.data.fingerprint || header.classes != self.data.classes {
+            return wrong("its images are not these: some were added, removed or renamed, or have another class");
         }
-        if header.settings != self.settings {
-            return wrong("it is of a run with other settings");
+        // the same images may have moved
+        let mut settings = header.settings.clone();
+        settings.data.set.clone_from(&self.settings.data.set);
+        if let Some(field) = settings.difference(&self.settings) {
+            return wrong(&format!("it is of a run with another `{field}`"));
         }
         if header.averaged != self.average.is_some() {
             return wrong("it has no average of the weights");
@@ -313,7 +326,8 @@ impl<E: Engine, W: Workers> Trainer<E, W> {
             dataset: self.data.name.clone(),
             classes: self.data.classes.clone(),
             counts: self.data.counts.clone(),
-            fingerprint: self.data.fingerprint.to_string(),
+            fingerprint: self.data.fingerprint.clone(),
+            files: self.data.files,
             normalize: self.data.normalize.clone(),
             position: self.position,
             criterion: self.criterion.state(),
@@ -384,6 +398,9 @@ impl<E: Engine, W: Workers> Trainer<E, W> {
     /// # Errors
     /// If the folder cannot be written to, a file can no longer be read, or the run diverges.
     pub fn run(&mut self, folder: &Folder, watch: &mut dyn Watch) -> Result<End, TrainError> {
+        // what a killed process did not write of its epochs, or wrote of ones that are not done, is mended
+        self.noted = folder.lines(METRICS, self.history.len())?;
+        self.write_history(folder)?;
         if self.position == Position::default() {
             folder.save(&self.snapshot())?;
         }
@@ -392,6 +409,7 @@ impl<E: Engine, W: Workers> Trainer<E, W> {
                 return Ok(End::Early);
             }
             if !self.steps_of_epoch(folder, watch)? || !self.finish(folder, watch)? {
+                self.sound()?;
                 folder.save(&self.snapshot())?;
                 return Ok(End::Stopped);
             }
@@ -402,7 +420,15 @@ impl<E: Engine, W: Workers> Trainer<E, W> {
     /// Whether nothing got better for too long.
     fn exhausted(&self) -> bool {
         let best = self.best.unwrap_or(0);
-        self.settings.patience > 0 && self.position.epoch.saturating_sub(best) >= self.settings.patience
+        // after an evaluation only: who did not look cannot know
+        let looked = self.history.last().is_some_and(|epoch| epoch.val.is_some());
+        let patience = self.settings.patience;
+        patience > 0 && looked && self.position.step == 0 && self.position.epoch.saturating_sub(best) >= patience
+    }
+
+    /// Whether there is nothing left to do.
+    pub fn finished(&self) -> bool {
+        self.position.epoch >= self.settings.epochs || self.exhausted()
     }
 
     /// The rest of an epoch's steps; false if the watcher stopped them.
@@ -410,7 +436,10 @@ impl<E: Engine, W: Workers> Trainer<E, W> {
         loop {
             match self.some_steps(watch)? {
                 Wish::Go => return Ok(true),
-                Wish::Save => folder.save(&self.snapshot())?,
+                Wish::Save => {
+                    self.sound()?;
+                    folder.save(&self.snapshot())?;
+                }
                 Wish::Stop => return Ok(false),
             }
         }
@@ -428,7 +457,7 @@ impl<E: Engine, W: Workers> Trainer<E, W> {
         };
         let (first, mix) = (self.position.step as usize, self.mix);
         // the thread that makes batches borrows the data; everything else stays with the loop
-        let Self { data, engine, workers, criterion, settings, work, position, average, .. } = self;
+        let Self { data, engine, workers, criterion, settings, work, position, average, last, .. } = self;
         let (train, classes) = (&data.train, data.classes.len());
         let schedule = settings.schedule();
         let (mut gradient, mut weights) = (Vec::new(), Vec::new());
@@ -489,6 +518,7 @@ impl<E: Engine, W: Workers> Trainer<E, W> {
                         average.iter_mut().zip(now).for_each(|(a, w)| *a = keep * *a + (1.0 - keep) * w);
                     }
                 }
+                last.clone_from(&made.places);
                 position.step += 1;
                 position.steps += 1;
                 position.images += number as u64;
@@ -507,8 +537,22 @@ impl<E: Engine, W: Workers> Trainer<E, W> {
         })
     }
 
+    /// Whether every weight is a number: nothing else is worth keeping.
+    fn sound(&self) -> Result<(), TrainError> {
+        let tensors = [Kind::Parameters, Kind::Statistics].map(|kind| self.engine.tensors(kind));
+        if tensors.iter().flatten().flatten().all(|w| w.is_finite()) {
+            return Ok(());
+        }
+        let made = Made { places: self.last.clone(), ..Made::default() };
+        let position = Position { step: self.position.step.saturating_sub(1), ..self.position };
+        let what = "its step left weights that are not finite".to_owned();
+        Err(diverged(&self.engine, &self.data.train, &made, position, what))
+    }
+
     /// Ends an epoch: evaluation, records, checkpoint; false if the watcher stopped it.
     fn finish(&mut self, folder: &Folder, watch: &mut dyn Watch) -> Result<bool, TrainError> {
+        self.sound()?;
+        self.average_workers()?;
         let last = self.position.epoch + 1 == self.settings.epochs;
         let due = last || (self.position.epoch + 1).is_multiple_of(self.settings.evaluate_every);
         let (mut val, mut test) = (None, None);
@@ -517,7 +561,10 @@ impl<E: Engine, W: Workers> Trainer<E, W> {
             (val, test) = (on_val, Some(on_test));
         }
         // from here on nothing can stop it half-way
-        self.merge_workers()?;
+        if self.workers.shard().size() > 1 {
+            let others = self.workers.others(&self.criterion.state());
+            self.criterion.merge(&others)?;
+        }
         self.criterion.end_epoch();
         let (epoch, steps) = (self.position.epoch, self.steps());
         let schedule = self.settings.schedule();
@@ -527,6 +574,13 @@ impl<E: Engine, W: Workers> Trainer<E, W> {
         let better = self.is_better(&record);
         if better {
             self.best = Some(record.epoch);
+        }
+        // classes of older epochs are in metrics.jsonl; here they would make every checkpoint larger than the one before
+        let best = self.best;
+        for old in self.history.iter_mut().filter(|old| Some(old.epoch) != best) {
+            for metrics in old.val.iter_mut().chain(&mut old.test) {
+                metrics.per_class.clear();
+            }
         }
         self.history.push(record);
         self.position = Position { epoch: epoch + 1, steps: self.position.steps, ..Position::default() };
@@ -540,24 +594,23 @@ impl<E: Engine, W: Workers> Trainer<E, W> {
         Ok(true)
     }
 
-    /// Writes the epochs as lines of JSON.
-    ///
-    /// # Errors
-    /// If the folder cannot be written to.
-    pub fn write_history(&self, folder: &Folder) -> Result<(), TrainError> {
-        let mut lines = String::new();
-        for epoch in &self.history {
-            lines +=
-                &serde_json::to_string(epoch).map_err(|error| TrainError::Checkpoint { what: error.to_string() })?;
-            lines.push('\n');
+    /// Adds what is missing in `metrics.jsonl`: a line of JSON per epoch.
+    fn write_history(&mut self, folder: &Folder) -> Result<(), TrainError> {
+        let mut lines = Vec::new();
+        for epoch in &self.history[self.noted..] {
+            let line =
+                serde_json::to_string(epoch).map_err(|error| TrainError::Checkpoint { what: error.to_string() })?;
+            lines.extend_from_slice(line.as_bytes());
+            lines.push(b'\n');
         }
-        Ok(folder.write("metrics.jsonl", lines.as_bytes())?)
+        folder.append(METRICS, &lines)?;
+        self.noted = self.history.len();
+        Ok(())
     }
 
-    fn merge_workers(&mut self) -> Result<(), TrainError> {
+    /// All workers evaluate the same network. Doing it twice changes nothing.
+    fn average_workers(&mut self) -> Result<(), TrainError> {
         if self.workers.shard().size() > 1 {
-            let others = self.workers.others(&self.criterion.state());
-            self.criterion.merge(&others)?;
             let mut statistics = self.engine.tensors(Kind::Statistics);
             self.workers.average(&mut statistics);
             self.engine.set_tensors(Kind::Statistics, &statistics)?;
@@ -723,7 +776,7 @@ pub fn transfer(from: (&Network, [&[Vec<f32>]; 2]), to: &Network, into: &mut [Ve
     let mut left = Vec::new();
     for (tensor, value) in tensors(to).zip(into.iter_mut().flatten()) {
         match found.get(&tensor.name) {
-            Some((shape, values)) if *shape == tensor.shape => value.clone_from(values),
+            Some((shape, values)) if *shape == tensor.shape && values.len() == value.len() => value.clone_from(values),
             _ => left.push(tensor.name),
         }
     }

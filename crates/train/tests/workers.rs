@@ -96,7 +96,7 @@ fn trainer<W: Workers>(workers: W) -> Trainer<Cpu, W> {
     let mut set = embedded::fashion_mini().expect("it is whole");
     // an even number, so that both make as many steps
     set.train = set.train.subset(&(0..1280).collect::<Vec<u32>>());
-    let data = Prepared::new(set, &settings, &pool, &|_, _| {}).expect("it fits");
+    let data = Prepared::new(set, &settings, None, &pool, &|_, _| {}).expect("it fits");
     let network = Network::named("resnet8", 1, [28, 28], 10).expect("known");
     let engine = Cpu::new(network, settings.batch, settings.seed, pool.clone()).expect("valid");
     Trainer::new(settings, data, engine, workers, pool).expect("it fits")

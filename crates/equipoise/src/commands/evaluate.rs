@@ -4,13 +4,14 @@ use std::io::Write;
 use std::path::PathBuf;
 
 use equipoise_data::groups::Rule;
+use equipoise_nn::network::Head;
 use equipoise_nn::{Engine, Kind};
 use equipoise_train::metrics::Metrics;
 use equipoise_train::trainer::{Adjust, Checkpoint, evaluate};
 use serde_json::json;
 
 use super::data::RootArgs;
-use crate::runs::{checkpoint, engine, percent, pool, prepare, train_failure};
+use crate::runs::{checkpoint, chosen, engine, percent, pool, prepare, train_failure, trained};
 use crate::{Failure, printable};
 
 #[derive(clap::Args)]
@@ -59,12 +60,19 @@ pub(crate) fn run(args: &Args, out: &mut impl Write) -> Result<(), Failure> {
     let own = args.data.is_none();
     if let Some(data) = &args.data {
         settings.data.set.clone_from(data);
-        (settings.data.imbalance, settings.data.subset) = (None, None);
+        (settings.data.imbalance, settings.data.subset, settings.data.val) = (None, None, 0.0);
     }
     if let Some(rule) = args.groups {
         settings.groups = rule.to_string();
     }
-    let data = prepare(&settings, &args.root, &pool)?;
+    let data = prepare(&settings, Some(&header.normalize), &args.root, &pool)?;
+    if own && data.fingerprint != header.fingerprint {
+        let what = "its images have changed since the run: name the set to evaluate on, if that is what you want";
+        return Err(Failure::Usage(format!("{}: {what}", data.name)));
+    }
+    if args.tau_norm > 0.0 && header.network.head != Head::Linear {
+        return Err(Failure::Usage("--tau-norm: a cosine head has no lengths to normalise".to_owned()));
+    }
     if data.classes != header.classes {
         let what = format!(
             "{}: its classes are not the run's ({} and {})",
@@ -110,14 +118,13 @@ pub(crate) fn run(args: &Args, out: &mut impl Write) -> Result<(), Failure> {
         tally.confusion().iter().map(|((label, said), n)| [u64::from(*label), u64::from(*said), *n]).collect();
     if args.json {
         let line = json!({
-            "run": args.run.display().to_string(), "dataset": data.name, "epoch": header.position.epoch, "own": own,
+            "run": args.run.display().to_string(), "dataset": data.name, "epoch": header.position.epoch, "chosen": chosen(&header), "own": own,
             "logit_adjust": args.logit_adjust, "tau_norm": args.tau_norm, "metrics": metrics, "confusion": confusion,
         });
         writeln!(out, "{line}")?;
         return Ok(());
     }
-    let epoch = header.position.epoch;
-    writeln!(out, "{}: {} test images, weights of epoch {epoch}", printable(&data.name), data.test.labels.len())?;
+    writeln!(out, "{}: {} test images, {}", printable(&data.name), data.test.labels.len(), trained(&header))?;
     table(&metrics, out)
 }
 
@@ -150,6 +157,9 @@ pub(crate) fn table(metrics: &Metrics, out: &mut impl Write) -> Result<(), Failu
     ];
     for (name, value) in groups.chain(rest) {
         writeln!(out, "{name:<20}{:>6}", percent(value))?;
+    }
+    if metrics.unusable > 0 {
+        writeln!(out, "{} images have logits that are not finite: they count as misses", metrics.unusable)?;
     }
     let loss = metrics.loss.map_or_else(|| "n/a".to_owned(), |loss| format!("{loss:.3}"));
     writeln!(out, "{:<20}{loss:>6}", "cross-entropy")?;

@@ -1,16 +1,14 @@
 //! `equipoise export`: weights for other programs.
 
-use std::fs::OpenOptions;
 use std::io::Write;
 use std::path::PathBuf;
 
-use anyhow::Context;
 use clap::ValueEnum;
 use equipoise_nn::Weights;
 use equipoise_train::trainer::Checkpoint;
 
 use crate::Failure;
-use crate::runs::{checkpoint, train_failure};
+use crate::runs::{checkpoint, train_failure, trained};
 
 #[derive(clap::Args)]
 #[command(after_long_help = "\
@@ -42,26 +40,22 @@ pub(crate) fn run(args: &Args, out: &mut impl Write) -> Result<(), Failure> {
     let bytes =
         weights.to_bytes(&header.network, header.position.steps).map_err(|error| train_failure(error.into()))?;
     let place = args.out.display();
-    let file = OpenOptions::new().write(true).create_new(true).open(&args.out);
-    let mut file = match file {
-        Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => {
-            return Err(Failure::Usage(format!("{place} is there already")));
-        }
-        file => file.with_context(|| format!("cannot write {place}"))?,
-    };
-    let written = file.write_all(&bytes).and_then(|()| file.sync_all());
+    if args.out.exists() {
+        return Err(Failure::Usage(format!("{place} is there already")));
+    }
+    // under its name only when it is whole
+    let mut part = args.out.clone().into_os_string();
+    part.push(".part");
+    let written = std::fs::File::create(&part).and_then(|mut file| {
+        file.write_all(&bytes)?;
+        file.sync_all()?;
+        std::fs::rename(&part, &args.out)
+    });
     if let Err(error) = written {
-        drop(file);
-        // half a file is worse than none
-        let _ = std::fs::remove_file(&args.out);
+        let _ = std::fs::remove_file(&part);
         return Err(Failure::Failed(anyhow::Error::from(error).context(format!("cannot write {place}"))));
     }
-    let (network, epoch) = (&header.network.name, header.position.epoch);
-    writeln!(
-        out,
-        "{network}, {} classes, after epoch {epoch}: {} bytes in {place}",
-        header.classes.len(),
-        bytes.len()
-    )?;
+    let (network, classes) = (&header.network.name, header.classes.len());
+    writeln!(out, "{network}, {classes} classes, {}: {} bytes in {place}", trained(&header), bytes.len())?;
     Ok(())
 }

@@ -67,7 +67,7 @@ pub(crate) fn run(args: &Args, out: &mut impl Write) -> Result<(), Failure> {
         let plain = Normalize::new(&[0.0; 3], &[1.0; 3]).map_err(failure)?;
         Recipe::Small { side: network.size[0] as u32, policy: Policy::plain(plain) }
     } else {
-        recipe(&settings, true, &header.normalize, false).map_err(train_failure)?
+        recipe(&settings, header.files, &header.normalize, false).map_err(train_failure)?
     };
     let loader = Loader::new(Images::Files(args.images.clone()), recipe, 0, &pool, &|_, _| {}).map_err(failure)?;
     let plane = network.size[0] * network.size[1];

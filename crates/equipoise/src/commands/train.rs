@@ -4,14 +4,14 @@ use std::io::Write;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use equipoise_criterion::{Id, Preset};
+use equipoise_criterion::Id;
 use equipoise_train::folder::{Folder, fresh};
 use equipoise_train::settings::Settings;
 use equipoise_train::trainer::Checkpoint;
 
 use super::data::warn;
 use crate::Failure;
-use crate::runs::{SettingArgs, Show, drive, percent, pool, train_failure, trainer, with_criterion};
+use crate::runs::{SettingArgs, Show, drive, percent, pool, quoted, read_text, train_failure, trainer};
 
 #[derive(clap::Args)]
 #[command(after_long_help = "\
@@ -37,8 +37,8 @@ pub(crate) struct Args {
     /// Folder of the run [default: a new one under runs/]
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
-    /// Go on with the run in this folder
-    #[arg(long, value_name = "DIR", conflicts_with_all = ["out", "data", "model", "imbalance", "epochs", "batch", "rate", "seed", "val", "init", "freeze", "preset", "config", "set", "criterion"])]
+    /// Go on with the run in this folder; name the data set if it has moved
+    #[arg(long, value_name = "DIR", conflicts_with_all = ["out", "model", "imbalance", "epochs", "batch", "rate", "seed", "val", "init", "freeze", "preset", "config", "set", "criterion"])]
     resume: Option<PathBuf>,
     /// Print the resolved settings and stop
     #[arg(long)]
@@ -46,7 +46,7 @@ pub(crate) struct Args {
     /// Minutes between checkpoints within an epoch
     #[arg(long, value_name = "N", default_value_t = 5.0)]
     save_minutes: f64,
-    /// Show nothing but errors
+    /// Show no progress
     #[arg(long)]
     quiet: bool,
     /// Print the result as JSON
@@ -62,12 +62,15 @@ pub(crate) fn run(args: &Args, out: &mut impl Write) -> Result<(), Failure> {
     let (mut trainer, folder) = match &args.resume {
         Some(path) => {
             let folder = Folder::open(path).map_err(|error| train_failure(error.into()))?;
-            let text = std::fs::read_to_string(path.join("config.toml"))?;
-            let settings = Settings::from_toml(&text, &Settings::default())
+            let text = read_text(&path.join("config.toml"))?;
+            let mut settings = Settings::from_toml(&text, &Settings::default())
                 .map_err(|error| Failure::Usage(format!("{}: {error}", path.join("config.toml").display())))?;
             if args.print_config {
                 write!(out, "{}", settings.to_toml().map_err(train_failure)?)?;
                 return Ok(());
+            }
+            if let Some(data) = &args.settings.data {
+                settings.data.set.clone_from(data);
             }
             let found = folder.load().map_err(|error| train_failure(error.into()))?;
             let mut checkpoint = None;
@@ -80,15 +83,7 @@ pub(crate) fn run(args: &Args, out: &mut impl Write) -> Result<(), Failure> {
             (trainer(settings, &args.settings.root, &pool, checkpoint.as_ref())?, folder)
         }
         None => {
-            let mut base = Settings::default();
-            if let Some(id) = args.criterion {
-                base = with_criterion(base, id, Preset::Recommended);
-            }
-            let mut settings = args.settings.settings(base)?;
-            // an option is stronger than a file
-            if let Some(id) = args.criterion {
-                settings = with_criterion(settings, id, Preset::Recommended);
-            }
+            let settings = args.settings.settings(Settings::default(), args.criterion)?;
             let text = settings.to_toml().map_err(train_failure)?;
             if args.print_config {
                 write!(out, "{text}")?;
@@ -115,7 +110,7 @@ pub(crate) fn run(args: &Args, out: &mut impl Write) -> Result<(), Failure> {
         let _ = writeln!(std::io::stderr(), "{}", crate::one_line(&text));
     }
     let done = folder.path().join("result.json");
-    if trainer.position().epoch == settings.epochs && done.exists() {
+    if trainer.finished() && done.exists() {
         return Err(Failure::Usage(format!(
             "{} is finished: its result is in {}",
             folder.path().display(),
@@ -124,7 +119,7 @@ pub(crate) fn run(args: &Args, out: &mut impl Write) -> Result<(), Failure> {
     }
     let save_every = Duration::from_secs_f64(60.0 * args.save_minutes);
     let mut show = Show::new("", settings.epochs, args.quiet, true, save_every);
-    let resume = format!("equipoise train --resume {}", folder.path().display());
+    let resume = format!("equipoise train --resume {}", quoted(folder.path()));
     let result = drive(&mut trainer, &folder, &mut show, &resume)?;
     if args.json {
         writeln!(out, "{result}")?;
