@@ -363,6 +363,164 @@ fn a_run_that_diverges_stops_and_keeps_what_was_good() {
     }
     // the checkpoint from before
     succeeded(&equipoise(&place, &["evaluate", "run", "--json"]));
+    // a step that is seen in the evaluation only: nothing of it is kept
+    let args = [
+        "train", "--model", "resnet8", "--batch", "1485", "--rate", "1e30", "--epochs", "3", "--out", "late", "--quiet",
+    ];
+    let out = equipoise(&place, &args);
+    assert_eq!(out.status.code(), Some(1));
+    assert!(text(&out.stderr).contains("epoch 1, step 1"), "{}", text(&out.stderr));
+    let out = equipoise(&place, &["evaluate", "late", "--json"]);
+    succeeded(&out);
+    let said: serde_json::Value = serde_json::from_slice(&out.stdout).expect("JSON");
+    assert_eq!((&said["epoch"], &said["metrics"]["unusable"]), (&serde_json::json!(0), &serde_json::json!(0)));
+}
+
+/// A run that ends early has been looked at when it ends, and cannot be taken up.
+#[test]
+fn early_stopping() {
+    let place = Place::new();
+    let args = [
+        "train",
+        "--model",
+        "resnet8",
+        "--imbalance",
+        "50",
+        "--val",
+        "0.3",
+        "--batch",
+        "512",
+        "--epochs",
+        "200",
+        "--set",
+        "patience=3",
+        "--set",
+        "evaluate_every=2",
+        "--out",
+        "run",
+        "--json",
+        "--quiet",
+    ];
+    let out = equipoise(&place, &args);
+    succeeded(&out);
+    let result: serde_json::Value = serde_json::from_slice(&out.stdout).expect("JSON");
+    assert_eq!(result["ended_early"], true);
+    let (last, best) =
+        (result["last"]["epoch"].as_u64().expect("last"), result["best"]["epoch"].as_u64().expect("best"));
+    assert!(last.is_multiple_of(2) && last >= best + 3 && result["last"]["top1"].is_number(), "{last} {best}");
+    let out = equipoise(&place, &["train", "--resume", "run"]);
+    assert!(text(&out.stderr).contains("is finished"), "{}", text(&out.stderr));
+}
+
+/// What was chosen on the test set says so, wherever it is used.
+#[test]
+fn the_papers_habit_is_labelled() {
+    let place = Place::new();
+    let args = tiny(&["--set", "choose=test", "--out", "run"]);
+    let out = equipoise(&place, &args);
+    succeeded(&out);
+    assert!(
+        text(&out.stdout).contains("the best epoch on the test set: an optimistic figure"),
+        "{}",
+        text(&out.stdout)
+    );
+    let (evaluated, exported) =
+        (equipoise(&place, &["evaluate", "run"]), equipoise(&place, &["export", "run", "-o", "w.safetensors"]));
+    for out in [evaluated, exported, equipoise(&place, &["evaluate", "run", "--json"])] {
+        assert!(text(&out.stdout).contains("chosen on the test set"), "{}", text(&out.stdout));
+    }
+}
+
+/// A preset is every criterion's own; options are stronger than files.
+#[test]
+fn presets_and_options() {
+    let place = Place::new();
+    let config = |args: &[&str]| {
+        let out = equipoise(&place, &[args, &["--print-config"]].concat());
+        succeeded(&out);
+        text(&out.stdout)
+    };
+    std::fs::write(place.join("base.toml"), config(&["train"])).expect("written");
+    let seesaw = config(&["train", "--config", "base.toml", "--criterion", "seesaw", "--preset", "paper"]);
+    assert!(seesaw.contains("q = 0.0") && seesaw.contains("choose = \"test\""), "{seesaw}");
+    let focal =
+        config(&["train", "--config", "base.toml", "--criterion", "focal", "--set", "criterion.params.gamma=5"]);
+    assert!(focal.contains("gamma = 5.0"), "{focal}");
+    let kept = config(&["train", "--set", "criterion.drw.start=3", "--set", "criterion.preset=reference"]);
+    assert!(kept.contains("[criterion.drw]"), "{kept}");
+}
+
+/// Data that has changed is not taken for the same; data that has moved is.
+#[test]
+fn changed_and_moved_data() {
+    let place = Place::new();
+    let tree = place.join("tree");
+    let image = |part: &str, class: &str, i: u8| {
+        let folder = tree.join(part).join(class);
+        std::fs::create_dir_all(&folder).expect("a folder");
+        let pixels: Vec<u8> = (0..192).map(|k| (k * 7 + i * 31 + u8::from(class == "b") * 90) % 251).collect();
+        std::fs::write(folder.join(format!("{i}.ppm")), [b"P6 8 8 255\n".to_vec(), pixels].concat()).expect("written");
+    };
+    for class in ["a", "b"] {
+        (0..6).for_each(|i| image("train", class, i));
+        (0..3).for_each(|i| image("test", class, i));
+    }
+    let args = [
+        "train",
+        "tree",
+        "--model",
+        "resnet8",
+        "--set",
+        "data.side=8",
+        "--batch",
+        "4",
+        "--epochs",
+        "2",
+        "--out",
+        "run",
+        "--quiet",
+    ];
+    succeeded(&equipoise(&place, &args));
+    // from another folder
+    let out = command(&place)
+        .current_dir("/")
+        .args(["evaluate", &place.join("run").display().to_string()])
+        .output()
+        .expect("it runs");
+    succeeded(&out);
+    // moved
+    std::fs::rename(&tree, place.join("moved")).expect("moved");
+    std::fs::remove_file(place.join("run").join("result.json")).expect("there");
+    assert_eq!(equipoise(&place, &["train", "--resume", "run"]).status.code(), Some(2));
+    succeeded(&equipoise(&place, &["train", "moved", "--resume", "run", "--quiet"]));
+    std::fs::rename(place.join("moved"), &tree).expect("moved");
+    // a test image more
+    image("test", "a", 9);
+    for args in [&["evaluate", "run"][..], &["train", "--resume", "run"]] {
+        let out = equipoise(&place, args);
+        assert_eq!(out.status.code(), Some(2), "{args:?}");
+        assert!(text(&out.stderr).contains("images"), "{}", text(&out.stderr));
+    }
+    succeeded(&equipoise(&place, &["evaluate", "run", "tree"]));
+}
+
+/// A comparison that was stopped is taken up and ends with the table that it would have had.
+#[test]
+fn compare_is_taken_up() {
+    let place = Place::new();
+    let args = |out: &'static str| {
+        ["compare", "--criteria", "softmax,cwap", "--epochs", "3", "--out", out, "--json", "--quiet"]
+    };
+    let out = equipoise(&place, &args("whole"));
+    succeeded(&out);
+    let rows = |out: &Output| serde_json::from_slice::<serde_json::Value>(&out.stdout).expect("JSON")["rows"].clone();
+    let code = signal_after(start(&place, &args("parts")), 2, Duration::from_millis(900));
+    assert!(matches!(code, Some(0 | 130)), "{code:?}");
+    let again = equipoise(&place, &args("parts"));
+    succeeded(&again);
+    assert_eq!(rows(&again), rows(&out));
+    let other = equipoise(&place, &["compare", "--criteria", "softmax", "--epochs", "4", "--out", "parts"]);
+    assert!(other.status.code() == Some(2) && text(&other.stderr).contains("`epochs`"), "{}", text(&other.stderr));
 }
 
 /// Memory and open files of a long run: 300 epochs, or as many as EQUIPOISE_EPOCHS says.

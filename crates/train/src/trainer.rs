@@ -543,10 +543,14 @@ impl<E: Engine, W: Workers> Trainer<E, W> {
         if tensors.iter().flatten().flatten().all(|w| w.is_finite()) {
             return Ok(());
         }
+        Err(self.diverged_after("it left weights that are not finite".to_owned()))
+    }
+
+    /// What the last step has done.
+    fn diverged_after(&self, what: String) -> TrainError {
         let made = Made { places: self.last.clone(), ..Made::default() };
         let position = Position { step: self.position.step.saturating_sub(1), ..self.position };
-        let what = "its step left weights that are not finite".to_owned();
-        Err(diverged(&self.engine, &self.data.train, &made, position, what))
+        diverged(&self.engine, &self.data.train, &made, position, what)
     }
 
     /// Ends an epoch: evaluation, records, checkpoint; false if the watcher stopped it.
@@ -558,6 +562,11 @@ impl<E: Engine, W: Workers> Trainer<E, W> {
         let (mut val, mut test) = (None, None);
         if due {
             let Some((on_val, on_test)) = self.evaluate_parts(watch)? else { return Ok(false) };
+            let unusable = on_test.unusable + on_val.as_ref().map_or(0, |metrics| metrics.unusable);
+            if unusable > 0 {
+                let what = format!("{unusable} images of the evaluation have logits that are not finite");
+                return Err(self.diverged_after(what));
+            }
             (val, test) = (on_val, Some(on_test));
         }
         // from here on nothing can stop it half-way
