@@ -35,6 +35,11 @@ impl Buffer {
         Self { start: start.cast(), length, layout }
     }
 
+    /// With whole large pages.
+    pub(crate) fn in_pages(length: usize) -> Self {
+        Self::new(length.next_multiple_of(PAGE / 4))
+    }
+
     pub(crate) fn as_ptr(&self) -> *const f32 {
         self.start.as_ptr()
     }

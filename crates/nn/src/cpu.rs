@@ -177,40 +177,37 @@ impl Layer {
     }
 }
 
-/// A task's own memory.
+/// A task's own memory: one stretch in large pages. A transform writes to dozens of places far apart, more than a CPU has
+/// addresses of small pages at hand.
 struct Own {
-    input: Buffer,
-    v: Buffer,
-    m: Buffer,
-    gradient: Buffer,
-    du: Buffer,
-    sums: Buffer,
-    /// Of an evaluation: blocks' inputs (two, in turn), inside a block (two, in turn), its last layer and its projection.
-    values: [Buffer; 6],
+    memory: Buffer,
+    /// Where its parts begin: those of a space, and of an evaluation the blocks' inputs (two, in turn), inside a block (two, in
+    /// turn), its last layer and its projection.
+    starts: [usize; 12],
 }
 
 impl Own {
     fn new(room: &Room, value: usize) -> Self {
-        Self {
-            values: std::array::from_fn(|_| Buffer::new(value)),
-            input: Buffer::new(room.input),
-            v: Buffer::new(room.v),
-            m: Buffer::new(room.m),
-            gradient: Buffer::new(room.gradient),
-            du: Buffer::new(room.du),
-            sums: Buffer::new(room.sums),
+        let &Room { input, v, m, gradient, du, sums } = room;
+        let lengths = [input, v, m, gradient, du, sums, value, value, value, value, value, value];
+        let (mut starts, mut length) = ([0; 12], 0);
+        for (start, part) in starts.iter_mut().zip(lengths) {
+            *start = length;
+            length += part.next_multiple_of(CHANNELS);
         }
+        Self { memory: Buffer::in_pages(length), starts }
+    }
+
+    /// The beginnings of all parts.
+    fn parts(&mut self) -> [*mut f32; 12] {
+        let memory = self.memory.as_mut_ptr();
+        // SAFETY: every start lies in the memory, or at its end.
+        self.starts.map(|start| unsafe { memory.add(start) })
     }
 
     fn space(&mut self) -> Space {
-        Space {
-            input: self.input.as_mut_ptr(),
-            v: self.v.as_mut_ptr(),
-            m: self.m.as_mut_ptr(),
-            gradient: self.gradient.as_mut_ptr(),
-            du: self.du.as_mut_ptr(),
-            sums: self.sums.as_mut_ptr(),
-        }
+        let [input, v, m, gradient, du, sums, ..] = self.parts();
+        Space { input, v, m, gradient, du, sums }
     }
 }
 
@@ -1108,7 +1105,7 @@ impl Cpu {
             let first = task * group;
             let number = group.min(images - first);
             let space = own.space();
-            let [z0, z1, inner0, inner1, last, projected] = own.values.each_mut().map(Buffer::as_mut_ptr);
+            let [.., z0, z1, inner0, inner1, last, projected] = own.parts();
             let (mut z, mut old_z) = (z0, z1);
             let run = |layer: usize, source: Source, y: *mut f32| {
                 let layer = &engine.layers[layer];
