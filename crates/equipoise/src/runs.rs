@@ -244,8 +244,8 @@ fn start_from(path: &str, engine: &mut Cpu, classes: &[String]) -> Result<(), Fa
     let place = Path::new(path);
     let to = engine.network().clone();
     let mut values = [engine.tensors(Kind::Parameters), engine.tensors(Kind::Statistics)];
-    let is_text = place.extension().is_some_and(|end| end == "safetensors");
-    let left = if is_text {
+    let foreign = place.extension().is_some_and(|end| end == "safetensors");
+    let left = if foreign {
         plain_file(place)?;
         let bytes = std::fs::read(place).map_err(|error| Failure::Usage(format!("{path}: {error}")))?;
         let wrong = |error: equipoise_nn::NnError| Failure::Usage(format!("{path}: {error}"));

@@ -183,7 +183,9 @@ fn killed_again_and_again() {
     let want = undisturbed(&place);
     let draws = Draws::new(5, 0, 0);
     let (mut done, mut runs, mut saving, mut under_way) = (0, 0, 0u64, 0u64);
-    while done < kills() {
+    // until enough of them, and a fifth of all inside a save
+    while done < kills() || 5 * saving < done {
+        assert!(done < 4 * kills(), "{done} kills, only {saving} of them inside a save");
         runs += 1;
         let run = format!("run-{runs}");
         let path = place.join(&run);
@@ -221,7 +223,7 @@ fn killed_again_and_again() {
                 // killed before there was anything
                 let _ = std::fs::remove_dir_all(&path);
             }
-            if done >= kills() {
+            if done >= kills() && 5 * saving >= done {
                 if begun {
                     finish(&place, &run);
                 } else {
@@ -234,8 +236,8 @@ fn killed_again_and_again() {
         assert!(!half_written(&path));
         std::fs::remove_dir_all(&path).expect("a folder");
     }
-    // it was the run that was killed, and some of the kills fell into a save (a third on a disk, fewer in memory)
-    assert!(10 * under_way > 3 * done && saving > 0, "{done} kills, {under_way} of a run, {saving} in a save");
+    // it was the run that was killed
+    assert!(10 * under_way > 7 * done, "{done} kills, {under_way} of a run");
     println!("{done} kills, {under_way} of a run under way, {saving} in a save; {runs} runs, all alike");
 }
 

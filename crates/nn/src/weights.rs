@@ -74,7 +74,7 @@ impl Weights {
         }
         for (tensor, values) in tensors(network).zip(values()) {
             if values.len() != tensor.len() {
-                return Err(NnError::Length { what: "a tensor", got: values.len(), want: tensor.len() });
+                return Err(NnError::Shape { name: tensor.name, got: vec![values.len()], want: tensor.shape });
             }
             let from = data.len();
             values.iter().for_each(|x| data.extend_from_slice(&x.to_le_bytes()));

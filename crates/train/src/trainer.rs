@@ -175,6 +175,7 @@ impl Checkpoint {
         if header.format != FORMAT {
             return Err(wrong(format!("format {}: this program reads {FORMAT}", header.format)));
         }
+        header.network.check()?;
         let lengths: Vec<usize> = header.network.parameters().iter().map(Tensor::len).collect();
         let statistics: Vec<usize> = header.network.statistics().iter().map(Tensor::len).collect();
         let copies = if header.averaged { 3 } else { 2 };
@@ -578,7 +579,7 @@ impl<E: Engine, W: Workers> Trainer<E, W> {
         let (epoch, steps) = (self.position.epoch, self.steps());
         let schedule = self.settings.schedule();
         let rate = schedule.rate(self.settings.optimizer.rate, self.settings.epochs, epoch, steps - 1, steps);
-        let loss = self.position.loss / self.position.images.max(1) as f64;
+        let loss = self.epoch_loss();
         let record = Epoch { epoch: epoch + 1, rate, loss, val, test };
         let better = self.is_better(&record);
         if better {
@@ -615,6 +616,19 @@ impl<E: Engine, W: Workers> Trainer<E, W> {
         folder.append(METRICS, &lines)?;
         self.noted = self.history.len();
         Ok(())
+    }
+
+    /// Mean loss of the epoch's images, everyone's.
+    fn epoch_loss(&mut self) -> f64 {
+        let Position { loss, images, .. } = self.position;
+        if self.workers.shard().size() == 1 {
+            return loss / images.max(1) as f64;
+        }
+        // integers have the same sum for everyone
+        const FINE: f64 = (1u64 << 32) as f64;
+        let mut counts = [images, (loss * FINE) as u64];
+        self.workers.sum_counts(&mut counts);
+        counts[1] as f64 / FINE / counts[0].max(1) as f64
     }
 
     /// All workers evaluate the same network. Doing it twice changes nothing.

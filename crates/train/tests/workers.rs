@@ -133,6 +133,7 @@ fn two_workers_stay_together() {
     assert!(first.0.tensors == second.0.tensors, "the same weights, momentum and statistics");
     let state = |header: &str| serde_json::from_str::<serde_json::Value>(header).expect("JSON")["criterion"].clone();
     assert_eq!(state(&first.0.header), state(&second.0.header));
+    assert_eq!(first.2, second.2, "the same record of every epoch");
     let (_, alone) = {
         let mut trainer = trainer(Alone);
         let (path, folder) = folder("alone");
