@@ -289,8 +289,16 @@ impl Settings {
             true => Ok(()),
             false => Err(wrong(field, x, "at least 0 and less than 1")),
         };
-        if i64::try_from(self.seed).is_err() {
-            return Err(wrong("seed", self.seed, "at most 9223372036854775807"));
+        // what TOML can hold: a run must be able to read its own settings
+        let counts = [
+            ("seed", self.seed),
+            ("epochs", self.epochs),
+            ("patience", self.patience),
+            ("evaluate_every", self.evaluate_every),
+            ("data.split_seed", self.data.split_seed),
+        ];
+        if let Some((field, got)) = counts.into_iter().find(|(_, got)| i64::try_from(*got).is_err()) {
+            return Err(wrong(field, got, "at most 9223372036854775807"));
         }
         if self.epochs == 0 {
             return Err(wrong("epochs", 0, "at least 1"));
@@ -568,6 +576,21 @@ mod tests {
         ] {
             assert_ne!(said(text), "fine", "{text}");
         }
+    }
+
+    /// Whatever is accepted can be read back.
+    #[test]
+    fn numbers_beyond_toml_are_refused() {
+        let mut settings = Settings { epochs: u64::MAX, ..Settings::default() };
+        assert!(
+            settings
+                .check()
+                .is_err_and(|error| error.to_string().starts_with("setting `epochs`: 18446744073709551615"))
+        );
+        settings.epochs = i64::MAX as u64;
+        settings.check().expect("the largest");
+        let text = settings.to_toml().expect("text");
+        assert_eq!(Settings::from_toml(&text, &Settings::default()).expect("its own"), settings);
     }
 
     #[test]
