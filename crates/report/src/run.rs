@@ -1,0 +1,252 @@
+//! A run's folder, read. Nothing in it is trusted: what is missing or torn is left out, what cannot be is an error.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::io::Read;
+use std::path::{Path, PathBuf};
+
+use equipoise_record::{CONFIG, DETAILS, Details, Epoch, Figures, METRICS, NORMS, Norms, Outcome, RESULT, TIMES, Time};
+use serde::de::DeserializeOwned;
+use thiserror::Error;
+
+/// Bytes of a file of a run that are read at most.
+const LARGEST: u64 = 1 << 30;
+
+/// A run cannot be shown.
+#[derive(Debug, Error)]
+pub enum ReportError {
+    /// The system did not let us read.
+    #[error("cannot read {}", path.display())]
+    Read {
+        /// What was to be read.
+        path: PathBuf,
+        /// What the system said.
+        source: std::io::Error,
+    },
+    /// Neither a run's folder nor one with runs in it.
+    #[error("{}: no run: it has no {CONFIG}, and no folder in it has one", path.display())]
+    NotARun {
+        /// What was given.
+        path: PathBuf,
+    },
+    /// A file has something else in it than runs write.
+    #[error("{}: {what}", path.display())]
+    Format {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong.
+        what: String,
+    },
+    /// A run has no figures yet.
+    #[error("{}: nothing to show yet: no epoch has been evaluated", path.display())]
+    Empty {
+        /// Its folder.
+        path: PathBuf,
+    },
+    /// The same run twice.
+    #[error("{} is there twice", path.display())]
+    Twice {
+        /// Its folder.
+        path: PathBuf,
+    },
+}
+
+/// A run.
+#[derive(Clone, Debug)]
+pub struct Run {
+    /// Its folder.
+    pub path: PathBuf,
+    /// Its settings as they were written.
+    pub config: String,
+    /// The same, by name: `data.imbalance` and the like, as TOML values. Not those without a value.
+    pub settings: Vec<(String, String)>,
+    /// How it ended, if it has.
+    pub outcome: Option<Outcome>,
+    /// Its epochs, in order.
+    pub epochs: Vec<Epoch>,
+    /// Gradient norms, in order; epochs may be missing.
+    pub norms: Vec<Norms>,
+    /// How long epochs took, in order; epochs may be missing.
+    pub times: Vec<Time>,
+    /// More about its evaluation.
+    pub details: Option<Details>,
+}
+
+impl Run {
+    /// Reads a run's folder.
+    ///
+    /// # Errors
+    /// If files that every run has are missing or are not what runs write, or no epoch has been evaluated yet.
+    pub fn read(path: &Path) -> Result<Self, ReportError> {
+        let config = text(&path.join(CONFIG))?.ok_or_else(|| ReportError::NotARun { path: path.to_owned() })?;
+        let table: toml::Table = config.parse().map_err(|error: toml::de::Error| ReportError::Format {
+            path: path.join(CONFIG),
+            what: error.message().to_owned(),
+        })?;
+        let mut settings = Vec::new();
+        flatten(&table, "", &mut settings);
+        let mut epochs: Vec<Epoch> = lines(&path.join(METRICS))?;
+        ordered(&mut epochs, |epoch| epoch.epoch);
+        let mut norms: Vec<Norms> = lines(&path.join(NORMS))?;
+        ordered(&mut norms, |norms| norms.epoch);
+        let mut times: Vec<Time> = lines(&path.join(TIMES))?;
+        ordered(&mut times, |time| time.epoch);
+        let outcome: Option<Outcome> = document(&path.join(RESULT))?;
+        let details = document(&path.join(DETAILS))?;
+        let run = Self { path: path.to_owned(), config, settings, outcome, epochs, norms, times, details };
+        match run.figures(Which::Last).is_some() {
+            true => Ok(run),
+            false => Err(ReportError::Empty { path: path.to_owned() }),
+        }
+    }
+
+    /// Reads runs from folders, each a run's or one with runs in it.
+    ///
+    /// # Errors
+    /// As [`read`](Self::read); for a folder with several runs those that have nothing to show are left out.
+    pub fn all(paths: &[PathBuf]) -> Result<Vec<Self>, ReportError> {
+        let mut runs = Vec::new();
+        for path in paths {
+            if fs::metadata(path.join(METRICS)).is_ok() || fs::metadata(path.join(RESULT)).is_ok() {
+                runs.push(Self::read(path)?);
+                continue;
+            }
+            let entries = fs::read_dir(path).map_err(|source| ReportError::Read { path: path.clone(), source })?;
+            let mut inside: Vec<PathBuf> = entries.flatten().map(|entry| entry.path()).collect();
+            inside.retain(|path| path.join(CONFIG).is_file());
+            inside.sort();
+            if inside.is_empty() {
+                // a run that has only just begun is one, too
+                return Err(match path.join(CONFIG).is_file() {
+                    true => ReportError::Empty { path: path.clone() },
+                    false => ReportError::NotARun { path: path.clone() },
+                });
+            }
+            let before = runs.len();
+            for path in inside {
+                match Self::read(&path) {
+                    Ok(run) => runs.push(run),
+                    Err(ReportError::Empty { .. }) => {}
+                    Err(error) => return Err(error),
+                }
+            }
+            if runs.len() == before {
+                return Err(ReportError::Empty { path: path.clone() });
+            }
+        }
+        let mut seen = BTreeSet::new();
+        for run in &runs {
+            let whole = fs::canonicalize(&run.path).unwrap_or_else(|_| run.path.clone());
+            if !seen.insert(whole) {
+                return Err(ReportError::Twice { path: run.path.clone() });
+            }
+        }
+        Ok(runs)
+    }
+
+    /// A setting's value, text without its quotes.
+    #[must_use]
+    pub fn setting(&self, name: &str) -> Option<&str> {
+        let value = self.settings.iter().find(|(known, _)| known == name).map(|(_, value)| value.as_str())?;
+        Some(value.strip_prefix('"').and_then(|value| value.strip_suffix('"')).unwrap_or(value))
+    }
+
+    /// Its seed.
+    #[must_use]
+    pub fn seed(&self) -> u64 {
+        self.setting("seed").and_then(|seed| seed.parse().ok()).unwrap_or(0)
+    }
+
+    /// The criterion's name.
+    #[must_use]
+    pub fn criterion(&self) -> &str {
+        self.setting("criterion.method").unwrap_or("unknown")
+    }
+
+    /// Figures of an epoch; of a run that has not ended, of the last one that was evaluated.
+    #[must_use]
+    pub fn figures(&self, which: Which) -> Option<Figures> {
+        if let Some(outcome) = &self.outcome {
+            return match which {
+                Which::Last => outcome.last.clone(),
+                Which::Best => outcome.best.clone(),
+            };
+        }
+        let epoch = self.epochs.iter().rev().find(|epoch| epoch.test.is_some())?;
+        let val_balanced = epoch.val.as_ref().and_then(|metrics| metrics.balanced);
+        let metrics = epoch.test.clone()?;
+        (which == Which::Last).then_some(Figures { epoch: epoch.epoch, metrics, val_balanced })
+    }
+
+    /// Epochs that were planned.
+    #[must_use]
+    pub fn planned(&self) -> u64 {
+        self.setting("epochs").and_then(|epochs| epochs.parse().ok()).unwrap_or(0)
+    }
+}
+
+/// An epoch of a run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Which {
+    /// The last.
+    Last,
+    /// The best, as the run has chosen it.
+    Best,
+}
+
+/// A file's text, if it is there.
+fn text(path: &Path) -> Result<Option<String>, ReportError> {
+    let failed = |source| ReportError::Read { path: path.to_owned(), source };
+    match fs::metadata(path) {
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
+        Err(error) => return Err(failed(error)),
+        // before it is opened, because opening a pipe waits for somebody to write
+        Ok(file) if !file.is_file() => return Err(failed(std::io::Error::other("not a file"))),
+        Ok(file) if file.len() > LARGEST => return Err(failed(std::io::Error::other("more than 1 GiB"))),
+        Ok(_) => {}
+    }
+    let mut bytes = Vec::new();
+    fs::File::open(path).and_then(|file| file.take(LARGEST).read_to_end(&mut bytes)).map_err(failed)?;
+    match String::from_utf8(bytes) {
+        Ok(text) => Ok(Some(text)),
+        Err(_) => Err(ReportError::Format { path: path.to_owned(), what: "not UTF-8 text".to_owned() }),
+    }
+}
+
+/// A value per line. A last line without an end is one that a killed process did not finish.
+fn lines<T: DeserializeOwned>(path: &Path) -> Result<Vec<T>, ReportError> {
+    let text = text(path)?.unwrap_or_default();
+    let whole = text.rfind('\n').map_or("", |end| &text[..end]);
+    let parse = |(number, line): (usize, &str)| {
+        serde_json::from_str(line).map_err(|error| ReportError::Format {
+            path: path.to_owned(),
+            what: format!("line {}: {error}", number + 1),
+        })
+    };
+    whole.lines().enumerate().filter(|(_, line)| !line.is_empty()).map(parse).collect()
+}
+
+/// A file's value, if it is there.
+fn document<T: DeserializeOwned>(path: &Path) -> Result<Option<T>, ReportError> {
+    let Some(text) = text(path)? else { return Ok(None) };
+    serde_json::from_str(&text)
+        .map(Some)
+        .map_err(|error| ReportError::Format { path: path.to_owned(), what: error.to_string() })
+}
+
+/// Sorts by epoch; of several for the same epoch the last is the one that counts.
+fn ordered<T>(values: &mut Vec<T>, epoch: impl Fn(&T) -> u64) {
+    values.reverse();
+    values.sort_by_key(&epoch);
+    values.dedup_by_key(|value| epoch(value));
+}
+
+/// Values by their whole names.
+fn flatten(table: &toml::Table, before: &str, into: &mut Vec<(String, String)>) {
+    for (name, value) in table {
+        match value {
+            toml::Value::Table(table) => flatten(table, &format!("{before}{name}."), into),
+            value => into.push((format!("{before}{name}"), value.to_string())),
+        }
+    }
+}
