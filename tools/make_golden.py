@@ -63,6 +63,9 @@ for name, params in {
     "ema_weight_only": {"memory": "ema", "inter": False, "prior": 0.0}, "wide": {"gamma": 60.0},
     "ema_decayed": {"memory": "ema", "prior": 0.0, "normalize": "valid-bins", "momentum": 0.3},
     "off": {"intra": False, "inter": False}, "one_bin": {"bins": 1},
+    "late": {"intra_start": 2}, "late_ema": {"intra_start": 1, "memory": "ema"}, "intra_alpha": {"intra_alpha": 0.3},
+    "hard": {"intra_hard": True}, "hard_valid-bins": {"intra_hard": True, "intra_alpha": 0.5, "normalize": "valid-bins"},
+    "hard_ema": {"intra_hard": True, "memory": "ema", "bins": 4},
 }.items():
     case(f"cwap_{name}", "cwap", six, epochs, params)
 literal = {"normalize": "none", "prior": 0.0}

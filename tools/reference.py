@@ -309,15 +309,20 @@ class Cwap(Softmax):
         smooth = [a + self.prior * total / self.N for a in v]
         one = [(1 - self.p.get("momentum", 0.75) if self.ema else 1) / (self.N * d) for d in width]
         held = [max(s, o) if self.ema and self.prior == 0 else s or o for s, o in zip(smooth, one)]
-        raw = [h ** -self.alpha for h in held]
+        alpha = self.p["intra_alpha"] if self.p.get("intra_alpha") is not None else self.alpha
+        raw = [h ** -alpha for h in held]
+        if self.p.get("intra_hard"):
+            median = next(i for i in range(self.N) if 2 * sum(count[:i + 1]) >= total)
+            raw = [raw[max(i, median)] for i in range(self.N)]
         i = region(width, self.norm(z, y))
         if self.normalize == "class-mean":
             return raw[i] * total / sum(k * r for k, r in zip(count, raw))
-        w = sum(s ** self.alpha for s in smooth if s > 0) * raw[i]
+        w = sum(s ** alpha for s in smooth if s > 0) * raw[i]
         return w / max(sum(s > 0 for s in smooth), 1) if self.normalize == "valid-bins" else w
 
     def begin(self, rows, epoch):
-        if self.ema and self.p.get("intra", True):
+        self.intra = self.p.get("intra", True) and epoch >= self.p.get("intra_start", 0)
+        if self.ema and self.intra:
             m = self.p.get("momentum", 0.75)
             counts = {}
             for z, labels, _ in rows:
@@ -332,7 +337,7 @@ class Cwap(Softmax):
             self.mean = sum(share * self.weight(z, y) for z, labels, _ in rows for y, share in labels) / len(rows)
 
     def part(self, z, y, example):
-        w = self.weight(z, y) / self.mean if self.p.get("intra", True) else 1.0
+        w = self.weight(z, y) / self.mean if self.intra else 1.0
         w = min(w, self.cap) if self.cap else w
         margin = [self.gamma * math.log(min(1.0, self.size(j) / self.size(y))) for j in range(len(z))]
         on = self.p.get("inter", True)

@@ -7,6 +7,7 @@ use crate::drw::Drw;
 use crate::error::{BatchError, ConfigError, StateError};
 use crate::kernel::rows::{Job, Row, Weighed, Work};
 use crate::method::Kind;
+use crate::method::Portrait;
 use crate::method::weighted::Reduction;
 use crate::state::State;
 
@@ -190,6 +191,29 @@ impl Criterion {
     pub fn effective_sizes(&self) -> Option<Vec<f64>> {
         match &self.kind {
             Kind::Cwap(cwap) => Some(cwap.sizes()),
+            _ => None,
+        }
+    }
+
+    /// What is known of a class after the last epoch, for `cwap`; `None` for other criteria and other classes.
+    #[must_use]
+    pub fn portrait(&self, class: usize) -> Option<Portrait> {
+        match &self.kind {
+            Kind::Cwap(cwap) if class < self.classes => Some(cwap.portrait(class)),
+            _ => None,
+        }
+    }
+
+    /// The margin on the logit of `class` for examples of `label`, for criteria whose margins follow from what was counted:
+    /// `cwap` and `seesaw`.
+    #[must_use]
+    pub fn margin(&self, label: usize, class: usize) -> Option<f64> {
+        if label.max(class) >= self.classes {
+            return None;
+        }
+        match &self.kind {
+            Kind::Cwap(cwap) => cwap.margin(label, class),
+            Kind::Seesaw(seesaw) => Some(seesaw.margin(label, class)),
             _ => None,
         }
     }

@@ -31,6 +31,18 @@ impl Form {
     }
 }
 
+impl Form {
+    /// The margin min(0, l_j - l_y) between two entries of a table.
+    pub(crate) fn margin(self, label: f32, class: f32) -> f64 {
+        let (label, class) = (f64::from(label), f64::from(class));
+        match self {
+            Self::Ratios => (class / label).ln(),
+            Self::Levels => class - label,
+        }
+        .min(0.0)
+    }
+}
+
 /// Rows without a margin.
 pub(crate) struct NoMargin<W>(pub(crate) W);
 

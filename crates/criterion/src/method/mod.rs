@@ -11,7 +11,7 @@ use crate::page::Page;
 pub(crate) mod biased;
 pub(crate) mod weighted;
 
-pub use cwap::{AverageState, CwapState, Memory, Norm, Normalize, Regions};
+pub use cwap::{AverageState, CwapState, Memory, Norm, Normalize, Portrait, Regions};
 pub use equalization::EqualizationForm;
 pub use ghm::{GhmAverage, GhmForm, GhmState};
 pub use seesaw::SeesawState;

@@ -112,6 +112,11 @@ impl Seesaw {
         Form::for_span(self.config.p * (total.max(1) as f64).ln())
     }
 
+    /// The margin, without the compensation by scores.
+    pub(crate) fn margin(&self, label: usize, class: usize) -> f64 {
+        self.form.margin(self.table[label], self.table[class])
+    }
+
     fn entry(&self, form: Form, seen: u64) -> f32 {
         let seen = seen.max(1) as f64;
         match form {

@@ -201,7 +201,7 @@ impl CwapState {
 pub(super) struct Averages {
     bins: usize,
     pub(super) values: Vec<f64>,
-    widths: Vec<f64>,
+    pub(super) widths: Vec<f64>,
 }
 
 impl Averages {

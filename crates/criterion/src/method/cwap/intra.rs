@@ -11,6 +11,8 @@ pub(super) struct Scale {
     /// With moving averages: what one example just counted leaves in its region. Without a prior no region is looked up as
     /// holding less, or a region that only decays would weigh more and more.
     pub(super) one: Option<f64>,
+    /// Whether examples that are easier than the class's median weigh as much as that does.
+    pub(super) hard: bool,
 }
 
 impl Scale {
@@ -34,6 +36,16 @@ impl Scale {
         };
         for (i, w) in into.iter_mut().enumerate() {
             *w = held(i).powf(-self.alpha);
+        }
+        if self.hard {
+            let mut easier = 0.0;
+            let past_half = |i: &usize| {
+                easier += examples(*i);
+                2.0 * easier >= total
+            };
+            let median = (0..values.len()).find(past_half).unwrap_or(0);
+            let weight = into[median];
+            into[..median].fill(weight);
         }
         let scale = match self.normalize {
             Normalize::ClassMean => total / (0..values.len()).map(|i| examples(i) * into[i]).sum::<f64>(),

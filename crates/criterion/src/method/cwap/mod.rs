@@ -115,6 +115,12 @@ parameters! {
         pub regions: Regions = Regions::Adaptive;
         /// Whether examples are weighted inside their class.
         pub intra: bool = true;
+        /// First epoch (from 0) in which examples are weighted; before it all weigh 1.
+        pub intra_start: u64 = 0;
+        /// Exponent of the densities behind the weights, 0 to 10; left out: alpha.
+        pub intra_alpha: Option<f64> = None, where |x| x.is_none_or(|x| (0.0..=10.0).contains(&x)) => "in 0..=10";
+        /// Whether only examples harder than their class's median are weighted; easier ones weigh what the median does.
+        pub intra_hard: bool = false;
         /// Whether classes have margins.
         pub inter: bool = true;
         /// Scale of the weights: class-mean, valid-bins, batch-mean or none.
@@ -157,6 +163,19 @@ impl Parameters for CwapConfig {
     }
 }
 
+/// What `cwap` knows of a class.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Portrait {
+    /// Effective size S.
+    pub size: f64,
+    /// Widths d of the regions.
+    pub widths: Vec<f64>,
+    /// Densities v.
+    pub values: Vec<f64>,
+    /// Weights W that examples in each region get in the next epoch; with `normalize: batch-mean`, before a batch scales them.
+    pub weights: Vec<f64>,
+}
+
 /// Intra- and inter-category balance.
 #[derive(Clone, Debug)]
 pub(crate) struct Cwap {
@@ -174,9 +193,9 @@ pub(crate) struct Cwap {
 
 impl Cwap {
     fn scale(&self) -> Scale {
-        let CwapConfig { alpha, prior, normalize, .. } = self.config;
+        let CwapConfig { alpha, intra_alpha, prior, normalize, intra_hard: hard, .. } = self.config;
         let one = (self.config.memory == Memory::Ema).then_some(1.0 - self.config.momentum);
-        Scale { alpha, prior, normalize, one }
+        Scale { alpha: intra_alpha.unwrap_or(alpha), prior, normalize, one, hard }
     }
 
     /// W and M from the histogram.
@@ -202,6 +221,29 @@ impl Cwap {
         self.histogram.classes().map(|(values, _)| inter::size(values, self.config.alpha)).collect()
     }
 
+    /// The regions behind the next epoch's weights of a class, and the weights.
+    pub(crate) fn portrait(&self, class: usize) -> Portrait {
+        let bins = self.histogram.bins;
+        let cells = class * bins..(class + 1) * bins;
+        let (values, widths) = match &self.averages {
+            None => (&self.histogram.values, &self.histogram.widths),
+            Some(averages) => (&averages.values, &averages.widths),
+        };
+        let (values, widths) = (values[cells.clone()].to_vec(), widths[cells.clone()].to_vec());
+        let mut weights = vec![1.0; bins];
+        if self.config.intra {
+            self.scale().weights(&values, &widths, &mut weights);
+            weights.iter_mut().for_each(|w| *w = self.capped(*w));
+        }
+        let size = inter::size(&self.histogram.values[cells], self.config.alpha);
+        Portrait { size, widths, values, weights }
+    }
+
+    pub(crate) fn margin(&self, label: usize, class: usize) -> Option<f64> {
+        let margins = self.margins.as_ref()?;
+        Some(margins.form.margin(margins.table[label], margins.table[class]))
+    }
+
     /// The gradient norm g of an example.
     fn norm(&self, part: &Part) -> f64 {
         match self.config.norm {
@@ -223,6 +265,11 @@ impl Cwap {
         f64::from(self.weights[at + i])
     }
 
+    /// Whether examples of an epoch are weighted.
+    fn intra(&self, epoch: u64) -> bool {
+        self.config.intra && epoch >= self.config.intra_start
+    }
+
     /// Weight and loss of a part, and the region that it will be counted in.
     fn weighed(&self, part: &Part, weight: f64) -> Weighed {
         let region = self.histogram.filling(part.label, self.norm(part)) as u32;
@@ -232,7 +279,7 @@ impl Cwap {
     /// Runs the rows, by themselves or, where weights depend on the whole batch, in two sweeps.
     fn run<M: Softmax>(&self, job: &mut Job<'_>, rows: &M) {
         let jointly = self.config.memory == Memory::Ema || self.config.normalize == Normalize::BatchMean;
-        if !self.config.intra || !jointly {
+        if !self.intra(job.batch.epoch) || !jointly {
             job.fused(rows);
             return;
         }
@@ -265,7 +312,9 @@ impl Cwap {
 
 impl Method for Cwap {
     fn rows(&self, job: &mut Job<'_>) {
-        let weigh = |part: &Part| self.weighed(part, if self.config.intra { self.frozen(part) } else { 1.0 });
+        // the densities of a moving average begin with the weights
+        let intra = self.intra(job.batch.epoch) && self.config.memory == Memory::Epoch;
+        let weigh = |part: &Part| self.weighed(part, if intra { self.frozen(part) } else { 1.0 });
         match &self.margins {
             None => self.run(job, &NoMargin(weigh)),
             Some(Margins { form: Form::Ratios, table }) => self.run(job, &RatioRows { table, boost: None, weigh }),
@@ -273,13 +322,14 @@ impl Method for Cwap {
         }
     }
 
-    fn observe(&mut self, _batch: &Batch<'_>, work: &Work) {
+    fn observe(&mut self, batch: &Batch<'_>, work: &Work) {
         // mixed examples are not counted
         for row in work.rows.iter().filter(|row| row.count == 1) {
             self.histogram.count(row.parts[0].label, row.parts[0].weighed.region as usize);
         }
+        let intra = self.intra(batch.epoch);
         if let Some(averages) = &mut self.averages
-            && self.config.intra
+            && intra
         {
             self.filled = self.filled.saturating_add_signed(averages.put(work));
         }
