@@ -44,6 +44,13 @@ pub struct DrwConfig {
     pub reduction: Reduction,
 }
 
+impl From<u64> for DrwConfig {
+    /// From this epoch on, with the usual weights.
+    fn from(start: u64) -> Self {
+        Self { start, beta: default_beta(), reduction: Reduction::default() }
+    }
+}
+
 fn default_beta() -> f64 {
     0.9999
 }

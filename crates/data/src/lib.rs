@@ -19,6 +19,7 @@ pub mod longtail;
 pub mod mix;
 pub mod mt19937;
 pub mod photo;
+mod picture;
 pub mod sampler;
 pub mod set;
 mod source;

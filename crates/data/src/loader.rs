@@ -15,6 +15,7 @@ use crate::chance::{Jitter, RandAugment};
 use crate::decode::{Bounds, Rgb, decode, read_image};
 use crate::error::{DataError, Unreadable};
 use crate::photo::{View, Viewer};
+use crate::picture;
 use crate::set::{Images, Pixels};
 
 /// Called with the images done and all of them, now and then, from any thread.
@@ -204,6 +205,27 @@ impl Loader {
         });
         let files: Vec<Unreadable> = tasks.into_iter().filter_map(|(_, _, failed)| failed).collect();
         if files.is_empty() { Ok(()) } else { Err(DataError::Unreadable { files }) }
+    }
+
+    /// A small picture of an image for people: a PNG file in base 64, with at most `side` pixels a side.
+    ///
+    /// # Errors
+    /// If its file can no longer be read.
+    ///
+    /// # Panics
+    /// If there is no such image.
+    pub fn picture(&self, at: u32, side: u32) -> Result<String, DataError> {
+        let place = at as usize;
+        let read = || open(&self.files[place]).and_then(|photo| picture::of_image(&photo, side));
+        let picture = match &self.kept {
+            Kept::Pixels(pixels) => picture::of_pixels(pixels, place, side),
+            Kept::Photos(photos) => photos[place].as_ref().map_or_else(read, |photo| picture::of_image(photo, side)),
+            Kept::Nothing => read(),
+        };
+        picture.map_err(|what| {
+            let path = self.files.get(place).cloned().unwrap_or_default();
+            DataError::Unreadable { files: vec![Unreadable { at, path, what }] }
+        })
     }
 
     /// One image that is not in memory at its final size.

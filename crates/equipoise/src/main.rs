@@ -4,6 +4,7 @@
 //! usage or input, 128 and a signal's number after that signal. Each command has a file of its own under `commands`.
 
 mod commands;
+mod log;
 mod progress;
 mod runs;
 mod signals;
@@ -45,6 +46,10 @@ enum Command {
     Train(commands::train::Args),
     /// Metrics of a trained run
     Evaluate(commands::evaluate::Args),
+    /// Runs side by side: a page to look at, a verdict, tables
+    Report(commands::report::Args),
+    /// A published table next to ours
+    Reproduce(commands::reproduce::Args),
     /// Labels and probabilities of images
     Predict(commands::predict::Args),
     /// Weights of a trained run for other programs
@@ -86,6 +91,8 @@ fn run(cli: Cli) -> Result<(), Failure> {
         Some(Command::Compare(args)) => commands::compare::run(&args, out)?,
         Some(Command::Train(args)) => commands::train::run(&args, out)?,
         Some(Command::Evaluate(args)) => commands::evaluate::run(&args, out)?,
+        Some(Command::Report(args)) => commands::report::run(&args, out)?,
+        Some(Command::Reproduce(args)) => commands::reproduce::run(&args, out)?,
         Some(Command::Predict(args)) => commands::predict::run(&args, out)?,
         Some(Command::Export(args)) => commands::export::run(&args, out)?,
         Some(Command::Completions(args)) => commands::completions::run(&args, &mut Cli::command(), out)?,

@@ -5,9 +5,10 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use anyhow::Context;
-use equipoise_criterion::{Id, Pool, Preset};
+use equipoise_criterion::{Id, Pool, Preset, Simd};
 use equipoise_data::augment::Normalize;
 use equipoise_nn::{Cpu, Engine, Kind, Network, Weights};
+use equipoise_record::{CONFIG, DETAILS, Figures, Norms, Outcome, RESULT};
 use equipoise_train::TrainError;
 use equipoise_train::folder::{Folder, StoreError, read_snapshot};
 use equipoise_train::metrics::Metrics;
@@ -18,6 +19,7 @@ use equipoise_train::workers::Alone;
 use serde_json::{Value, json};
 
 use crate::commands::data::{Chosen, RootArgs, failure, load_set, warn};
+use crate::log::Log;
 use crate::progress::{Progress, time};
 use crate::signals::{Guard, came};
 use crate::{Failure, printable};
@@ -314,7 +316,7 @@ pub(crate) fn trainer(
 }
 
 #[expect(clippy::disallowed_methods, reason = "speed, and when to save, are not part of a result")]
-fn now() -> Instant {
+pub(crate) fn now() -> Instant {
     Instant::now()
 }
 
@@ -335,6 +337,8 @@ pub(crate) struct Show {
     /// Images trained on, and how long that took.
     images: u64,
     spent: Duration,
+    /// Images a second in the training of the last epoch.
+    last: f64,
     /// Whether epochs get lines.
     lines: bool,
 }
@@ -345,7 +349,27 @@ impl Show {
         let name = if name.is_empty() { String::new() } else { format!("{} ", printable(name)) };
         let (epoch, spent, steps) = (None, Duration::ZERO, 0);
         let (saved, drawn, began) = (now, now, now);
-        Self { name, epochs, quiet, terminal, save_every, saved, drawn, began, epoch, steps, images: 0, spent, lines }
+        Self {
+            name,
+            epochs,
+            quiet,
+            terminal,
+            save_every,
+            saved,
+            drawn,
+            began,
+            epoch,
+            steps,
+            images: 0,
+            spent,
+            last: 0.0,
+            lines,
+        }
+    }
+
+    /// Images a second in the training of the last epoch.
+    pub(crate) fn epoch_speed(&self) -> f64 {
+        self.last
     }
 
     /// Images a second in training, so far.
@@ -400,6 +424,7 @@ impl Watch for Show {
         if step.step == step.steps {
             self.images += *seen;
             self.spent += now - *began;
+            self.last = speed;
             self.epoch = None;
         }
         const WIDTH: u64 = 24;
@@ -428,7 +453,7 @@ impl Watch for Show {
         if came().is_some() { Wish::Stop } else { Wish::Go }
     }
 
-    fn epoch(&mut self, epoch: &Epoch) {
+    fn epoch(&mut self, epoch: &Epoch, _: &Norms) {
         self.clear();
         self.saved = now();
         if self.quiet || !self.lines {
@@ -466,69 +491,113 @@ pub(crate) fn drive(
     folder: &Folder,
     show: &mut Show,
     resume: &str,
-) -> Result<Value, Failure> {
+) -> Result<Outcome, Failure> {
     // until here nothing could be lost; from here on signals wait for the next step
     let _guard = Guard::new();
-    let end = trainer.run(folder, show).map_err(train_failure)?;
-    if end == End::Stopped {
-        let signal = came().unwrap_or(2);
+    let stopped = |trainer: &Trainer<Cpu, Alone>| {
         let (epoch, step) = (trainer.position().epoch + 1, trainer.position().step);
-        let what = format!("stopped in epoch {epoch} after {step} steps; everything is saved. To go on: {resume}");
-        return Err(Failure::Interrupted(signal, what));
+        let what = match trainer.finished() {
+            true => format!("stopped before the end of the last evaluation; everything is saved. To go on: {resume}"),
+            false => format!("stopped in epoch {epoch} after {step} steps; everything is saved. To go on: {resume}"),
+        };
+        Failure::Interrupted(came().unwrap_or(2), what)
+    };
+    let mut log = Log::new(folder, show, trainer.position().epoch).map_err(train_failure)?;
+    let end = trainer.run(folder, &mut log).map_err(train_failure)?;
+    if end == End::Stopped {
+        return Err(stopped(trainer));
     }
-    let result = result(trainer, show, end);
-    let text = serde_json::to_string_pretty(&result)? + "\n";
-    folder.write("result.json", text.as_bytes()).map_err(|error| train_failure(error.into()))?;
-    Ok(result)
+    let details = trainer.details(folder, &mut log).map_err(train_failure)?.ok_or_else(|| stopped(trainer))?;
+    let store = |error: StoreError| train_failure(error.into());
+    let seconds = log.finish().map_err(store)?;
+    show.clear();
+    let outcome = outcome(trainer, show, end, seconds);
+    folder.write(DETAILS, (serde_json::to_string(&details)? + "\n").as_bytes()).map_err(store)?;
+    folder.write(RESULT, (serde_json::to_string_pretty(&outcome)? + "\n").as_bytes()).map_err(store)?;
+    Ok(outcome)
+}
+
+/// One of several runs in a folder of its own: trained, taken up where it was stopped, or done already.
+pub(crate) fn taken_up(
+    settings: &Settings,
+    place: &Path,
+    root: &RootArgs,
+    pool: &Pool,
+    show: &mut Show,
+    resume: &str,
+) -> Result<Outcome, Failure> {
+    let store = |error: StoreError| train_failure(error.into());
+    let (run, checkpoint) = if place.join(CONFIG).exists() {
+        let text = read_text(&place.join(CONFIG))?;
+        let before = Settings::from_toml(&text, &Settings::default()).map_err(train_failure)?;
+        if let Some(field) = before.difference(settings) {
+            let what = format!("{} is a run with another `{field}`: choose another --out", place.display());
+            return Err(Failure::Usage(what));
+        }
+        let done = place.join(RESULT);
+        if done.exists() {
+            return serde_json::from_str(&read_text(&done)?)
+                .map_err(|error| Failure::Usage(format!("{}: {error}", done.display())));
+        }
+        let run = Folder::open(place).map_err(store)?;
+        let found = run.load().map_err(store)?;
+        if let Some((_, Some(warning))) = &found {
+            warn(warning);
+        }
+        (run, found.map(|(snapshot, _)| Checkpoint::new(snapshot)).transpose().map_err(train_failure)?)
+    } else {
+        let run = Folder::create(place).map_err(store)?;
+        run.write(CONFIG, settings.to_toml().map_err(train_failure)?.as_bytes()).map_err(store)?;
+        (run, None)
+    };
+    let mut trainer = trainer(settings.clone(), root, pool, checkpoint.as_ref())?;
+    drive(&mut trainer, &run, show, resume)
 }
 
 /// What `result.json` holds.
-fn result(trainer: &Trainer<Cpu, Alone>, show: &Show, end: End) -> Value {
+fn outcome(trainer: &Trainer<Cpu, Alone>, show: &Show, end: End, seconds: f64) -> Outcome {
     let settings = trainer.settings();
     let figures = |epoch: &Epoch| {
-        let test = epoch.test.as_ref();
-        json!({
-            "epoch": epoch.epoch,
-            "top1": test.and_then(|m| m.top1),
-            "top5": test.and_then(|m| m.top5),
-            "balanced": test.and_then(|m| m.balanced),
-            "macro_f1": test.and_then(|m| m.macro_f1),
-            "calibration": test.and_then(|m| m.calibration),
-            "groups": test.map(|m| &m.groups),
-            "per_class": test.map(|m| &m.per_class),
-            "loss": test.and_then(|m| m.loss),
-            "val_balanced": epoch.val.as_ref().and_then(|m| m.balanced),
-        })
+        let metrics = epoch.test.clone()?;
+        let val_balanced = epoch.val.as_ref().and_then(|m| m.balanced);
+        Some(Figures { epoch: epoch.epoch, metrics, val_balanced })
     };
-    let criterion = json!(settings.criterion);
+    let mut criterion = json!(settings.criterion);
     let chosen = match settings.choose {
         Choose::Test => "the best epoch on the test set: an optimistic figure",
         Choose::Last => "the last epoch",
         Choose::Auto | Choose::Val if trainer.data().val.is_some() => "the best epoch on the validation part",
         Choose::Auto | Choose::Val => "the last epoch",
     };
-    json!({
-        "dataset": trainer.data().name,
-        "imbalance": settings.data.imbalance,
-        "criterion": criterion["method"],
-        "params": criterion["params"],
-        "drw": criterion.get("drw"),
-        "model": settings.model.name,
-        "seed": settings.seed,
-        "subset_seed": settings.data.subset_seed,
-        "epochs": settings.epochs,
-        "schedule": settings.schedule(),
-        "train_counts": trainer.data().counts,
-        "last": trainer.history().last().map(figures),
-        "best": trainer.best().map(figures),
-        "best_is": chosen,
-        "ended_early": end == End::Early,
-        "images_per_second": (show.speed() * 10.0).round() / 10.0,
-        "seconds": (show.seconds() * 10.0).round() / 10.0,
-        "peak_mb": crate::commands::bench::peak_mb(),
-        "version": env!("CARGO_PKG_VERSION"),
-        "commit": env!("EQUIPOISE_COMMIT"),
-    })
+    let instructions = match Simd::best() {
+        Simd::Portable => String::new(),
+        Simd::Avx2 => " with AVX2".to_owned(),
+        Simd::Avx512 => " with AVX-512".to_owned(),
+    };
+    let round = |x: f64| (x * 10.0).round() / 10.0;
+    Outcome {
+        dataset: trainer.data().name.clone(),
+        imbalance: settings.data.imbalance,
+        criterion: settings.criterion.method.id().name().to_owned(),
+        params: criterion["params"].take(),
+        drw: criterion.get_mut("drw").map(Value::take),
+        model: settings.model.name.clone(),
+        seed: settings.seed,
+        subset_seed: settings.data.subset_seed,
+        epochs: settings.epochs,
+        schedule: json!(settings.schedule()),
+        train_counts: trainer.data().counts.clone(),
+        last: trainer.history().last().and_then(figures),
+        best: trainer.best().and_then(figures),
+        best_is: chosen.to_owned(),
+        ended_early: end == End::Early,
+        images_per_second: round(show.speed()),
+        seconds: round(seconds),
+        peak_mb: crate::commands::bench::peak_mb(),
+        machine: Some(format!("{}{instructions}, {} threads", std::env::consts::ARCH, trainer.threads())),
+        version: env!("CARGO_PKG_VERSION").to_owned(),
+        commit: env!("EQUIPOISE_COMMIT").to_owned(),
+    }
 }
 
 /// A pool of threads.

@@ -46,6 +46,17 @@ pub struct Class {
     pub test: u64,
 }
 
+/// A class's accuracy over the runs of a variant, in percent.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Recall {
+    /// Arithmetic mean.
+    pub mean: f64,
+    /// The smallest.
+    pub low: f64,
+    /// The largest.
+    pub high: f64,
+}
+
 /// Runs that differ in nothing but their seeds.
 #[derive(Clone, Debug)]
 pub struct Variant {
@@ -210,6 +221,39 @@ impl Comparison {
             (Which::Last, true) => "last epoch",
             (Which::Last, false) => "newest evaluation",
         }
+    }
+
+    /// A variant's accuracy by class, in percent.
+    #[must_use]
+    pub fn recalls(&self, variant: usize) -> Vec<Option<Recall>> {
+        let runs = self.variants.get(variant).map_or(&[][..], |variant| &variant.runs);
+        let figures: Vec<_> = runs.iter().filter_map(|at| self.runs[*at].figures(self.which)).collect();
+        let recall = |class: usize| {
+            let values = figures.iter().filter_map(|figures| figures.metrics.per_class.get(class)?.recall());
+            let values: Vec<f64> = values.map(|share| 100.0 * share).collect();
+            let mean = Spread::of(&values)?.mean;
+            let (low, high) = values.iter().fold((mean, mean), |(low, high), x| (low.min(*x), high.max(*x)));
+            Some(Recall { mean, low, high })
+        };
+        (0..self.classes.len()).map(recall).collect()
+    }
+
+    /// Every class once, with its group: group by group, the largest classes first.
+    #[must_use]
+    pub fn by_size(&self) -> Vec<(usize, Option<usize>)> {
+        let mut group = vec![None; self.classes.len()];
+        for (at, members) in self.groups.iter().enumerate().rev() {
+            for class in &members.classes {
+                if let Some(group) = group.get_mut(*class) {
+                    *group = Some(at);
+                }
+            }
+        }
+        let mut order: Vec<(usize, Option<usize>)> = group.into_iter().enumerate().collect();
+        order.sort_by_key(|(class, group)| {
+            (group.unwrap_or(usize::MAX), std::cmp::Reverse(self.classes[*class].train), *class)
+        });
+        order
     }
 
     /// How a variant differs from the baseline in a column; `None` for the baseline itself, and where there is nothing to

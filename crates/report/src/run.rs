@@ -24,7 +24,7 @@ pub enum ReportError {
         source: std::io::Error,
     },
     /// Neither a run's folder nor one with runs in it.
-    #[error("{}: no run: it has no {CONFIG}, and no folder in it has one", path.display())]
+    #[error("{}: no run: it has no {CONFIG}, and no folder in it is a run", path.display())]
     NotARun {
         /// What was given.
         path: PathBuf,
@@ -100,29 +100,20 @@ impl Run {
         }
     }
 
-    /// Reads runs from folders, each a run's or one with runs in it.
+    /// Reads runs from folders, each a run's or one with runs somewhere in it.
     ///
     /// # Errors
-    /// As [`read`](Self::read); for a folder with several runs those that have nothing to show are left out.
+    /// As [`read`](Self::read); of a folder with several runs those that have nothing to show are left out.
     pub fn all(paths: &[PathBuf]) -> Result<Vec<Self>, ReportError> {
         let mut runs = Vec::new();
         for path in paths {
-            if fs::metadata(path.join(METRICS)).is_ok() || fs::metadata(path.join(RESULT)).is_ok() {
+            if is_run(path) {
                 runs.push(Self::read(path)?);
                 continue;
             }
-            let entries = fs::read_dir(path).map_err(|source| ReportError::Read { path: path.clone(), source })?;
-            let mut inside: Vec<PathBuf> = entries.flatten().map(|entry| entry.path()).collect();
-            inside.retain(|path| path.join(CONFIG).is_file());
-            inside.sort();
-            if inside.is_empty() {
-                // a run that has only just begun is one, too
-                return Err(match path.join(CONFIG).is_file() {
-                    true => ReportError::Empty { path: path.clone() },
-                    false => ReportError::NotARun { path: path.clone() },
-                });
-            }
-            let before = runs.len();
+            fs::read_dir(path).map_err(|source| ReportError::Read { path: path.clone(), source })?;
+            let (mut inside, before) = (Vec::new(), runs.len());
+            find(path, DEEPEST, &mut inside);
             for path in inside {
                 match Self::read(&path) {
                     Ok(run) => runs.push(run),
@@ -131,7 +122,11 @@ impl Run {
                 }
             }
             if runs.len() == before {
-                return Err(ReportError::Empty { path: path.clone() });
+                // a run that has only just begun is one, too
+                return Err(match path.join(CONFIG).is_file() {
+                    true => ReportError::Empty { path: path.clone() },
+                    false => ReportError::NotARun { path: path.clone() },
+                });
             }
         }
         let mut seen = BTreeSet::new();
@@ -192,6 +187,29 @@ pub enum Which {
     Last,
     /// The best, as the run has chosen it.
     Best,
+}
+
+/// Folders in folders that are searched for runs.
+const DEEPEST: usize = 4;
+
+fn is_run(path: &Path) -> bool {
+    path.join(CONFIG).is_file() && [METRICS, RESULT].iter().any(|name| path.join(name).is_file())
+}
+
+/// Runs in a folder, in the order of their names.
+fn find(path: &Path, deeper: usize, into: &mut Vec<PathBuf>) {
+    let entries = fs::read_dir(path).into_iter().flatten().flatten();
+    // links are not followed: they may lead round and round
+    let folders = entries.filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir()));
+    let mut folders: Vec<PathBuf> = folders.map(|entry| entry.path()).collect();
+    folders.sort();
+    for folder in folders {
+        if is_run(&folder) {
+            into.push(folder);
+        } else if deeper > 1 {
+            find(&folder, deeper - 1, into);
+        }
+    }
 }
 
 /// A file's text, if it is there.

@@ -61,10 +61,10 @@ impl Difference {
         Some(Self { mean: a.mean - b.mean, half: None, pairs: 0 })
     }
 
-    /// Whether the interval leaves 0 out.
+    /// Whether the interval leaves 0 out, by more than rounding could do.
     #[must_use]
     pub fn distinguishable(&self) -> bool {
-        self.half.is_some_and(|half| self.mean.abs() > half)
+        self.half.is_some_and(|half| self.mean.abs() > half + 1e-9)
     }
 }
 

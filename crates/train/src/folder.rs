@@ -12,11 +12,12 @@ use thiserror::Error;
 
 use crate::snapshot::{self, Damage, START, Snapshot};
 
-/// What makes a folder that of a run: how it was configured.
-pub const CONFIG: &str = "config.toml";
+pub use equipoise_record::CONFIG;
 /// The newest checkpoint.
 pub const CHECKPOINT: &str = "checkpoint.eqp";
-/// The one before it.
+/// That of the best epoch.
+pub const BEST: &str = "best.eqp";
+/// The one before the newest.
 pub const PREVIOUS: &str = "previous.eqp";
 /// Held by the process that writes to the folder, with its number inside.
 const LOCK: &str = "lock";

@@ -6,9 +6,11 @@
 //! - [`metrics`]: counted first, divided last.
 //! - [`snapshot`], [`folder`]: checkpoints with a checksum, in folders that never lose one.
 
+mod details;
 pub mod error;
 pub mod folder;
 pub mod metrics;
+mod norms;
 pub mod prepare;
 pub mod schedule;
 pub mod settings;

@@ -3,10 +3,10 @@
 use std::collections::BTreeMap;
 
 use equipoise_data::groups::Group;
-use serde::{Deserialize, Serialize};
+pub use equipoise_record::{ClassMetric, GroupMetric, Metrics};
 
 /// Bins of the expected calibration error.
-const BINS: usize = 15;
+pub(crate) const BINS: usize = 15;
 
 /// Binary places of a sum of confidences or losses.
 ///
@@ -41,68 +41,39 @@ pub struct Tally {
     confusion: BTreeMap<(u32, u32), u64>,
 }
 
-/// What an evaluation found. Accuracies, F1 and calibration are in percent.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Metrics {
-    /// Share of the images that were predicted right.
-    pub top1: Option<f64>,
-    /// Share of the images whose class is among the five largest logits; `None` below six classes, where it says
-    /// nothing.
-    pub top5: Option<f64>,
-    /// Mean accuracy of the classes that have test images.
-    pub balanced: Option<f64>,
-    /// Mean F1 of the classes that have test images.
-    pub macro_f1: Option<f64>,
-    /// Expected calibration error: mean distance of accuracy and confidence over 15 equal bins of the confidence (a bin
-    /// has its upper end), weighted by their images. Without unusable images.
-    pub calibration: Option<f64>,
-    /// Mean cross-entropy. Without unusable images; `None` also where the sum of the losses is 2^88 or more.
-    pub loss: Option<f64>,
-    /// Images with a logit that is NaN or infinite: misses without a prediction.
-    pub unusable: u64,
-    /// The groups' accuracies, in the order of the groups.
-    pub groups: Vec<GroupMetric>,
-    /// Each class's counts, in the order of the classes.
-    pub per_class: Vec<ClassMetric>,
+/// What a network says of an image.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct Said {
+    /// The class with the largest logit, the first of equal ones.
+    pub(crate) prediction: usize,
+    /// Its probability.
+    pub(crate) confidence: f64,
+    /// Cross-entropy: - ln of the probability of the image's own class.
+    pub(crate) loss: f64,
 }
 
-/// Accuracy of a group of classes.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct GroupMetric {
-    /// The group's name.
-    pub name: String,
-    /// Number of its classes, with those that have no test images.
-    pub classes: usize,
-    /// Mean accuracy, in percent, of those of its classes that have test images, each counting the same; `None` if
-    /// there are none.
-    pub accuracy: Option<f64>,
-}
-
-/// Counts of a class.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct ClassMetric {
-    /// The class's name.
-    pub name: String,
-    /// Its training images.
-    pub train: u64,
-    /// Its test images.
-    pub test: u64,
-    /// Those of them that were predicted right.
-    pub hits: u64,
-    /// Test images of any class that were predicted to be of this one.
-    pub predicted: u64,
-}
-
-impl ClassMetric {
-    /// Share of the class's images that were predicted right.
-    fn recall(&self) -> Option<f64> {
-        ratio(self.hits, self.test)
+/// What logits say of an image of a class; `None` if one is not finite.
+pub(crate) fn said(logits: &[f32], class: usize) -> Option<Said> {
+    if !logits.iter().all(|z| z.is_finite()) {
+        return None;
     }
-
-    /// 2 TP / (2 TP + FP + FN), where TP + FP is what was predicted and TP + FN what was there.
-    fn f1(&self) -> Option<f64> {
-        (self.test > 0).then(|| 2.0 * self.hits as f64 / (self.predicted as f64 + self.test as f64))
+    let mut prediction = 0;
+    for (j, z) in logits.iter().enumerate() {
+        if *z > logits[prediction] {
+            prediction = j;
+        }
     }
+    let largest = f64::from(logits[prediction]);
+    // without the largest itself, whose e^0 is the 1 below
+    let others = logits.iter().enumerate().filter(|(j, _)| *j != prediction);
+    let others: f64 = others.map(|(_, z)| (f64::from(*z) - largest).exp()).sum();
+    let loss = largest - f64::from(logits[class]) + others.ln_1p();
+    Some(Said { prediction, confidence: 1.0 / (1.0 + others), loss })
+}
+
+/// The bin of a confidence: it has its upper end.
+pub(crate) fn bin(confidence: f64) -> usize {
+    ((confidence * BINS as f64).ceil() as usize).clamp(1, BINS) - 1
 }
 
 impl Tally {
@@ -141,32 +112,19 @@ impl Tally {
     fn add_row(&mut self, logits: &[f32], label: u32) {
         let class = label as usize;
         self.test[class] += 1;
-        if !logits.iter().all(|z| z.is_finite()) {
+        let Some(said) = said(logits, class) else {
             self.unusable += 1;
             return;
-        }
-        let mut prediction = 0;
-        for (j, z) in logits.iter().enumerate() {
-            if *z > logits[prediction] {
-                prediction = j;
-            }
-        }
+        };
         let own = logits[class];
         let ahead = logits.iter().enumerate().filter(|(j, z)| **z > own || (**z == own && *j < class)).count();
         self.top5 += u64::from(ahead < 5);
-
-        let largest = f64::from(logits[prediction]);
-        // without the largest itself, whose e^0 is the 1 below
-        let others = logits.iter().enumerate().filter(|(j, _)| *j != prediction);
-        let others: f64 = others.map(|(_, z)| (f64::from(*z) - largest).exp()).sum();
-        self.loss = self.loss.saturating_add(fixed(largest - f64::from(own) + others.ln_1p()));
-
-        let confidence = 1.0 / (1.0 + others);
-        let bin = &mut self.bins[((confidence * BINS as f64).ceil() as usize).clamp(1, BINS) - 1];
+        self.loss = self.loss.saturating_add(fixed(said.loss));
+        let bin = &mut self.bins[bin(said.confidence)];
         bin.images += 1;
-        bin.hits += u64::from(prediction == class);
-        bin.confidence += fixed(confidence);
-        *self.confusion.entry((label, prediction as u32)).or_default() += 1;
+        bin.hits += u64::from(said.prediction == class);
+        bin.confidence += fixed(said.confidence);
+        *self.confusion.entry((label, said.prediction as u32)).or_default() += 1;
     }
 
     /// Adds what another worker counted. The order does not matter, to the last bit.

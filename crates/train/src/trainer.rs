@@ -13,30 +13,19 @@ use equipoise_data::sampler::Sampler;
 use equipoise_nn::network::Tensor;
 use equipoise_nn::{Engine, Kind, Network, Sgd};
 use equipoise_pool::Pool;
+pub use equipoise_record::Epoch;
+use equipoise_record::{Details, METRICS, NORMS, Norms};
 use serde::{Deserialize, Serialize};
 
+use crate::details::Inquiry;
 use crate::error::TrainError;
-use crate::folder::Folder;
+use crate::folder::{BEST, Folder, read_snapshot};
 use crate::metrics::{Metrics, Tally};
+use crate::norms::{self, Observer};
 use crate::prepare::{Prepared, Shown};
 use crate::settings::{Choose, Settings};
 use crate::snapshot::Snapshot;
 use crate::workers::Workers;
-
-/// What is noted of an epoch.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Epoch {
-    /// From 1.
-    pub epoch: u64,
-    /// Learning rate of its last step.
-    pub rate: f64,
-    /// Mean loss of its steps.
-    pub loss: f64,
-    /// On the validation part, if there is one and it was looked at.
-    pub val: Option<Metrics>,
-    /// On the test set, if it was looked at.
-    pub test: Option<Metrics>,
-}
 
 /// Where a run is.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -86,7 +75,7 @@ pub trait Watch {
     /// During an evaluation: images done, and all of them. Save counts as Go.
     fn evaluating(&mut self, done: usize, whole: usize) -> Wish;
     /// After every epoch.
-    fn epoch(&mut self, epoch: &Epoch);
+    fn epoch(&mut self, epoch: &Epoch, norms: &Norms);
 }
 
 /// Nobody.
@@ -99,7 +88,7 @@ impl Watch for Unwatched {
     fn evaluating(&mut self, _: usize, _: usize) -> Wish {
         Wish::Go
     }
-    fn epoch(&mut self, _: &Epoch) {}
+    fn epoch(&mut self, _: &Epoch, _: &Norms) {}
 }
 
 /// How a run ended.
@@ -144,12 +133,16 @@ pub struct Header {
     pub best: Option<u64>,
     /// Whether the parameters are followed by an average of them.
     pub averaged: bool,
+    /// Gradient norms of the epoch that is not done.
+    #[serde(default)]
+    norms: Option<norms::Tally>,
+    /// Those of the last one that is.
+    #[serde(default)]
+    last_norms: Option<Norms>,
 }
 
 /// Of [`Header`].
 const FORMAT: u32 = 1;
-/// The file with a line per epoch.
-const METRICS: &str = "metrics.jsonl";
 
 /// A checkpoint's tensors, and what it says about them.
 #[derive(Clone, Debug, PartialEq)]
@@ -211,6 +204,8 @@ pub struct Trainer<E, W> {
     last: Vec<u32>,
     /// Epochs that are in the file.
     noted: usize,
+    norms: Observer,
+    last_norms: Option<Norms>,
 }
 
 /// A batch as it comes from the thread that makes it.
@@ -260,6 +255,7 @@ impl<E: Engine, W: Workers> Trainer<E, W> {
         let work = Work::with_pool(pool.clone());
         let mix = settings.mix()?;
         let (position, history, best) = (Position::default(), Vec::new(), None);
+        let norms = Observer::new(&data.counts);
         Ok(Self {
             settings,
             data,
@@ -276,6 +272,8 @@ impl<E: Engine, W: Workers> Trainer<E, W> {
             average,
             last: Vec::new(),
             noted: 0,
+            norms,
+            last_norms: None,
         })
     }
 
@@ -311,6 +309,8 @@ impl<E: Engine, W: Workers> Trainer<E, W> {
         self.position = header.position;
         self.history.clone_from(&header.history);
         self.best = header.best;
+        self.norms.restore(header.norms.as_ref());
+        self.last_norms.clone_from(&header.last_norms);
         Ok(())
     }
 
@@ -335,6 +335,8 @@ impl<E: Engine, W: Workers> Trainer<E, W> {
             history: self.history.clone(),
             best: self.best,
             averaged: self.average.is_some(),
+            norms: Some(self.norms.tally.clone()),
+            last_norms: self.last_norms.clone(),
         };
         let header = serde_json::to_string(&header).expect("a header can be written");
         let mut tensors = self.engine.tensors(Kind::Parameters);
@@ -352,6 +354,11 @@ impl<E: Engine, W: Workers> Trainer<E, W> {
     /// What it sees of its data.
     pub fn data(&self) -> &Prepared {
         &self.data
+    }
+
+    /// Threads that it uses.
+    pub fn threads(&self) -> usize {
+        self.pool.threads()
     }
 
     /// What the criterion warns of.
@@ -402,6 +409,9 @@ impl<E: Engine, W: Workers> Trainer<E, W> {
         // what a killed process did not write of its epochs, or wrote of ones that are not done, is mended
         self.noted = folder.lines(METRICS, self.history.len())?;
         self.write_history(folder)?;
+        if folder.lines(NORMS, self.history.len())? < self.history.len() {
+            self.write_norms(folder)?;
+        }
         if self.position == Position::default() {
             folder.save(&self.snapshot())?;
         }
@@ -458,7 +468,7 @@ impl<E: Engine, W: Workers> Trainer<E, W> {
         };
         let (first, mix) = (self.position.step as usize, self.mix);
         // the thread that makes batches borrows the data; everything else stays with the loop
-        let Self { data, engine, workers, criterion, settings, work, position, average, last, .. } = self;
+        let Self { data, engine, workers, criterion, settings, work, position, average, last, norms, .. } = self;
         let (train, classes) = (&data.train, data.classes.len());
         let schedule = settings.schedule();
         let (mut gradient, mut weights) = (Vec::new(), Vec::new());
@@ -488,7 +498,12 @@ impl<E: Engine, W: Workers> Trainer<E, W> {
                         (!made.partners.is_empty()).then(|| Mixed { labels: &made.partners, share: &made.shares });
                     let batch = Batch { mixed, epoch, examples: &made.examples, ..Batch::new(logits, &made.labels) };
                     let output = Output { grad: &mut gradient, weights: &mut weights };
-                    criterion.train(&batch, output, work)
+                    let summary = criterion.train(&batch, output, work);
+                    // mixed examples have no gradient norm of their own
+                    if summary.is_ok() && batch.mixed.is_none() {
+                        norms.add(logits, &made.labels, &weights);
+                    }
+                    summary
                 };
                 let summary = summary.map_err(|error| match error {
                     BatchError::NotFinite { .. } | BatchError::Overflow { .. } => {
@@ -574,8 +589,11 @@ impl<E: Engine, W: Workers> Trainer<E, W> {
         if self.workers.shard().size() > 1 {
             let others = self.workers.others(&self.criterion.state());
             self.criterion.merge(&others)?;
+            self.workers.sum_counts(self.norms.cells());
         }
         self.criterion.end_epoch();
+        let norms = self.norms.end_epoch(self.position.epoch + 1, &self.criterion);
+        self.last_norms = Some(norms.clone());
         let (epoch, steps) = (self.position.epoch, self.steps());
         let schedule = self.settings.schedule();
         let rate = schedule.rate(self.settings.optimizer.rate, self.settings.epochs, epoch, steps - 1, steps);
@@ -596,11 +614,12 @@ impl<E: Engine, W: Workers> Trainer<E, W> {
         self.position = Position { epoch: epoch + 1, steps: self.position.steps, ..Position::default() };
         let snapshot = self.snapshot();
         if better {
-            folder.write("best.eqp", &snapshot.to_bytes())?;
+            folder.write(BEST, &snapshot.to_bytes())?;
         }
         folder.save(&snapshot)?;
         self.write_history(folder)?;
-        watch.epoch(&self.history[epoch as usize]);
+        self.write_norms(folder)?;
+        watch.epoch(&self.history[epoch as usize], &norms);
         Ok(true)
     }
 
@@ -616,6 +635,13 @@ impl<E: Engine, W: Workers> Trainer<E, W> {
         folder.append(METRICS, &lines)?;
         self.noted = self.history.len();
         Ok(())
+    }
+
+    /// Adds the last epoch's gradient norms to their file.
+    fn write_norms(&self, folder: &Folder) -> Result<(), TrainError> {
+        let Some(norms) = &self.last_norms else { return Ok(()) };
+        let line = serde_json::to_string(norms).map_err(|error| TrainError::Checkpoint { what: error.to_string() })?;
+        Ok(folder.append(NORMS, (line + "\n").as_bytes())?)
     }
 
     /// Mean loss of the epoch's images, everyone's.
@@ -666,7 +692,7 @@ impl<E: Engine, W: Workers> Trainer<E, W> {
         let whole = self.data.test.labels.len() + self.data.val.as_ref().map_or(0, |val| val.labels.len());
         let mut before = 0;
         for part in self.data.val.iter().chain([&self.data.test]) {
-            let mut go = |done: usize| watch.evaluating(before + done, whole) != Wish::Stop;
+            let mut go = |seen: &Seen<'_>| watch.evaluating(before + seen.done(), whole) != Wish::Stop;
             let tally = evaluate(&mut self.engine, part, room, &self.pool, &Adjust::default(), &mut go)?;
             let Some(tally) = tally else { break };
             tallies.push(tally);
@@ -683,6 +709,40 @@ impl<E: Engine, W: Workers> Trainer<E, W> {
             tallies.iter().map(|tally| tally.metrics(&self.data.counts, &self.data.groups, &self.data.classes));
         let val = self.data.val.is_some().then(|| all.next()).flatten();
         Ok(all.next().map(|test| (val, test)))
+    }
+}
+
+impl<E: Engine, W: Workers> Trainer<E, W> {
+    /// Evaluates once more the weights that a finished run is reported by, for more than metrics; `None` if the watcher stopped it.
+    ///
+    /// # Errors
+    /// If images or the best epoch's checkpoint can no longer be read.
+    pub fn details(&mut self, folder: &Folder, watch: &mut dyn Watch) -> Result<Option<Details>, TrainError> {
+        let own = [Kind::Parameters, Kind::Statistics].map(|kind| self.engine.tensors(kind));
+        let mut epoch = self.position.epoch;
+        let best = self.best.filter(|best| self.chooser() == Choose::Val && *best != epoch);
+        let shown = match best {
+            Some(best) => {
+                let checkpoint = Checkpoint::new(read_snapshot(&folder.path().join(BEST))?)?;
+                epoch = best;
+                [checkpoint.parameters, checkpoint.statistics]
+            }
+            None => [self.average.clone().unwrap_or_else(|| own[0].clone()), own[1].clone()],
+        };
+        let put = |engine: &mut E, [parameters, statistics]: &[Vec<Vec<f32>>; 2]| {
+            engine.set_tensors(Kind::Parameters, parameters)?;
+            engine.set_tensors(Kind::Statistics, statistics)
+        };
+        put(&mut self.engine, &shown)?;
+        let (room, whole) = (self.settings.batch.min(self.data.train.labels.len()), self.data.test.labels.len());
+        let mut inquiry = Inquiry::new(&self.data);
+        let mut go = |seen: &Seen<'_>| {
+            inquiry.add(seen);
+            watch.evaluating(seen.done(), whole) != Wish::Stop
+        };
+        let tally = evaluate(&mut self.engine, &self.data.test, room, &self.pool, &Adjust::default(), &mut go);
+        put(&mut self.engine, &own)?;
+        Ok(tally?.map(|tally| inquiry.details(epoch, &tally, &self.data)))
     }
 }
 
@@ -704,6 +764,25 @@ impl Adjust {
     }
 }
 
+/// Some images of an evaluation.
+#[derive(Clone, Copy, Debug)]
+pub struct Seen<'a> {
+    /// Place of the first.
+    pub first: usize,
+    /// Their classes.
+    pub labels: &'a [u32],
+    /// What the network says of them.
+    pub logits: &'a [f32],
+}
+
+impl Seen<'_> {
+    /// Images that have been evaluated, with these.
+    #[must_use]
+    pub fn done(&self) -> usize {
+        self.first + self.labels.len()
+    }
+}
+
 /// Shows a part to a network and counts what it says; `None` if `go` has had enough.
 ///
 /// # Errors
@@ -714,7 +793,7 @@ pub fn evaluate(
     batch: usize,
     pool: &Pool,
     adjust: &Adjust,
-    go: &mut dyn FnMut(usize) -> bool,
+    go: &mut dyn FnMut(&Seen<'_>) -> bool,
 ) -> Result<Option<Tally>, TrainError> {
     let classes = engine.network().classes;
     let mut tally = Tally::new(classes);
@@ -731,8 +810,9 @@ pub fn evaluate(
             }
         }
         let first = number * batch.max(1);
-        tally.add(&logits, &part.labels[first..first + places.len()]);
-        if !go(first + places.len()) {
+        let seen = Seen { first, labels: &part.labels[first..first + places.len()], logits: &logits };
+        tally.add(seen.logits, seen.labels);
+        if !go(&seen) {
             return Ok(None);
         }
     }

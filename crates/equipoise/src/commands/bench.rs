@@ -387,6 +387,26 @@ fn kernels(args: &KernelArgs, out: &mut impl Write) -> Result<(), Failure> {
     Ok(())
 }
 
+/// Multiply-adds of a network's forward pass that this machine trains in a second, by a short measurement.
+pub(crate) fn speed(threads: Option<u16>) -> Result<f64, Failure> {
+    let wrong = |error: NnError| Failure::Usage(error.to_string());
+    let pool = Pool::new(threads.unwrap_or(0).into()).context("cannot start the threads")?;
+    let network = Network::named("resnet32", 3, [32, 32], 10).map_err(wrong)?;
+    let (batch, work) = (128, network.multiply_adds() as f64);
+    let mut engine = Cpu::new(network, batch, 0, pool).map_err(wrong)?;
+    let (images, gradient) = (vec![0.5; batch * 3 * 32 * 32], vec![1e-3; batch * 10]);
+    let mut best = f64::INFINITY;
+    for _ in 0..5 {
+        let (done, time) = timed(|| {
+            engine.forward(&images, true)?;
+            engine.backward(&gradient)
+        });
+        done.map_err(wrong)?;
+        best = best.min(time.as_secs_f64());
+    }
+    Ok(batch as f64 * work / best)
+}
+
 /// The most memory that this process has had, where the system tells.
 pub(crate) fn peak_mb() -> Option<u64> {
     Some(kilobytes("/proc/self/status", "VmHWM:")?.div_ceil(1024))

@@ -107,6 +107,13 @@ pub(crate) struct RootArgs {
     data_root: Option<PathBuf>,
 }
 
+impl RootArgs {
+    /// Where the named sets are.
+    pub(crate) fn root(&self) -> PathBuf {
+        data_root(self.data_root.as_deref())
+    }
+}
+
 /// A set and the part of it that is trained on.
 #[derive(clap::Args)]
 pub(crate) struct SetArgs {
@@ -205,7 +212,7 @@ pub(crate) fn load_set(data: &Data, root: &RootArgs) -> Result<Chosen, Failure> 
     // also where it has no effect: a wrong option is never passed over
     let split = Split { test: data.test, seed: data.split_seed };
     split.check().map_err(failure)?;
-    let set = load(&data.set, &data_root(root.data_root.as_deref()), split).map_err(failure)?;
+    let set = load(&data.set, &root.root(), split).map_err(failure)?;
     let (subset, about) = match (&data.subset, data.imbalance) {
         (Some(file), _) => {
             let positions = read(Path::new(file), Fingerprint::of(&set.train)).map_err(failure)?;
@@ -278,7 +285,7 @@ fn fetch_set(args: &FetchArgs, out: &mut impl Write) -> Result<(), Failure> {
              `equipoise data import {name} PATH`"
         )));
     }
-    let root = data_root(args.root.data_root.as_deref());
+    let root = args.root.root();
     let mut meter = Meter::new();
     let fetch = Fetch { from: args.from.as_deref(), keep: args.keep, ..Fetch::new(known, &root) };
     let fetched = fetch.run(&mut |event| meter.show(event));
@@ -398,7 +405,7 @@ fn say(out: &mut impl Write, known: &Known, set: &DataSet, place: &Path) -> Resu
 
 fn import_set(args: &ImportArgs, out: &mut impl Write) -> Result<(), Failure> {
     let known = outside(&args.name, "import")?;
-    let root = data_root(args.root.data_root.as_deref());
+    let root = args.root.root();
     let Imported { place, set, checksum } = import(known, &args.path, &root).map_err(failure)?;
     say(out, known, &set, &place)?;
     match checksum {
@@ -412,7 +419,7 @@ fn import_set(args: &ImportArgs, out: &mut impl Write) -> Result<(), Failure> {
 }
 
 fn list(args: &ListArgs, out: &mut impl Write) -> Result<(), Failure> {
-    let root = data_root(args.root.data_root.as_deref());
+    let root = args.root.root();
     for known in KNOWN {
         let place = root.join(known.name);
         let here = known.is_embedded() || place.exists();

@@ -10,4 +10,6 @@ pub(crate) mod export;
 pub(crate) mod inspect;
 pub(crate) mod loss;
 pub(crate) mod predict;
+pub(crate) mod report;
+pub(crate) mod reproduce;
 pub(crate) mod train;

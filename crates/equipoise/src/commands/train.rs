@@ -5,18 +5,21 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use equipoise_criterion::Id;
+use equipoise_record::{REPORT, RESULT};
 use equipoise_train::folder::{Folder, fresh};
 use equipoise_train::settings::Settings;
 use equipoise_train::trainer::Checkpoint;
 
 use super::data::warn;
+use super::report::{open, show_runs};
 use crate::Failure;
 use crate::runs::{SettingArgs, Show, drive, percent, pool, quoted, read_text, train_failure, trainer};
 
 #[derive(clap::Args)]
 #[command(after_long_help = "\
 A run's folder holds config.toml (everything resolved), metrics.jsonl (a line per epoch), checkpoint.eqp and previous.eqp,
-best.eqp if a best epoch is chosen, and result.json. It is never overwritten. Ctrl-C saves and says how to go on; a run that was
+best.eqp if a best epoch is chosen, result.json, report.html (a page to look at), the records behind it (norms.jsonl, times.jsonl,
+details.json) and events for TensorBoard. It is never overwritten. Ctrl-C saves and says how to go on; a run that was
 killed goes on from its last checkpoint, and ends as if nothing had happened, bit for bit.
 
 The test set chooses nothing: the best epoch is chosen on a validation part (--val 0.1, or one that the set has), else there is
@@ -46,6 +49,9 @@ pub(crate) struct Args {
     /// Minutes between checkpoints within an epoch
     #[arg(long, value_name = "N", default_value_t = 5.0)]
     save_minutes: f64,
+    /// Show the report in a browser when the run has ended
+    #[arg(long)]
+    open: bool,
     /// Show no progress
     #[arg(long)]
     quiet: bool,
@@ -109,7 +115,7 @@ pub(crate) fn run(args: &Args, out: &mut impl Write) -> Result<(), Failure> {
         // nobody to tell if this fails
         let _ = writeln!(std::io::stderr(), "{}", crate::one_line(&text));
     }
-    let done = folder.path().join("result.json");
+    let done = folder.path().join(RESULT);
     if trainer.finished() && done.exists() {
         return Err(Failure::Usage(format!(
             "{} is finished: its result is in {}",
@@ -121,34 +127,27 @@ pub(crate) fn run(args: &Args, out: &mut impl Write) -> Result<(), Failure> {
     let mut show = Show::new("", settings.epochs, args.quiet, true, save_every);
     let resume = format!("equipoise train --resume {}", quoted(folder.path()));
     let result = drive(&mut trainer, &folder, &mut show, &resume)?;
+    let page = show_runs(&[folder.path().to_owned()], &folder)?.0;
+    if args.open {
+        open(&page)?;
+    }
     if args.json {
-        writeln!(out, "{result}")?;
+        writeln!(out, "{}", serde_json::to_string(&result)?)?;
         return Ok(());
     }
-    for (name, which) in [("last", "last epoch"), ("best", result["best_is"].as_str().unwrap_or("best epoch"))] {
-        let figures = &result[name];
-        if figures.is_null() {
-            continue;
-        }
-        let of = |value: &serde_json::Value| percent(value.as_f64());
-        let groups = figures["groups"].as_array().into_iter().flatten();
-        let groups =
-            groups.map(|group| format!("{} {}, ", group["name"].as_str().unwrap_or(""), of(&group["accuracy"])));
+    for (figures, which) in [(&result.last, "last epoch"), (&result.best, result.best_is.as_str())] {
+        let Some(figures) = figures else { continue };
+        let metrics = &figures.metrics;
+        let groups = metrics.groups.iter().map(|group| format!("{} {}, ", group.name, percent(group.accuracy)));
         let groups: String = groups.collect();
-        writeln!(
-            out,
-            "{which} ({}): {groups}overall {}, balanced {}",
-            figures["epoch"],
-            of(&figures["top1"]),
-            of(&figures["balanced"])
-        )?;
+        let (overall, balanced) = (percent(metrics.top1), percent(metrics.balanced));
+        writeln!(out, "{which} ({}): {groups}overall {overall}, balanced {balanced}", figures.epoch)?;
     }
-    let (speed, seconds) =
-        (result["images_per_second"].as_f64().unwrap_or(0.0), result["seconds"].as_f64().unwrap_or(0.0));
     writeln!(
         out,
-        "{} in training: {speed:.0} images/s; everything is in {}",
-        crate::progress::time(seconds),
+        "{} in training: {:.0} images/s; everything is in {}, to look at in {REPORT}",
+        crate::progress::time(result.seconds),
+        result.images_per_second,
         folder.path().display()
     )?;
     Ok(())

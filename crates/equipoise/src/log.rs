@@ -1,0 +1,122 @@
+//! What a run's folder holds beside its result: how long epochs took, and TensorBoard's events.
+
+use std::fs;
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use equipoise_record::{Epoch, NORMS, Norms, TIMES, Time};
+use equipoise_report::events;
+use equipoise_report::run::Run;
+use equipoise_report::tensorboard::Events;
+use equipoise_train::TrainError;
+use equipoise_train::folder::{Folder, StoreError};
+use equipoise_train::trainer::{Step, Watch, Wish};
+
+use crate::runs::{Show, now};
+
+/// How the name of an event file begins and ends; between is when it was begun.
+const EVENTS: (&str, &str) = ("events.out.tfevents.", ".equipoise");
+
+/// Shows a run and notes its epochs.
+pub(crate) struct Log<'a> {
+    show: &'a mut Show,
+    folder: &'a Folder,
+    events: Events,
+    file: String,
+    /// When the epoch began, as far as this process knows.
+    began: Instant,
+    /// What processes before this one took for their epochs.
+    before: Duration,
+    /// The first thing that could not be written.
+    failed: Option<StoreError>,
+}
+
+/// Seconds since 1970.
+#[expect(clippy::disallowed_methods, reason = "when something happened is not part of a result")]
+fn wall() -> f64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0.0, |since| since.as_secs_f64())
+}
+
+impl<'a> Log<'a> {
+    /// Goes on with a folder's notes. Events of epochs that are done are written anew, in one file: what a killed process has
+    /// left may end in half a record.
+    pub(crate) fn new(folder: &'a Folder, show: &'a mut Show, done: u64) -> Result<Self, TrainError> {
+        for name in [TIMES, NORMS] {
+            folder.lines(name, usize::MAX)?;
+        }
+        let mut events = Events::new(wall(), 1);
+        let mut before = Duration::ZERO;
+        if done > 0
+            && let Ok(run) = Run::read(folder.path())
+        {
+            for epoch in run.epochs.iter().filter(|epoch| epoch.epoch <= done) {
+                let norms = run.norms.iter().find(|norms| norms.epoch == epoch.epoch);
+                let time = run.times.iter().find(|time| time.epoch == epoch.epoch);
+                before += Duration::try_from_secs_f64(time.map_or(0.0, |time| time.seconds)).unwrap_or_default();
+                events::add(&mut events, epoch, norms, time, wall());
+            }
+        }
+        let old: Vec<_> = fs::read_dir(folder.path()).into_iter().flatten().flatten().collect();
+        let name = |entry: &fs::DirEntry| entry.file_name().to_string_lossy().into_owned();
+        let old: Vec<String> =
+            old.iter().map(name).filter(|name| name.starts_with(EVENTS.0) && name.ends_with(EVENTS.1)).collect();
+        let (begin, end) = EVENTS;
+        // later than all others, also where the clock was put back
+        let mut time = wall() as u64;
+        let mut file = format!("{begin}{time:010}{end}");
+        while old.iter().any(|name| *name >= file) && time < 9_999_999_999 {
+            time = time.max(
+                old.iter().filter_map(|name| name[begin.len()..].split('.').next()?.parse().ok()).max().unwrap_or(0),
+            ) + 1;
+            file = format!("{begin}{time:010}{end}");
+        }
+        folder.write(&file, &events.take())?;
+        for name in old.iter().filter(|name| **name != file) {
+            // a second copy of what the new file has
+            let _ = fs::remove_file(folder.path().join(name));
+        }
+        Ok(Self { show, folder, events, file, began: now(), before, failed: None })
+    }
+
+    /// Seconds that all of the run has taken; or what could not be written.
+    pub(crate) fn finish(self) -> Result<f64, StoreError> {
+        match self.failed {
+            Some(error) => Err(error),
+            None => Ok(self.before.as_secs_f64() + self.show.seconds()),
+        }
+    }
+
+    fn note(&mut self, epoch: &Epoch, norms: &Norms) -> Result<(), StoreError> {
+        let now = now();
+        let seconds = (now - self.began).as_secs_f64();
+        self.began = now;
+        let round = |x: f64| (x * 1000.0).round() / 1000.0;
+        let time = Time {
+            epoch: epoch.epoch,
+            seconds: round(seconds),
+            images_per_second: round(self.show.epoch_speed()),
+            at: round(wall()),
+        };
+        // three numbers and a counter can be written
+        let line = serde_json::to_string(&time).unwrap_or_default() + "\n";
+        self.folder.append(TIMES, line.as_bytes())?;
+        events::add(&mut self.events, epoch, Some(norms), Some(&time), time.at);
+        self.folder.append(&self.file, &self.events.take())
+    }
+}
+
+impl Watch for Log<'_> {
+    fn step(&mut self, step: &Step) -> Wish {
+        self.show.step(step)
+    }
+
+    fn evaluating(&mut self, done: usize, whole: usize) -> Wish {
+        self.show.evaluating(done, whole)
+    }
+
+    fn epoch(&mut self, epoch: &Epoch, norms: &Norms) {
+        self.show.epoch(epoch, norms);
+        if let Err(error) = self.note(epoch, norms) {
+            self.failed.get_or_insert(error);
+        }
+    }
+}

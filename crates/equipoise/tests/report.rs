@@ -1,0 +1,291 @@
+//! Reports of the real binary: what stands on the page is what the runs have written.
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+use std::sync::OnceLock;
+
+use roxmltree::{Document, ParsingOptions};
+use serde_json::Value;
+
+/// A folder of this file's own, with runs in it that all tests read.
+fn place() -> &'static Path {
+    static PLACE: OnceLock<PathBuf> = OnceLock::new();
+    PLACE.get_or_init(|| {
+        let path = std::env::temp_dir().join(format!("equipoise-report-{}", std::process::id()));
+        std::fs::create_dir_all(&path).expect("a folder");
+        let args = "compare --criteria softmax,cwap --epochs 3 --batch 64 --imbalance 100 --seeds 2 --out runs --quiet";
+        succeeded(&equipoise(&path, &args.split(' ').collect::<Vec<_>>()));
+        path
+    })
+}
+
+fn equipoise(place: &Path, args: &[&str]) -> Output {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_equipoise"));
+    command.current_dir(place).stdin(Stdio::null()).args(args).output().expect("it runs")
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+fn succeeded(out: &Output) {
+    assert!(out.status.success(), "{:?}: {}", out.status, text(&out.stderr));
+}
+
+fn said(place: &Path, args: &[&str]) -> String {
+    let out = equipoise(place, args);
+    succeeded(&out);
+    text(&out.stdout)
+}
+
+fn json(path: &Path) -> Value {
+    serde_json::from_slice(&std::fs::read(path).expect("there")).expect("JSON")
+}
+
+/// Every figure of the table, and of every class, against the results.
+#[test]
+fn the_page_shows_what_the_results_say() {
+    let place = place();
+    let page = std::fs::read_to_string(place.join("runs/report.html")).expect("a page");
+    let page = Document::parse_with_options(&page, ParsingOptions { allow_dtd: true, ..ParsingOptions::default() });
+    let page = page.expect("well-formed");
+    let mut checked = 0;
+    for (variant, criterion) in ["softmax", "cwap"].iter().enumerate() {
+        let results = [0, 1].map(|seed| json(&place.join(format!("runs/{criterion}-s{seed}/result.json"))));
+        let mean = |of: &dyn Fn(&Value) -> f64| (of(&results[0]["last"]) + of(&results[1]["last"])) / 2.0;
+        for column in 0..5 {
+            let want = match column {
+                4 => mean(&|last| last["top1"].as_f64().expect("a number")),
+                group => mean(&|last| last["groups"][group]["accuracy"].as_f64().expect("a number")),
+            };
+            let cell = page.descendants().find(|node| {
+                node.attribute("data-variant") == Some(&variant.to_string())
+                    && node.attribute("data-column") == Some(&column.to_string())
+                    && node.has_attribute("data-mean")
+            });
+            let cell = cell.expect("a cell");
+            let got: f64 = cell.attribute("data-mean").expect("a mean").parse().expect("a number");
+            assert!((got - want).abs() < 1e-9, "{criterion} {column}: {got}, not {want}");
+            let shown: String = cell.descendants().filter_map(|node| node.text().filter(|_| node.is_text())).collect();
+            assert!(shown.contains(&format!("{want:.1}")), "{shown}: {want}");
+            checked += 1;
+        }
+    }
+    assert_eq!(checked, 10);
+    let summary = json(&place.join("runs/compare.json"));
+    let verdict = summary["verdict"].as_str().expect("a sentence");
+    let shown = |text: &str| text.replace(['−', '\u{a0}'], " ").split_whitespace().collect::<Vec<_>>().join(" ");
+    let whole: String = page.descendants().filter_map(|node| node.text().filter(|_| node.is_text())).collect();
+    assert!(shown(&whole.replace('−', "-")).contains(&shown(verdict)), "{verdict}");
+}
+
+/// The same figures in every format.
+#[test]
+fn tables_in_all_formats() {
+    let place = place();
+    let want = json(&place.join("runs/compare.json"));
+    let mean = want["rows"][1]["mean"][4].as_f64().expect("a number");
+    let (mean, sd) = (format!("{mean:.1}"), format!("{:.1}", want["rows"][1]["sd"][4].as_f64().expect("a number")));
+    let plain = said(place, &["report", "runs", "--plain"]);
+    assert!(plain.contains(&format!("{mean} +- {sd}")) && plain.contains("2 seeds"), "{plain}");
+    assert!(plain.contains(&want["verdict"].as_str().expect("a sentence").replace('±', "+-")), "{plain}");
+    let markdown = said(place, &["report", "runs", "--format", "markdown"]);
+    assert!(markdown.starts_with("| criterion | seeds | Many |") && markdown.contains(&mean), "{markdown}");
+    let latex = said(place, &["report", "runs", "--format", "latex"]);
+    assert!(latex.contains(r"\begin{tabular}") && latex.contains(&mean), "{latex}");
+    let csv = said(place, &["report", "runs", "--format", "csv", "--table", "classes"]);
+    assert!(csv.lines().count() == 11 && csv.contains("t-shirt,Many,148,100,"), "{csv}");
+    let all: Value = serde_json::from_str(&said(place, &["report", "runs", "--format", "json"])).expect("JSON");
+    assert_eq!(all[0]["rows"], want["rows"]);
+    // runs named one by one, in any order
+    let one = said(place, &["report", "runs/cwap-s1", "runs/softmax-s0", "runs/cwap-s0", "runs/softmax-s1", "--plain"]);
+    assert_eq!(one, plain);
+}
+
+#[test]
+fn pages_go_where_they_are_wanted() {
+    let place = place();
+    let out = said(place, &["report", "runs/cwap-s0", "runs/softmax-s0", "-o", "two runs.html"]);
+    assert!(out.contains("one seed cannot tell") && out.ends_with("'two runs.html'\n"), "{out}");
+    assert!(std::fs::read_to_string(place.join("two runs.html")).expect("a page").contains("</html>"));
+    let out = equipoise(place, &["report", "runs/cwap-s0", "-o", "not/there.html"]);
+    assert!(out.status.code() == Some(1) && text(&out.stderr).contains("not/there.html"), "{}", text(&out.stderr));
+    std::fs::create_dir_all(place.join("empty")).expect("a folder");
+    for (args, want) in [
+        (&["report"][..], "RUN"),
+        (&["report", "nowhere"], "nowhere"),
+        (&["report", "empty"], "no run"),
+        (&["report", "runs/cwap-s0", "runs/cwap-s0"], "twice"),
+        (&["report", "runs", "runs/cwap-s0"], "twice"),
+        (&["report", "runs/cwap-s0/result.json"], "result.json"),
+        (&["report", "runs", "--plain", "-o", "x"], "cannot be used with"),
+        (&["report", "runs", "--format", "latex", "--table", "best"], "nothing"),
+    ] {
+        let out = equipoise(place, args);
+        assert!(out.status.code() == Some(2) && text(&out.stderr).contains(want), "{args:?}: {}", text(&out.stderr));
+    }
+    // what is damaged is named
+    std::fs::create_dir_all(place.join("bad")).expect("a folder");
+    for name in ["config.toml", "result.json", "metrics.jsonl"] {
+        std::fs::copy(place.join("runs/cwap-s0").join(name), place.join("bad").join(name)).expect("there");
+    }
+    for (name, what) in [("result.json", "{"), ("metrics.jsonl", "{}\n"), ("config.toml", "=")] {
+        let whole = std::fs::read(place.join("bad").join(name)).expect("there");
+        std::fs::write(place.join("bad").join(name), what).expect("room");
+        let out = equipoise(place, &["report", "bad"]);
+        assert!(out.status.code() == Some(2) && text(&out.stderr).contains(name), "{}", text(&out.stderr));
+        std::fs::write(place.join("bad").join(name), whole).expect("room");
+    }
+    // and without the records of a newer version it works
+    succeeded(&equipoise(place, &["report", "bad"]));
+}
+
+/// Records beside the result: an epoch per line, one event file also after a stop.
+#[test]
+fn records_of_a_run_that_was_stopped() {
+    let place = place();
+    let run = place.join("stopped");
+    let args = "train --model resnet8 --epochs 3 --batch 64 --imbalance 100 --out stopped --quiet";
+    let args: Vec<&str> = args.split(' ').collect();
+    // as if it had been killed after its end, before the result was written, in the middle of a line
+    succeeded(&equipoise(place, &args));
+    let events = || -> Vec<String> {
+        let names = std::fs::read_dir(&run).expect("a folder").flatten().map(|e| e.file_name().display().to_string());
+        names.filter(|name| name.contains("tfevents")).collect()
+    };
+    let before = events();
+    std::fs::remove_file(run.join("result.json")).expect("there");
+    let details = std::fs::read(run.join("details.json")).expect("there");
+    let times = std::fs::read_to_string(run.join("times.jsonl")).expect("there");
+    std::fs::write(run.join("times.jsonl"), &times[..times.len() - 9]).expect("room");
+    succeeded(&equipoise(place, &["train", "--resume", "stopped", "--quiet"]));
+    assert_eq!((before.len(), events().len()), (1, 1));
+    assert_ne!(before, events());
+    let size = |name: &str| std::fs::metadata(run.join(name)).expect("there").len();
+    // three epochs of four views and as many scalars
+    assert!(size(&events()[0]) > 20_000, "{}", size(&events()[0]));
+    assert_eq!(std::fs::read(run.join("details.json")).expect("there"), details);
+    let lines = |name: &str| std::fs::read_to_string(run.join(name)).expect("there").lines().count();
+    assert_eq!((lines("norms.jsonl"), lines("times.jsonl"), lines("metrics.jsonl")), (3, 2, 3));
+    let seconds = json(&run.join("result.json"))["seconds"].as_f64().expect("a number");
+    assert!(seconds > 0.0);
+    succeeded(&equipoise(place, &["report", "stopped", "--plain"]));
+}
+
+/// Names of classes that would be commands elsewhere.
+#[cfg(unix)]
+#[test]
+fn hostile_class_names() {
+    let place = place();
+    let names = [
+        "<script>alert(1)</script>".replace('/', "\u{2215}"),
+        "\" onload=\"alert(1)".to_owned(),
+        "]]>&amp;'".to_owned(),
+    ];
+    for (number, name) in names.iter().enumerate() {
+        for image in 0..6 {
+            for part in ["train", "test"] {
+                let folder = place.join("hostile").join(part).join(name);
+                std::fs::create_dir_all(&folder).expect("a folder");
+                let pixels: Vec<u8> = (0..12u32).map(|i| (i * 20 + number as u32 * 70 + image) as u8).collect();
+                let file = [b"P6 2 2 255\n".as_slice(), &pixels].concat();
+                std::fs::write(folder.join(format!("{image}.ppm")), file).expect("room");
+            }
+        }
+    }
+    let args = "train hostile --model resnet8 --epochs 1 --batch 4 --out hostile-run --quiet";
+    succeeded(&equipoise(place, &args.split(' ').collect::<Vec<_>>()));
+    let page = std::fs::read_to_string(place.join("hostile-run/report.html")).expect("a page");
+    let page = Document::parse_with_options(&page, ParsingOptions { allow_dtd: true, ..ParsingOptions::default() });
+    let page = page.expect("well-formed");
+    assert!(page.descendants().all(|node| !node.has_attribute("onload")));
+    let scripts = page.descendants().filter(|node| node.has_tag_name("script"));
+    assert!(scripts.into_iter().all(|script| !script.text().unwrap_or("").trim_start().starts_with("alert")));
+    let whole: String = page.descendants().filter_map(|node| node.text().filter(|_| node.is_text())).collect();
+    assert!(names.iter().all(|name| whole.contains(name.as_str())));
+}
+
+/// A table of one's own: planned, run, broken off, taken up, shown.
+#[test]
+fn a_table_is_reproduced() {
+    let place = place();
+    let recipe = r#"
+title = "A small table"
+columns = ["Rare", "overall"]
+settings = { batch = 64, model.name = "resnet8" }
+[schedules.paper]
+epochs = 3
+choose = "test"
+[schedules.short]
+epochs = 2
+[[method]]
+name = "softmax"
+label = "Softmax"
+settings.criterion.method = "softmax"
+[[method]]
+name = "late"
+label = "LDAM | deferred"
+drw = 0.5
+settings = { criterion.method = "ldam", model.head = "cosine", model.scale = 1.0 }
+[[cell]]
+name = "fashion/100"
+images = [300, 1000]
+settings.data = { set = "fashion-mini", imbalance = 100.0 }
+[cell.published]
+softmax = [12.5, 50.25]
+"#;
+    std::fs::write(place.join("recipe.toml"), recipe).expect("room");
+    let plan = said(place, &["reproduce", "recipe.toml", "--dry-run"]);
+    assert!(plan.contains("fashion/100") && plan.contains("in all"), "{plan}");
+    // only what was published, unless others are named
+    let plan = |more: &[&str]| -> Vec<Value> {
+        let args = [&["reproduce", "recipe.toml", "--dry-run", "--json"], more].concat();
+        serde_json::from_str(&said(place, &args)).expect("JSON")
+    };
+    assert_eq!(plan(&["--seeds", "3"]).len(), 3);
+    assert_eq!(plan(&["--criteria", "softmax,late", "--seeds", "2"]).len(), 4);
+    let args = ["reproduce", "recipe.toml", "--criteria", "softmax,late", "--seeds", "2", "--quiet"];
+    let table = said(place, &[&args[..], &["--jobs", "2", "--json"]].concat());
+    let cells: Vec<Value> = serde_json::from_str(&table).expect("JSON");
+    // two methods, two columns, last and best
+    assert_eq!(cells.len(), 8);
+    for cell in &cells {
+        let method = cell["method"].as_str().expect("a name");
+        let which = if cell["epoch"] == "last" { "last" } else { "best" };
+        let value = |seed: u32| {
+            let run = place.join(format!("runs/reproduce/paper/fashion-100/{method}-s{seed}"));
+            let figures = json(&run.join("result.json"))[which].clone();
+            let value = if cell["column"] == "overall" { &figures["top1"] } else { &figures["groups"][3]["accuracy"] };
+            value.as_f64().expect("a number")
+        };
+        let want = (value(0) + value(1)) / 2.0;
+        assert!((cell["mean"].as_f64().expect("a number") - want).abs() < 1e-9, "{cell}");
+        assert_eq!(cell["published"].is_null(), method == "late");
+    }
+    assert!(plan(&["--criteria", "softmax,late", "--seeds", "2"]).iter().all(|job| job["seconds"] == 0.0));
+    // one that was broken off is taken up, and the others are left alone
+    let run = place.join("runs/reproduce/paper/fashion-100/softmax-s1");
+    let before = std::fs::read(run.join("checkpoint.eqp")).expect("there");
+    std::fs::copy(run.join("previous.eqp"), run.join("checkpoint.eqp")).expect("room");
+    std::fs::remove_file(run.join("result.json")).expect("there");
+    assert_eq!(said(place, &[&args[..], &["--json"]].concat()), table);
+    assert_eq!(std::fs::read(run.join("checkpoint.eqp")).expect("there"), before);
+    let shown =
+        said(place, &["reproduce", "recipe.toml", "--criteria", "late", "--seeds", "2", "--show", "--markdown"]);
+    assert!(shown.contains(r"LDAM \| deferred") && shown.contains("n/a"), "{shown}");
+    for (args, want) in [
+        (&["reproduce", "table9"][..], "table1, table2, table3"),
+        (&["reproduce", "nowhere.toml"], "nowhere.toml"),
+        (&["reproduce", "table1", "--only", "mnist"], "cifar10/500"),
+        (&["reproduce", "table1", "--criteria", "sofmax"], "softmax"),
+        (&["reproduce", "table1", "--schedule", "long"], "paper or short"),
+        (&["reproduce", "table1", "--only", "cifar10/100", "--data-root", "empty"], "data fetch cifar10"),
+    ] {
+        let out = equipoise(place, args);
+        assert!(out.status.code() == Some(2) && text(&out.stderr).contains(want), "{args:?}: {}", text(&out.stderr));
+    }
+    for table in ["table1", "table2", "table3"] {
+        let plan = said(place, &["reproduce", table, "--dry-run", "--data-root", "empty"]);
+        assert!(plan.contains("not here"), "{plan}");
+    }
+}

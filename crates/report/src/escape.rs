@@ -1,0 +1,152 @@
+//! Text of others, made harmless: names come from folders and files that anybody may have made.
+
+/// What stands for a character that cannot be shown, or that would change how its neighbours are shown.
+const UNSHOWN: char = '\u{fffd}';
+
+/// A character as it can be shown in a line.
+fn shown(c: char) -> char {
+    match c {
+        '\u{0}'..='\u{1f}' => char::from_u32(0x2400 + u32::from(c)).unwrap_or(UNSHOWN),
+        '\u{7f}' => '\u{2421}',
+        '\u{2028}' | '\u{2029}' => '\u{240a}',
+        // directions that an embedding element does not contain for sure
+        '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}' => UNSHOWN,
+        '\u{80}'..='\u{9f}' | '\u{fdd0}'..='\u{fdef}' => UNSHOWN,
+        // the last two of every plane are no characters
+        c if u32::from(c) & 0xfffe == 0xfffe => UNSHOWN,
+        c => c,
+    }
+}
+
+/// A name in one line: control characters become pictures of themselves, and nothing becomes a word.
+pub(crate) fn label(name: &str) -> String {
+    match name.trim().is_empty() {
+        true => "(no name)".to_owned(),
+        false => name.chars().map(shown).collect(),
+    }
+}
+
+/// The same, cut to so many characters.
+pub(crate) fn short(name: &str, most: usize) -> String {
+    let name = label(name);
+    match name.chars().nth(most) {
+        None => name,
+        Some(_) => {
+            let cut: String = name.chars().take(most.saturating_sub(1)).collect();
+            format!("{}…", cut.trim_end())
+        }
+    }
+}
+
+/// Text for the inside of an element or of a quoted attribute. Ends of lines stay, even in attributes.
+pub(crate) fn escape(text: &str) -> String {
+    let mut escaped = String::with_capacity(text.len());
+    for c in text.chars() {
+        match c {
+            '&' => escaped.push_str("&amp;"),
+            '<' => escaped.push_str("&lt;"),
+            '>' => escaped.push_str("&gt;"),
+            '"' => escaped.push_str("&quot;"),
+            '\'' => escaped.push_str("&#39;"),
+            '\n' => escaped.push_str("&#10;"),
+            c => escaped.push(shown(c)),
+        }
+    }
+    escaped
+}
+
+/// Text of several lines for the inside of an element.
+pub(crate) fn block(text: &str) -> String {
+    let mut escaped = String::with_capacity(text.len());
+    for (number, line) in text.lines().enumerate() {
+        if number > 0 {
+            escaped.push('\n');
+        }
+        let mut cells = line.split('\t');
+        escaped.push_str(&escape(cells.next().unwrap_or_default()));
+        for cell in cells {
+            escaped.push('\t');
+            escaped.push_str(&escape(cell));
+        }
+    }
+    escaped
+}
+
+/// A name as an element of its own, so that one written from right to left leaves its neighbours alone.
+pub(crate) fn name(name: &str) -> String {
+    format!("<bdi>{}</bdi>", escape(&label(name)))
+}
+
+/// The same, cut to so many characters.
+pub(crate) fn short_name(name: &str, most: usize) -> String {
+    format!("<bdi>{}</bdi>", escape(&short(name, most)))
+}
+
+/// JSON that nothing around it can take for markup.
+pub(crate) fn json(value: &serde_json::Value) -> String {
+    let text = value.to_string();
+    let mut escaped = String::with_capacity(text.len());
+    for c in text.chars() {
+        match c {
+            '<' | '>' | '&' | '\u{2028}' | '\u{2029}' | '\u{7f}'..='\u{9f}' | '\u{fffe}' | '\u{ffff}' => {
+                escaped.push_str(&format!("\\u{:04x}", u32::from(c)));
+            }
+            c => escaped.push(c),
+        }
+    }
+    escaped
+}
+
+/// Whether text is base 64 of a PNG file, and nothing else.
+pub(crate) fn is_png(text: &str) -> bool {
+    let plain = |c: u8| c.is_ascii_alphanumeric() || c == b'+' || c == b'/';
+    let body = text.trim_end_matches('=');
+    // the bytes that every PNG file begins with
+    text.starts_with("iVBORw0KGgo") && text.len() - body.len() <= 2 && body.bytes().all(plain)
+}
+
+/// A command's argument as a shell takes it.
+pub(crate) fn quoted(argument: &str) -> String {
+    let plain = |c: char| c.is_ascii_alphanumeric() || "-_./=+,:@".contains(c);
+    match !argument.is_empty() && argument.chars().all(plain) {
+        true => argument.to_owned(),
+        false => format!("'{}'", argument.replace('\'', "'\\''")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_stay_in_their_line() {
+        assert_eq!(label("a\nb\u{0}\u{1b}[0m\u{7f}\u{85}\u{202e}\u{ffff}"), "a␊b␀␛[0m␡\u{fffd}\u{fffd}\u{fffd}");
+        assert_eq!(label(" \t"), "(no name)");
+        assert_eq!(label("é 日本 🦊"), "é 日本 🦊");
+        assert_eq!(short("abcdef", 4), "abc…");
+        assert_eq!(short("abcd", 4), "abcd");
+        assert_eq!(short("ab cdef", 4), "ab…");
+    }
+
+    #[test]
+    fn markup_is_text() {
+        assert_eq!(escape("<a b=\"c\">'&amp;\n"), "&lt;a b=&quot;c&quot;&gt;&#39;&amp;amp;&#10;");
+        assert_eq!(block("a\tb\r\nc <\u{1}"), "a\tb\nc &lt;␁");
+        assert_eq!(json(&serde_json::json!(["</script>&\u{2028}"])), "[\"\\u003c/script\\u003e\\u0026\\u2028\"]");
+    }
+
+    #[test]
+    fn pictures_are_base_64() {
+        assert!(is_png("iVBORw0KGgoAAA+/=="));
+        for wrong in ["", "iVBORw0KGgo\"", "iVBORw0KGgo===", "R0lGODlh", "iVBORw0KGgo AAAA"] {
+            assert!(!is_png(wrong), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn arguments_of_a_shell() {
+        assert_eq!(quoted("runs/a-1/config.toml"), "runs/a-1/config.toml");
+        assert_eq!(quoted("it's; rm"), "'it'\\''s; rm'");
+        assert_eq!(quoted(""), "''");
+    }
+}
