@@ -213,6 +213,15 @@ impl Comparison {
         Self { dataset, runs, variants, classes, groups, columns, which, shared, notes }
     }
 
+    /// The data and, where all runs share them, the network and the epochs.
+    #[must_use]
+    pub fn title(&self) -> String {
+        let shared = |name: &str| self.shared.iter().find(|(known, _)| known == name).map(|(_, value)| value);
+        let model = shared("model.name").map(|model| model.trim_matches('"').to_owned());
+        let epochs = shared("epochs").map(|epochs| format!("{epochs} epochs"));
+        [Some(self.dataset.clone()), model, epochs].into_iter().flatten().collect::<Vec<_>>().join(", ")
+    }
+
     /// What the table's figures are of.
     #[must_use]
     pub fn which_text(&self) -> &'static str {

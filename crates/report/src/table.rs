@@ -88,7 +88,7 @@ impl Table {
     /// What each variant of a comparison reaches, by group and overall.
     #[must_use]
     pub fn groups(comparison: &Comparison) -> Self {
-        let title = format!("{}, accuracy in %, {}", comparison.dataset, comparison.which_text());
+        let title = format!("{}: accuracy in %, {}", comparison.title(), comparison.which_text());
         let rows = comparison.variants.iter().map(|variant| (variant.label.as_str(), variant.cells.as_slice()));
         Self::figures(comparison, title, rows)
     }
@@ -96,7 +96,7 @@ impl Table {
     /// The same of the best epochs, where the test set has chosen them.
     #[must_use]
     pub fn optimistic(comparison: &Comparison) -> Option<Self> {
-        let title = format!("{}, accuracy in %, best epoch on the test set: optimistic", comparison.dataset);
+        let title = format!("{}: accuracy in %, best epoch on the test set (optimistic)", comparison.title());
         let rows =
             comparison.variants.iter().filter_map(|variant| Some((&variant.label, variant.optimistic.as_ref()?)));
         let rows: Vec<_> = rows.map(|(label, cells)| (label.as_str(), cells.as_slice())).collect();
@@ -129,7 +129,7 @@ impl Table {
     #[must_use]
     pub fn differences(comparison: &Comparison) -> Option<Self> {
         let (baseline, others) = comparison.variants.split_first().filter(|(_, others)| !others.is_empty())?;
-        let title = format!("{}, difference to {} in percentage points", comparison.dataset, baseline.label);
+        let title = format!("{}: difference to {} in percentage points", comparison.title(), baseline.label);
         let columns = std::iter::once("criterion".to_owned()).chain(comparison.columns.iter().cloned()).collect();
         let row = |(at, name): (usize, &String)| {
             let change = |column| match comparison.difference(at + 1, column) {
@@ -146,7 +146,7 @@ impl Table {
     /// What each variant reaches by class, the largest class first.
     #[must_use]
     pub fn classes(comparison: &Comparison) -> Self {
-        let title = format!("{}, accuracy in % by class, {}", comparison.dataset, comparison.which_text());
+        let title = format!("{}: accuracy in % by class, {}", comparison.title(), comparison.which_text());
         let start = ["class", "group", "training images", "test images"].into_iter().map(str::to_owned);
         let columns = start.chain(comparison.variants.iter().map(|variant| variant.label.clone())).collect();
         let recalls: Vec<_> = (0..comparison.variants.len()).map(|variant| comparison.recalls(variant)).collect();

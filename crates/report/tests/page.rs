@@ -152,12 +152,14 @@ fn the_table_has_the_figures_of_the_results() {
     assert_eq!(bold, comparison.variants.iter().flat_map(|v| &v.cells).filter(|cell| cell.best).count());
     assert!(bold > 0);
     let verdict = with(&page, "verdict").next().map(text).expect("a verdict");
-    assert_eq!(verdict, comparison.verdict().0.replace("(-", "(−"));
+    assert_eq!(verdict.replace('\u{a0}', " "), comparison.verdict().0.replace("(-", "(−"));
     assert_eq!(with(&page, "others").flat_map(|list| list.children()).count(), 1);
     assert!(text(table).contains("last epoch"));
-    assert!(with(&page, "context").next().map(text).expect("a context").contains(
-        "resnet8 · 12 epochs · 3 seeds · batches of 32 · schedule multi-step, drops (factor 0.01, from 10), warmup 1"
-    ));
+    assert!(
+        with(&page, "context").next().map(text).expect("a context").contains(
+            "resnet8 · 12 epochs · 3 seeds · batches of 32 · 1 epoch of warm-up, rate × 0.01 from epoch 10 on"
+        )
+    );
 }
 
 #[test]

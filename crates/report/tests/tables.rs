@@ -104,7 +104,7 @@ fn tables_of_a_comparison() {
     nine(&root);
     let comparison = Comparison::all(Run::all(&[root.to_path_buf()]).expect("runs")).remove(0);
     let groups = Table::groups(&comparison);
-    assert_eq!(groups.title, "made-up, accuracy in %, last epoch");
+    assert_eq!(groups.title, "made-up, resnet8, 12 epochs: accuracy in %, last epoch");
     assert_eq!(groups.columns, ["criterion", "seeds", "Many", "Medium", "Few", "overall"]);
     assert_eq!(groups.rows.len(), 3);
     assert_eq!(groups.rows[1][..2], [Entry::Text("cwap".to_owned()), Entry::Count(3)]);
@@ -114,7 +114,7 @@ fn tables_of_a_comparison() {
     assert_eq!(groups.rows[0][2], Entry::Figure { mean: first.mean, sd: first.sd, best: false });
     assert_eq!(Table::optimistic(&comparison), None);
     let differences = Table::differences(&comparison).expect("two others");
-    assert_eq!(differences.title, "made-up, difference to softmax in percentage points");
+    assert_eq!(differences.title, "made-up, resnet8, 12 epochs: difference to softmax in percentage points");
     assert_eq!(differences.rows.len(), 2);
     let classes = Table::classes(&comparison);
     assert_eq!(classes.columns, ["class", "group", "training images", "test images", "softmax", "cwap", "seesaw"]);

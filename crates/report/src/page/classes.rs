@@ -38,6 +38,8 @@ pub(super) fn section(part: &Part<'_>) -> Option<String> {
     {
         let columns = columns(&order, single, bins);
         let words = words(part, &columns, order.len());
+        // a few classes need no wide columns
+        let wide = (120.0 * columns.len() as f64).clamp(520f64.min(wide), wide);
         html.push_str(&figure(&format!("plain {class}"), "", &chart(part, &columns, &recalls, wide), &words));
     }
     html.push_str(&part.heading(2, "Every class"));
@@ -55,7 +57,7 @@ fn words(part: &Part<'_>, columns: &[Column], classes: usize) -> String {
         ),
     };
     words.push_str(" Above: accuracy on the test set, mean over seeds");
-    if part.comparison.variants.iter().any(|variant| variant.runs.len() > 1) {
+    if columns.len() == classes && part.comparison.variants.iter().any(|variant| variant.runs.len() > 1) {
         words.push_str(", with a line from the lowest to the highest");
     }
     words.push_str(". Below: training images, on a logarithmic axis.");
@@ -135,7 +137,7 @@ fn chart(part: &Part<'_>, columns: &[Column], recalls: &[Vec<Option<Recall>>], w
         if let Some(group) = run[0].group {
             let title = &comparison.groups[group].name;
             // bold is wider
-            let title = escape(&fitted(title, (to - from - 4.0) / 1.12));
+            let title = escape(&fitted(title, (to - from - 1.0) / 1.05));
             if title != "…" {
                 let middle = place((from + to) / 2.0);
                 put!(bands, r#"<text class="group" x="{middle}" y="37" text-anchor="middle">{title}</text>"#);

@@ -11,6 +11,8 @@ mod hardest;
 mod made;
 mod norms;
 
+use serde_json::Value;
+
 use crate::comparison::Comparison;
 use crate::escape::{escape, label, name, short};
 use crate::run::Run;
@@ -214,7 +216,7 @@ fn context(comparison: &Comparison) -> String {
         && schedules.all(|schedule| schedule == first)
         && !first.is_null()
     {
-        parts.push(format!("schedule {}", label(&phrase(first))));
+        parts.push(label(&schedule(first)));
     }
     let (train, test) = comparison.classes.iter().fold((0u64, 0u64), |(train, test), class| {
         (train.saturating_add(class.train), test.saturating_add(class.test))
@@ -222,6 +224,18 @@ fn context(comparison: &Comparison) -> String {
     let classes = several(comparison.classes.len(), "class", "classes");
     parts.push(format!("{classes}, {} training and {} test images", count(train), count(test)));
     parts.join(" · ")
+}
+
+/// How the learning rate changes, in words.
+fn schedule(schedule: &Value) -> String {
+    let (Some("multi-step"), Some(drops)) = (schedule["name"].as_str(), schedule["drops"].as_array()) else {
+        return format!("schedule {}", phrase(schedule));
+    };
+    let warmup = schedule["warmup"].as_u64().unwrap_or(0);
+    let mut words = vec![format!("{} of warm-up", several(warmup as usize, "epoch", "epochs"))];
+    let drop = |drop: &Value| format!("rate × {} from epoch {} on", phrase(&drop["factor"]), phrase(&drop["from"]));
+    words.extend(drops.iter().map(drop));
+    words.join(", ")
 }
 
 /// All there is about a comparison.
@@ -244,7 +258,7 @@ fn article(part: &Part<'_>) -> String {
     put!(html, r#"<p class="context">{}</p>"#, escape(&context(comparison)));
     let (verdict, others) = comparison.verdict();
     // signs as they are printed
-    let sentence = |text: &str| escape(&label(text).replace("(-", "(−"));
+    let sentence = |text: &str| escape(&label(text).replace("(-", "(−").replace(" ± ", "\u{a0}±\u{a0}"));
     put!(html, r#"<p class="verdict">{}</p>"#, sentence(&verdict));
     if !others.is_empty() {
         html.push_str(r#"<ul class="others">"#);
