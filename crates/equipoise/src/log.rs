@@ -45,9 +45,8 @@ impl<'a> Log<'a> {
         }
         let mut events = Events::new(wall(), 1);
         let mut before = Duration::ZERO;
-        if done > 0
-            && let Ok(run) = Run::read(folder.path())
-        {
+        let run = Run::open(folder.path());
+        if let Ok(run) = &run {
             for epoch in run.epochs.iter().filter(|epoch| epoch.epoch <= done) {
                 let norms = run.norms.iter().find(|norms| norms.epoch == epoch.epoch);
                 let time = run.times.iter().find(|time| time.epoch == epoch.epoch);
@@ -61,16 +60,13 @@ impl<'a> Log<'a> {
             old.iter().map(name).filter(|name| name.starts_with(EVENTS.0) && name.ends_with(EVENTS.1)).collect();
         let (begin, end) = EVENTS;
         // later than all others, also where the clock was put back
-        let mut time = wall() as u64;
-        let mut file = format!("{begin}{time:010}{end}");
-        while old.iter().any(|name| *name >= file) && time < 9_999_999_999 {
-            time = time.max(
-                old.iter().filter_map(|name| name[begin.len()..].split('.').next()?.parse().ok()).max().unwrap_or(0),
-            ) + 1;
-            file = format!("{begin}{time:010}{end}");
-        }
+        let number = |name: &String| name.strip_prefix(begin)?.strip_suffix(end)?.parse::<u64>().ok();
+        let last = old.iter().filter_map(number).filter(|time| *time < 9_999_999_999).max();
+        let time = (wall() as u64).max(last.map_or(0, |last| last + 1));
+        let file = format!("{begin}{time:010}{end}");
         folder.write(&file, &events.take())?;
-        for name in old.iter().filter(|name| **name != file) {
+        // what cannot be read now is at least still in the old ones
+        for name in old.iter().filter(|name| run.is_ok() && **name != file) {
             // a second copy of what the new file has
             let _ = fs::remove_file(folder.path().join(name));
         }

@@ -8,7 +8,7 @@ use anyhow::Context;
 use equipoise_criterion::{Id, Pool, Preset, Simd};
 use equipoise_data::augment::Normalize;
 use equipoise_nn::{Cpu, Engine, Kind, Network, Weights};
-use equipoise_record::{CONFIG, DETAILS, Figures, Norms, Outcome, RESULT};
+use equipoise_record::{BEST_ON_TEST, CONFIG, DETAILS, Figures, Norms, Outcome, RESULT};
 use equipoise_train::TrainError;
 use equipoise_train::folder::{Folder, StoreError, read_snapshot};
 use equipoise_train::metrics::Metrics;
@@ -564,7 +564,7 @@ fn outcome(trainer: &Trainer<Cpu, Alone>, show: &Show, end: End, seconds: f64) -
     };
     let mut criterion = json!(settings.criterion);
     let chosen = match settings.choose {
-        Choose::Test => "the best epoch on the test set: an optimistic figure",
+        Choose::Test => BEST_ON_TEST,
         Choose::Last => "the last epoch",
         Choose::Auto | Choose::Val if trainer.data().val.is_some() => "the best epoch on the validation part",
         Choose::Auto | Choose::Val => "the last epoch",

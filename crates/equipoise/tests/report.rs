@@ -172,6 +172,56 @@ fn records_of_a_run_that_was_stopped() {
     succeeded(&equipoise(place, &["report", "stopped", "--plain"]));
 }
 
+/// A run that is killed before its first evaluation keeps its events and its time.
+#[test]
+fn events_of_a_run_that_was_killed() {
+    let place = place();
+    let args =
+        "train --model resnet8 --epochs 8 --batch 64 --imbalance 100 --out killed --quiet --set evaluate_every=8";
+    let mut command = Command::new(env!("CARGO_BIN_EXE_equipoise"));
+    let mut child = command.current_dir(place).args(args.split(' ')).stdin(Stdio::null()).spawn().expect("it runs");
+    let run = place.join("killed");
+    let lines = |name: &str| std::fs::read_to_string(run.join(name)).map_or(0, |text| text.lines().count());
+    while lines("times.jsonl") < 3 && child.try_wait().expect("a child").is_none() {
+        std::thread::sleep(std::time::Duration::from_millis(2));
+    }
+    // it may have ended: then there is nothing to test, and no harm done
+    let _ = child.kill();
+    let killed = !child.wait().expect("a child").success();
+    // as something else might leave it
+    std::fs::write(run.join("events.out.tfevents.18446744073709551615.equipoise"), "").expect("room");
+    if killed {
+        succeeded(&equipoise(place, &["train", "--resume", "killed", "--quiet"]));
+        let names = std::fs::read_dir(&run).expect("a folder").flatten().map(|entry| entry.path());
+        let events: Vec<PathBuf> = names.filter(|path| path.display().to_string().contains("tfevents")).collect();
+        assert_eq!(events.len(), 1);
+        let bytes = std::fs::read(&events[0]).expect("there");
+        let tag = b"training/loss";
+        assert_eq!(bytes.windows(tag.len()).filter(|window| window == tag).count(), 8);
+        let spent: f64 =
+            std::fs::read_to_string(run.join("times.jsonl")).expect("there").lines().fold(0.0, |sum, line| {
+                sum + serde_json::from_str::<Value>(line).expect("JSON")["seconds"].as_f64().expect("a number")
+            });
+        let seconds = json(&run.join("result.json"))["seconds"].as_f64().expect("a number");
+        assert!(seconds > 0.9 * spent - 0.1, "{seconds} {spent}");
+    }
+}
+
+/// A page can go through a link or into a pipe, and takes nobody's place there.
+#[cfg(unix)]
+#[test]
+fn pages_through_links_and_pipes() {
+    let place = place();
+    std::fs::write(place.join("target.html"), "old").expect("room");
+    std::os::unix::fs::symlink("target.html", place.join("link.html")).expect("a link");
+    succeeded(&equipoise(place, &["report", "runs/cwap-s0", "-o", "link.html"]));
+    assert!(place.join("link.html").is_symlink());
+    assert!(std::fs::read_to_string(place.join("target.html")).expect("there").ends_with("</html>\n"));
+    let out = equipoise(place, &["report", "runs/cwap-s0", "-o", "/dev/null"]);
+    succeeded(&out);
+    assert!(!std::fs::metadata("/dev/null").expect("there").is_file());
+}
+
 /// Names of classes that would be commands elsewhere.
 #[cfg(unix)]
 #[test]

@@ -21,6 +21,9 @@ pub const RESULT: &str = "result.json";
 /// The page made from all of them.
 pub const REPORT: &str = "report.html";
 
+/// What [`Outcome::best_is`] says of an epoch that the test set has chosen.
+pub const BEST_ON_TEST: &str = "the best epoch on the test set: an optimistic figure";
+
 /// What an evaluation found. Accuracies, F1 and calibration are in percent.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Metrics {
@@ -167,7 +170,7 @@ pub struct Details {
     pub confused: Vec<Confused>,
     /// By group, predictions of about the same confidence: equal bins of (0, 1], each with its upper end.
     pub reliability: Vec<Vec<Bin>>,
-    /// Images of classes of the last group that were predicted worst, class by class.
+    /// Images of the smallest classes that were predicted wrongly and worst, class by class.
     pub hardest: Vec<Hard>,
 }
 
@@ -278,7 +281,7 @@ impl Outcome {
     /// Whether the best epoch was chosen on the test set.
     #[must_use]
     pub fn chosen_on_test(&self) -> bool {
-        self.best_is.contains("test set")
+        self.best_is == BEST_ON_TEST
     }
 }
 

@@ -8,6 +8,27 @@ use equipoise_record::Members;
 use crate::run::{Run, Which};
 use crate::statistics::{Difference, Spread};
 
+/// Looks (colours, dashes, marks) that there are.
+pub const LOOKS: usize = 8;
+
+/// Criteria in the order of tables; those that most often stand side by side have the first looks.
+const ORDER: [(&str, usize); 14] = [
+    ("softmax", 0),
+    ("class-balanced", 4),
+    ("effective-number", 5),
+    ("focal", 6),
+    ("ghm", 7),
+    ("equalization", 3),
+    ("seesaw", 2),
+    ("cwap", 1),
+    ("balanced-softmax", 3),
+    ("logit-adjusted", 4),
+    ("vs", 5),
+    ("cdt", 6),
+    ("ldam", 7),
+    ("label-aware-smoothing", 2),
+];
+
 /// Share of the intervals that may miss the truth.
 pub const ERROR: f64 = 0.05;
 
@@ -33,6 +54,8 @@ pub struct Comparison {
     pub shared: Vec<(String, String)>,
     /// What a reader has to know before trusting the table.
     pub notes: Vec<String>,
+    /// By column, what one test image is worth: no difference is known better.
+    grain: Vec<f64>,
 }
 
 /// A class.
@@ -64,8 +87,10 @@ pub struct Variant {
     pub label: String,
     /// The criterion's name.
     pub criterion: String,
-    /// Its runs: places in [`Comparison::runs`].
+    /// Its runs, one per seed: places in [`Comparison::runs`].
     pub runs: Vec<usize>,
+    /// Its colour, dash and mark: that of its criterion, unless another variant has it.
+    pub look: usize,
     /// A cell per column.
     pub cells: Vec<Cell>,
     /// The same of the best epochs that the test set has chosen, where it has.
@@ -104,7 +129,7 @@ impl Comparison {
     /// Puts runs side by side: one comparison for each set of data among them, in the order of the runs.
     #[must_use]
     pub fn all(runs: Vec<Run>) -> Vec<Self> {
-        type Key = (Vec<Class>, Vec<(String, usize)>);
+        type Key = (String, Vec<Class>, Vec<(String, usize)>);
         let mut sets: Vec<(Key, Vec<Run>)> = Vec::new();
         for run in runs {
             let Some(figures) = run.figures(Which::Last) else { continue };
@@ -115,13 +140,13 @@ impl Comparison {
             };
             let classes = figures.metrics.per_class.iter().map(class).collect();
             let groups = figures.metrics.groups.iter().map(|group| (group.name.clone(), group.classes)).collect();
-            let key: Key = (classes, groups);
+            let key: Key = (named(&run), classes, groups);
             match sets.iter_mut().find(|(known, _)| *known == key) {
                 Some((_, runs)) => runs.push(run),
                 None => sets.push((key, vec![run])),
             }
         }
-        sets.into_iter().map(|((classes, groups), runs)| Self::new(classes, &groups, runs)).collect()
+        sets.into_iter().map(|((_, classes, groups), runs)| Self::new(classes, &groups, runs)).collect()
     }
 
     fn new(classes: Vec<Class>, groups: &[(String, usize)], runs: Vec<Run>) -> Self {
@@ -157,7 +182,12 @@ impl Comparison {
             let at = labels.iter().position(|known| known == *label);
             at.is_some_and(|at| runs[at].criterion() == "softmax")
         };
-        names.sort_by_key(|label| !softmax(label));
+        let rank = |label: &&String| {
+            let run = labels.iter().position(|known| known == *label).map(|at| &runs[at]);
+            let place = run.and_then(|run| ORDER.iter().position(|(name, _)| *name == run.criterion()));
+            (!softmax(label), place.unwrap_or(ORDER.len()), (*label).clone())
+        };
+        names.sort_by_key(rank);
         // the best epoch if a validation part has chosen one in every run
         let chosen = |run: &Run| run.outcome.as_ref().is_some_and(|o| o.best.is_some() && !o.chosen_on_test());
         let which = if runs.iter().all(chosen) { Which::Best } else { Which::Last };
@@ -172,8 +202,15 @@ impl Comparison {
         if balanced {
             columns.push("balanced".to_owned());
         }
+        let grain = grain(&classes, &members(&classes, groups, &runs), columns.len());
         for label in names {
-            let own: Vec<usize> = order.iter().copied().filter(|at| labels[*at] == *label).collect();
+            let mut own: Vec<usize> = order.iter().copied().filter(|at| labels[*at] == *label).collect();
+            let all = own.len();
+            // the same seed again gives the same run again, and says nothing new
+            own.dedup_by_key(|at| runs[*at].seed());
+            if own.len() < all {
+                notes.push(format!("{label}: the same seed more than once; only its first run counts."));
+            }
             let Some(&first) = own.first() else { continue };
             let cells = |which: Which| -> Vec<Cell> {
                 let figures: Vec<_> = own.iter().map(|at| (runs[*at].seed(), runs[*at].figures(which))).collect();
@@ -198,19 +235,15 @@ impl Comparison {
                 criterion: runs[first].criterion().to_owned(),
                 cells: cells(which),
                 runs: own,
+                look: 0,
                 optimistic,
             });
         }
-        for variant in &variants {
-            let seeds: Vec<u64> = variant.runs.iter().map(|at| runs[*at].seed()).collect();
-            if seeds.windows(2).any(|pair| pair[0] == pair[1]) {
-                notes.push(format!("{}: the same seed more than once; only its first run is paired.", variant.label));
-            }
-        }
-        mark_best(&mut variants);
+        give_looks(&mut variants);
+        mark_best(&mut variants, &grain);
         let dataset = title(&runs);
         let groups = members(&classes, groups, &runs);
-        Self { dataset, runs, variants, classes, groups, columns, which, shared, notes }
+        Self { dataset, runs, variants, classes, groups, columns, which, shared, notes, grain }
     }
 
     /// The data and, where all runs share them, the network and the epochs.
@@ -271,7 +304,13 @@ impl Comparison {
     pub fn difference(&self, variant: usize, column: usize) -> Option<Difference> {
         let baseline = self.variants.first().filter(|_| variant > 0)?;
         let (own, other) = (&self.variants.get(variant)?.cells[column], &baseline.cells[column]);
-        Difference::of(&own.values, &other.values, ERROR)
+        Some(Difference::of(&own.values, &other.values, ERROR)?.at_least(self.grain[column]))
+    }
+
+    /// A variant's look, less than [`LOOKS`].
+    #[must_use]
+    pub fn look(&self, variant: usize) -> usize {
+        self.variants.get(variant).map_or(0, |variant| variant.look)
     }
 
     /// The sentence for a variant against the baseline: what it gains or loses on the last group, on the first, and overall.
@@ -302,12 +341,21 @@ impl Comparison {
                 .iter()
                 .map(|(column, d)| {
                     let direction = if d.mean < 0.0 { "lower" } else { "higher" };
-                    format!("{:.1} points {direction} {}", d.mean.abs(), place(*column))
+                    match d.mean.abs() < 0.05 {
+                        true => format!("equal {}", place(*column)),
+                        false => format!("{:.1} points {direction} {}", d.mean.abs(), place(*column)),
+                    }
                 })
                 .collect();
+            let seeds = |variant: usize| self.variants[variant].runs.len();
+            let start = match (first.pairs, seeds(variant), seeds(0)) {
+                (1, 1, 1) => "In one run each".to_owned(),
+                (1, ..) => "On the one seed that both have".to_owned(),
+                (_, own, other) => format!("In {own} against {other} runs with no seed in common"),
+            };
+            let parts = listed(&parts);
             return format!(
-                "In one run each {name} is {} than {baseline}; one seed cannot tell how much of that is chance.",
-                listed(&parts)
+                "{start} {name} is {parts} than {baseline}; one seed cannot tell how much of that is chance."
             );
         }
         let mut parts: Vec<String> = Vec::new();
@@ -371,9 +419,11 @@ impl Comparison {
         let others = 1..self.variants.len();
         let tail = (0..self.groups.len()).rev().find(|c| self.variants.iter().all(|v| v.cells[*c].spread.is_some()));
         let tail = tail.unwrap_or(self.groups.len());
+        // what has an interval before what has none
         let ahead = |variant: usize| match self.difference(variant, tail) {
-            Some(d) => d.mean - d.half.unwrap_or(0.0),
-            None => f64::NEG_INFINITY,
+            Some(Difference { mean, half: Some(half), .. }) => (1, mean - half),
+            Some(Difference { mean, .. }) => (0, mean),
+            None => (0, f64::NEG_INFINITY),
         };
         let main = others.clone().fold(1, |best, variant| if ahead(variant) > ahead(best) { variant } else { best });
         let rest = others.filter(|variant| *variant != main).map(|variant| self.sentence(variant)).collect();
@@ -394,13 +444,45 @@ fn folder(run: &Run) -> String {
     run.path.file_name().map_or_else(|| run.path.display().to_string(), |name| name.to_string_lossy().into_owned())
 }
 
+/// The name of a run's set.
+fn named(run: &Run) -> String {
+    match &run.outcome {
+        Some(outcome) => outcome.dataset.clone(),
+        None => {
+            let set = run.setting("data.set").unwrap_or("data");
+            set.rsplit(['/', '\\']).next().unwrap_or(set).to_owned()
+        }
+    }
+}
+
+/// What one test image is worth in each column, in percentage points.
+fn grain(classes: &[Class], groups: &[Members], columns: usize) -> Vec<f64> {
+    let of_mean = |members: &mut dyn Iterator<Item = &Class>| {
+        let tests: Vec<u64> = members.map(|class| class.test).filter(|test| *test > 0).collect();
+        let least = tests.iter().min().copied().unwrap_or(1);
+        100.0 / (tests.len().max(1) as f64 * least as f64)
+    };
+    let groups = groups.iter().map(|group| of_mean(&mut group.classes.iter().filter_map(|class| classes.get(*class))));
+    let total: u64 = classes.iter().fold(0, |total, class| total.saturating_add(class.test));
+    let whole = [100.0 / total.max(1) as f64, of_mean(&mut classes.iter())];
+    groups.chain(whole).take(columns).collect()
+}
+
+/// Gives every variant the look of its criterion, or the next one that is free.
+fn give_looks(variants: &mut [Variant]) {
+    let mut taken = [false; LOOKS];
+    for variant in variants {
+        let own = ORDER.iter().find(|(name, _)| *name == variant.criterion).map_or(1, |(_, look)| *look);
+        let free = (0..LOOKS).map(|next| (own + next) % LOOKS).find(|look| !taken[*look] && (*look > 0 || own == 0));
+        variant.look = free.unwrap_or(own);
+        taken[variant.look] = true;
+    }
+}
+
 /// What the data is called.
 fn title(runs: &[Run]) -> String {
     let Some(run) = runs.first() else { return String::new() };
-    let name = match &run.outcome {
-        Some(outcome) => outcome.dataset.clone(),
-        None => run.setting("data.set").unwrap_or("data").to_owned(),
-    };
+    let name = named(run);
     match run.setting("data.imbalance") {
         Some(factor) => format!("{name}, imbalance {}", factor.strip_suffix(".0").unwrap_or(factor)),
         None => name,
@@ -445,8 +527,8 @@ fn labels(runs: &[Run]) -> (Vec<String>, Vec<(String, String)>) {
             let apart = match name.as_str() {
                 "seed" | "criterion.method" => false,
                 name if name.starts_with("criterion.") => differs(name, &same),
-                // where the images are is not what is compared
-                "data.set" => false,
+                // where the images are, and how often one looked, is not what is compared
+                "data.set" | "evaluate_every" => false,
                 name => differs(name, &all),
             };
             if apart {
@@ -462,10 +544,10 @@ fn labels(runs: &[Run]) -> (Vec<String>, Vec<(String, String)>) {
 
 /// Marks the largest cell of a column if it is distinguishable from every other, with the error shared among the comparisons
 /// (Bonferroni).
-fn mark_best(variants: &mut [Variant]) {
+fn mark_best(variants: &mut [Variant], grain: &[f64]) {
     let others = variants.len().saturating_sub(1).max(1);
     let columns = variants.first().map_or(0, |variant| variant.cells.len());
-    for column in 0..columns {
+    for (column, grain) in grain.iter().enumerate().take(columns) {
         let mean = |variant: &Variant| variant.cells[column].spread.map_or(f64::NEG_INFINITY, |spread| spread.mean);
         let Some(best) = (0..variants.len()).max_by(|a, b| mean(&variants[*a]).total_cmp(&mean(&variants[*b]))) else {
             continue;
@@ -473,6 +555,7 @@ fn mark_best(variants: &mut [Variant]) {
         let ahead = (0..variants.len()).filter(|other| *other != best).all(|other| {
             let (own, other) = (&variants[best].cells[column], &variants[other].cells[column]);
             let difference = Difference::of(&own.values, &other.values, ERROR / others as f64);
+            let difference = difference.map(|difference| difference.at_least(*grain));
             other.spread.is_none() || difference.is_some_and(|d| d.mean > 0.0 && d.distinguishable())
         });
         let alone = variants.iter().filter(|variant| variant.cells[column].spread.is_some()).count() < 2;

@@ -217,6 +217,11 @@
     });
   });
 
+  // ---- printing: nothing stays folded
+  window.addEventListener('beforeprint', function () {
+    all('details').forEach(function (node) { node.open = true; });
+  });
+
   // ---- copying
   all('button[data-copy]').forEach(function (button) {
     button.addEventListener('click', function () {

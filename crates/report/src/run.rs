@@ -5,7 +5,9 @@ use std::fs;
 use std::io::Read;
 use std::path::{Path, PathBuf};
 
-use equipoise_record::{CONFIG, DETAILS, Details, Epoch, Figures, METRICS, NORMS, Norms, Outcome, RESULT, TIMES, Time};
+use equipoise_record::{
+    CONFIG, DETAILS, Details, Epoch, Figures, METRICS, Metrics, NORMS, Norms, Outcome, RESULT, TIMES, Time,
+};
 use serde::de::DeserializeOwned;
 use thiserror::Error;
 
@@ -78,6 +80,19 @@ impl Run {
     /// # Errors
     /// If files that every run has are missing or are not what runs write, or no epoch has been evaluated yet.
     pub fn read(path: &Path) -> Result<Self, ReportError> {
+        let run = Self::open(path)?;
+        run.check()?;
+        match run.figures(Which::Last).is_some() {
+            true => Ok(run),
+            false => Err(ReportError::Empty { path: path.to_owned() }),
+        }
+    }
+
+    /// Reads what is there of a run, perhaps only its settings.
+    ///
+    /// # Errors
+    /// If there are no settings, or a file has something else in it than runs write.
+    pub fn open(path: &Path) -> Result<Self, ReportError> {
         let config = text(&path.join(CONFIG))?.ok_or_else(|| ReportError::NotARun { path: path.to_owned() })?;
         let table: toml::Table = config.parse().map_err(|error: toml::de::Error| ReportError::Format {
             path: path.join(CONFIG),
@@ -93,19 +108,49 @@ impl Run {
         ordered(&mut times, |time| time.epoch);
         let outcome: Option<Outcome> = document(&path.join(RESULT))?;
         let details = document(&path.join(DETAILS))?;
-        let run = Self { path: path.to_owned(), config, settings, outcome, epochs, norms, times, details };
-        match run.figures(Which::Last).is_some() {
-            true => Ok(run),
-            false => Err(ReportError::Empty { path: path.to_owned() }),
+        Ok(Self { path: path.to_owned(), config, settings, outcome, epochs, norms, times, details })
+    }
+
+    /// Whether figures are ones that there can be.
+    fn check(&self) -> Result<(), ReportError> {
+        let wrong = |name: &str, what: &str| {
+            Err(ReportError::Format { path: self.path.join(name), what: format!("{what}: that cannot be") })
+        };
+        let share = |x: Option<f64>| x.is_none_or(|x| (0.0..=100.0 + 1e-9).contains(&x));
+        let fine = |metrics: &Metrics| {
+            let whole = [metrics.top1, metrics.top5, metrics.balanced, metrics.macro_f1, metrics.calibration];
+            let groups = metrics.groups.iter().map(|group| group.accuracy);
+            let finite = metrics.loss.is_none_or(f64::is_finite);
+            let counted = metrics.per_class.iter().all(|class| class.hits <= class.test);
+            finite && counted && whole.into_iter().chain(groups).all(share)
+        };
+        let outcome = self.outcome.iter().flat_map(|outcome| outcome.last.iter().chain(&outcome.best));
+        if !outcome.map(|figures| &figures.metrics).all(fine) {
+            return wrong(RESULT, "a figure out of its range");
         }
+        if let Some(epoch) = self.epochs.iter().find(|epoch| !epoch.val.iter().chain(&epoch.test).all(fine)) {
+            return wrong(METRICS, &format!("epoch {}: a figure out of its range", epoch.epoch));
+        }
+        let unit = |x: f64| (0.0..=1.0 + 1e-9).contains(&x);
+        let hard = self
+            .details
+            .iter()
+            .flat_map(|details| &details.hardest)
+            .all(|hard| unit(hard.confidence) && unit(hard.own));
+        let bins = self.details.iter().flat_map(|details| details.reliability.iter().flatten());
+        if !hard || !bins.into_iter().all(|bin| unit(bin.confidence) && bin.hits <= bin.images) {
+            return wrong(DETAILS, "a probability or count out of its range");
+        }
+        Ok(())
     }
 
     /// Reads runs from folders, each a run's or one with runs somewhere in it.
     ///
     /// # Errors
-    /// As [`read`](Self::read); of a folder with several runs those that have nothing to show are left out.
-    pub fn all(paths: &[PathBuf]) -> Result<Vec<Self>, ReportError> {
-        let mut runs = Vec::new();
+    /// As [`read`](Self::read); of a folder with several runs those that have nothing to show are left out, and returned
+    /// beside the others.
+    pub fn all(paths: &[PathBuf]) -> Result<(Vec<Self>, Vec<PathBuf>), ReportError> {
+        let (mut runs, mut left): (Vec<Self>, Vec<PathBuf>) = (Vec::new(), Vec::new());
         for path in paths {
             if is_run(path) {
                 runs.push(Self::read(path)?);
@@ -117,7 +162,7 @@ impl Run {
             for path in inside {
                 match Self::read(&path) {
                     Ok(run) => runs.push(run),
-                    Err(ReportError::Empty { .. }) => {}
+                    Err(ReportError::Empty { path }) => left.push(path),
                     Err(error) => return Err(error),
                 }
             }
@@ -136,7 +181,7 @@ impl Run {
                 return Err(ReportError::Twice { path: run.path.clone() });
             }
         }
-        Ok(runs)
+        Ok((runs, left))
     }
 
     /// A setting's value, text without its quotes.
@@ -193,7 +238,7 @@ pub enum Which {
 const DEEPEST: usize = 4;
 
 fn is_run(path: &Path) -> bool {
-    path.join(CONFIG).is_file() && [METRICS, RESULT].iter().any(|name| path.join(name).is_file())
+    [METRICS, RESULT].iter().any(|name| path.join(name).is_file())
 }
 
 /// Runs in a folder, in the order of their names.

@@ -39,6 +39,7 @@ impl Difference {
     /// have two runs or more, they are compared unpaired (Welch). `error` is the share of such intervals that miss the truth.
     #[must_use]
     pub fn of(first: &[(u64, f64)], second: &[(u64, f64)], error: f64) -> Option<Self> {
+        let (first, second) = (&once(first), &once(second));
         let other = |seed: u64| second.iter().find(|(s, _)| *s == seed).map(|(_, x)| *x);
         let pairs: Vec<f64> = first.iter().filter_map(|(seed, x)| other(*seed).map(|y| x - y)).collect();
         let all = |runs: &[(u64, f64)]| Spread::of(&runs.iter().map(|(_, x)| *x).collect::<Vec<_>>());
@@ -61,11 +62,28 @@ impl Difference {
         Some(Self { mean: a.mean - b.mean, half: None, pairs: 0 })
     }
 
+    /// With an interval that is at least so wide to each side.
+    #[must_use]
+    pub fn at_least(self, half: f64) -> Self {
+        Self { half: self.half.map(|own| own.max(half)), ..self }
+    }
+
     /// Whether the interval leaves 0 out, by more than rounding could do.
     #[must_use]
     pub fn distinguishable(&self) -> bool {
         self.half.is_some_and(|half| self.mean.abs() > half + 1e-9)
     }
+}
+
+/// The first value of every seed: a second one would be the same run again.
+fn once(runs: &[(u64, f64)]) -> Vec<(u64, f64)> {
+    let mut kept: Vec<(u64, f64)> = Vec::new();
+    for (seed, value) in runs {
+        if !kept.iter().any(|(known, _)| known == seed) {
+            kept.push((*seed, *value));
+        }
+    }
+    kept
 }
 
 /// The number below which Student's t with so many degrees of freedom lies with this probability, which is at least 1/2.
@@ -204,6 +222,9 @@ mod tests {
         assert_eq!(apart, Difference { mean: 2.0, half: None, pairs: 0 });
         assert!(!one.distinguishable() && !apart.distinguishable());
         assert_eq!(Difference::of(&[], &[(1, 1.0)], 0.05), None);
+        // one seed twice is one seed
+        let twice = Difference::of(&[(0, 3.0), (0, 3.0)], &[(0, 1.0)], 0.05).expect("a pair");
+        assert_eq!(twice, one);
         // equal runs differ by nothing, for sure; which is no difference
         let same = Difference::of(&[(0, 1.0), (1, 2.0)], &[(0, 1.0), (1, 2.0)], 0.05).expect("two pairs");
         assert_eq!((same.mean, same.half, same.distinguishable()), (0.0, Some(0.0), false));

@@ -12,7 +12,7 @@ use equipoise_report::run::Run;
 use roxmltree::{Document, Node, ParsingOptions};
 
 fn comparisons(paths: &[PathBuf]) -> Vec<Comparison> {
-    Comparison::all(Run::all(paths).expect("runs"))
+    Comparison::all(Run::all(paths).expect("runs").0)
 }
 
 fn made(root: &Path) -> String {
@@ -261,7 +261,7 @@ fn norms_and_details_are_those_of_the_records() {
     let live = by_id(&page, "c0-norms").expect("norms");
     let panels: Vec<Node<'_, '_>> = live.descendants().filter(|node| node.attribute("data-view").is_some()).collect();
     assert_eq!(panels.len(), 3 * 4);
-    let cwap = &runs[1][0];
+    let cwap = &runs[2][0];
     assert_eq!(cwap.criterion, "cwap");
     let norms = cwap.norms(12);
     let margins: Vec<f64> = with(&page, "margins")
@@ -272,7 +272,7 @@ fn norms_and_details_are_those_of_the_records() {
     assert_eq!(margins, norms.margins.concat());
     let data: serde_json::Value =
         serde_json::from_str(by_id(&page, "c0-live-data").and_then(|node| node.text()).expect("data")).expect("JSON");
-    let frames = data["parts"][1].as_array().expect("frames");
+    let frames = data["parts"][2].as_array().expect("frames");
     assert_eq!(frames.len(), 12);
     assert_eq!((&frames[0]["e"], &frames[11]["e"]), (&1.into(), &12.into()));
     let counts: Vec<u64> =

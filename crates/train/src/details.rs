@@ -53,7 +53,8 @@ impl Inquiry {
             bin.0 += 1;
             bin.1 += u64::from(said.prediction == label as usize);
             bin.2 += said.confidence;
-            if let Some(hardest) = self.hardest.get_mut(&label) {
+            let wrong = said.prediction != label as usize;
+            if let Some(hardest) = self.hardest.get_mut(&label).filter(|_| wrong) {
                 let (at, prediction) = ((seen.first + row) as u32, said.prediction as u32);
                 let place = hardest.partition_point(|other| other.loss >= said.loss);
                 let (confidence, loss) = (said.confidence, said.loss);

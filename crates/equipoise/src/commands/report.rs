@@ -12,6 +12,7 @@ use equipoise_report::table::Table;
 use equipoise_train::folder::Folder;
 use serde_json::{Value, json};
 
+use super::data::warn;
 use crate::runs::{quoted, train_failure};
 use crate::{Failure, printable};
 
@@ -40,14 +41,14 @@ pub(crate) struct Args {
     #[arg(long)]
     open: bool,
     /// Print the verdict and the table, and make no page
-    #[arg(long, conflicts_with_all = ["out", "open", "format"])]
+    #[arg(long, conflicts_with_all = ["out", "open", "format", "table"])]
     plain: bool,
     /// Print the tables in a format, and make no page
     #[arg(long, conflicts_with_all = ["out", "open"])]
     format: Option<Format>,
-    /// Which table --format prints
-    #[arg(long, value_name = "TABLE", requires = "format", default_value = "groups")]
-    table: TableName,
+    /// Which table --format prints [default: groups; JSON has all but classes]
+    #[arg(long, value_name = "TABLE", requires = "format")]
+    table: Option<TableName>,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
@@ -75,7 +76,11 @@ fn report_failure(error: ReportError) -> Failure {
 }
 
 fn read(paths: &[PathBuf]) -> Result<Vec<Comparison>, Failure> {
-    Ok(Comparison::all(Run::all(paths).map_err(report_failure)?))
+    let (runs, left) = Run::all(paths).map_err(report_failure)?;
+    for path in left {
+        warn(&format!("{} is left out: none of its epochs has been evaluated", path.display()));
+    }
+    Ok(Comparison::all(runs))
 }
 
 pub(crate) fn run(args: &Args, out: &mut impl Write) -> Result<(), Failure> {
@@ -90,12 +95,15 @@ pub(crate) fn run(args: &Args, out: &mut impl Write) -> Result<(), Failure> {
         return Ok(());
     }
     if let Some(format) = args.format {
-        if format == Format::Json {
+        if format == Format::Json && args.table.is_none() {
             let all: Vec<Value> = comparisons.iter().map(summary).collect();
             writeln!(out, "{}", serde_json::to_string_pretty(&all)?)?;
             return Ok(());
         }
-        let table = |comparison: &Comparison| match args.table {
+        if format == Format::Json {
+            return Err(Failure::Usage("--table: JSON has all of them but classes, which result.json has".to_owned()));
+        }
+        let table = |comparison: &Comparison| match args.table.unwrap_or(TableName::Groups) {
             TableName::Groups => Some(Table::groups(comparison)),
             TableName::Best => Table::optimistic(comparison),
             TableName::Differences => Table::differences(comparison),
@@ -162,7 +170,8 @@ pub(crate) fn summary(comparison: &Comparison) -> Value {
         let difference = |column: usize| {
             let difference = comparison.difference(number, column)?;
             let distinguishable = difference.distinguishable();
-            Some(json!({"mean": difference.mean, "half": difference.half, "distinguishable": distinguishable}))
+            let (mean, half, pairs) = (difference.mean, difference.half, difference.pairs);
+            Some(json!({"mean": mean, "half": half, "pairs": pairs, "distinguishable": distinguishable}))
         };
         json!({
             "criterion": variant.criterion,
@@ -170,7 +179,11 @@ pub(crate) fn summary(comparison: &Comparison) -> Value {
             "seeds": variant.runs.iter().map(|at| comparison.runs[*at].seed()).collect::<Vec<_>>(),
             "mean": variant.cells.iter().map(|cell| cell.spread.map(|spread| spread.mean)).collect::<Vec<_>>(),
             "sd": variant.cells.iter().map(|cell| cell.spread.and_then(|spread| spread.sd)).collect::<Vec<_>>(),
+            "best": variant.cells.iter().map(|cell| cell.best).collect::<Vec<_>>(),
             "difference": (0..variant.cells.len()).map(difference).collect::<Vec<_>>(),
+            "best_on_test": variant.optimistic.as_ref().map(|cells| {
+                cells.iter().map(|cell| cell.spread.map(|spread| spread.mean)).collect::<Vec<_>>()
+            }),
         })
     });
     json!({
@@ -189,8 +202,17 @@ pub(crate) fn summary(comparison: &Comparison) -> Value {
 /// Writes a file so that nobody ever sees half of it.
 fn put(path: &Path, bytes: &[u8]) -> Result<(), Failure> {
     let failed = |error: std::io::Error| Failure::Failed(anyhow::anyhow!("cannot write {}: {error}", path.display()));
+    // what a link points at is replaced, not the link; a terminal or a pipe is written to
+    let path = &std::fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
+    if std::fs::metadata(path).is_ok_and(|file| !file.is_file()) {
+        return std::fs::OpenOptions::new()
+            .write(true)
+            .open(path)
+            .and_then(|mut file| file.write_all(bytes))
+            .map_err(failed);
+    }
     let mut part = path.as_os_str().to_owned();
-    part.push(".part");
+    part.push(format!(".{}.part", std::process::id()));
     let part = PathBuf::from(part);
     std::fs::write(&part, bytes).and_then(|()| std::fs::rename(&part, path)).map_err(|error| {
         // the error is told either way

@@ -425,10 +425,11 @@ fn show(recipe: &Recipe, args: &Args, jobs: &[Job<'_>], out: &mut impl Write) ->
     let mut values = Vec::new();
     for cell in &recipe.cells {
         let mut rows = Vec::new();
-        // the best epoch is one that the test set has chosen, and a column of its own
-        let best =
-            |job: &&Job<'_>| job.cell.name == cell.name && job.outcome.as_ref().is_some_and(|o| o.best.is_some());
-        let best = jobs.iter().any(|job| best(&job));
+        // the best epoch has a column of its own, which says what has chosen it
+        let chosen = jobs.iter().filter(|job| job.cell.name == cell.name).filter_map(|job| job.outcome.as_ref());
+        let chosen = chosen.filter(|outcome| outcome.best.is_some()).map(Outcome::chosen_on_test).next();
+        let (best, chooser) =
+            (chosen.is_some(), if chosen == Some(true) { "the test set" } else { "the validation part" });
         for method in &recipe.methods {
             let own: Vec<&Job<'_>> =
                 jobs.iter().filter(|job| job.cell.name == cell.name && job.method.name == method.name).collect();
@@ -449,7 +450,7 @@ fn show(recipe: &Recipe, args: &Args, jobs: &[Job<'_>], out: &mut impl Write) ->
                     let spread = figure(&own, column, best);
                     values.push(json!({
                         "cell": cell.name, "method": method.name, "column": column, "published": published, "seeds": runs,
-                        "epoch": if best { "best on the test set" } else { "last" },
+                        "epoch": if best { format!("best on {chooser}") } else { "last".to_owned() },
                         "mean": spread.map(|spread| spread.mean), "sd": spread.and_then(|spread| spread.sd),
                     }));
                     row.push(entry(spread));
@@ -462,8 +463,8 @@ fn show(recipe: &Recipe, args: &Args, jobs: &[Job<'_>], out: &mut impl Write) ->
         }
         let mut columns = vec!["method".to_owned(), "seeds".to_owned()];
         for column in &recipe.columns {
-            columns.extend([format!("{column}: paper"), "ours, last".to_owned()]);
-            columns.extend(best.then(|| "ours, best on test".to_owned()));
+            columns.extend([format!("{column}: paper"), format!("{column}: ours")]);
+            columns.extend(best.then(|| format!("{column}: ours, best on {chooser}")));
         }
         let title = format!("{}, {}, {} schedule", recipe.title, cell.name, args.schedule);
         tables.push(Table { title, columns, rows, notes: Vec::new() });

@@ -14,6 +14,8 @@ const SINGLE: (usize, usize) = (40, 24);
 const BINS: (usize, usize) = (60, 24);
 /// Classes that the table has as rows; those of more are rows only while they are looked at.
 const ROWS: usize = 200;
+/// Bytes that the table of thousands of classes may take as text.
+const LARGEST_TEXT: usize = 1_000_000;
 /// Rows of such a table.
 const SHOWN: usize = 100;
 
@@ -167,7 +169,7 @@ fn chart(part: &Part<'_>, columns: &[Column], recalls: &[Vec<Option<Recall>>], w
                 value(column).map(|(mean, low, high)| (left + step * (at as f64 + 0.5) + aside, mean, low, high))
             })
             .collect();
-        above.open(&colour(variant), &format!(r#"data-variant="{variant}""#));
+        above.open(&colour(comparison.look(variant)), &format!(r#"data-variant="{variant}""#));
         let mut path = String::new();
         let mut whiskers = String::new();
         let mut pen = 'M';
@@ -190,7 +192,7 @@ fn chart(part: &Part<'_>, columns: &[Column], recalls: &[Vec<Option<Recall>>], w
         let dots: String = points
             .iter()
             .flatten()
-            .map(|(x, mean, ..)| crate::svg::marker(variant, *x, above.y.at(*mean), radius))
+            .map(|(x, mean, ..)| crate::svg::marker(comparison.look(variant), *x, above.y.at(*mean), radius))
             .collect();
         above.raw(&format!(r#"<path class="dot" d="{dots}"/>"#));
         above.close();
@@ -396,7 +398,15 @@ fn table(part: &Part<'_>, order: &[(usize, Option<usize>)], recalls: &[Vec<Optio
         html.push_str(&figures::copies(part, "every", &table));
         return html;
     }
-    html.push_str(&figures::buttons(&id, &label(&table.title), &[("CSV", table.csv())]));
+    let csv = table.csv();
+    match csv.len() <= LARGEST_TEXT {
+        true => html.push_str(&figures::buttons(&id, &label(&table.title), &[("CSV", csv)])),
+        false => html
+            .push_str(r#"<p class="muted">As CSV: <code>equipoise report RUN --format csv --table classes</code></p>"#),
+    }
+    // thousands of very long names would make a very large page
+    let letters: usize = comparison.classes.iter().map(|class| class.name.len()).sum();
+    let longest = if letters > LARGEST_TEXT { 24 } else { usize::MAX };
     let tenth = |x: Option<f64>| x.map_or(Value::Null, |x| number((x * 100.0).round() / 100.0));
     let column = |recalls: &Vec<Option<Recall>>| -> Value {
         order.iter().map(|(class, _)| tenth(recalls[*class].map(|r| r.mean))).collect()
@@ -404,7 +414,7 @@ fn table(part: &Part<'_>, order: &[(usize, Option<usize>)], recalls: &[Vec<Optio
     let data = json!({
         "shown": SHOWN,
         "groups": comparison.groups.iter().map(|group| label(&group.name)).collect::<Vec<_>>(),
-        "names": order.iter().map(|(class, _)| label(&comparison.classes[*class].name)).collect::<Vec<_>>(),
+        "names": order.iter().map(|(class, _)| short(&comparison.classes[*class].name, longest)).collect::<Vec<_>>(),
         "group": order.iter().map(|(_, group)| group.map_or(-1, |group| group as i64)).collect::<Vec<_>>(),
         "train": order.iter().map(|(class, _)| comparison.classes[*class].train).collect::<Vec<_>>(),
         "test": order.iter().map(|(class, _)| comparison.classes[*class].test).collect::<Vec<_>>(),

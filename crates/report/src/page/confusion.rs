@@ -61,8 +61,9 @@ pub(super) fn section(part: &Part<'_>) -> Option<String> {
 }
 
 fn whose(part: &Part<'_>, variant: usize) -> String {
-    let label = name(&part.comparison.variants[variant].label);
-    format!(r#"<span class="{}">{}{label}</span>"#, colour(variant), swatch(variant))
+    let comparison = part.comparison;
+    let label = name(&comparison.variants[variant].label);
+    format!(r#"<span class="{}">{}{label}</span>"#, colour(comparison.look(variant)), swatch(comparison.look(variant)))
 }
 
 fn groups(part: &Part<'_>, variant: usize, details: &[&Details]) -> String {
@@ -181,14 +182,14 @@ fn reliability(part: &Part<'_>, group: usize, by_variant: &[Vec<&Details>]) -> S
             .collect();
         let own = &comparison.variants[*variant].label;
         panel.open(
-            &format!("dots {}", colour(*variant)),
+            &format!("dots {}", colour(comparison.look(*variant))),
             &format!(r#"data-variant="{variant}" data-group="{group}" data-ece="{error}""#),
         );
         let line: Vec<(f64, f64)> = points.iter().map(|(x, y, _)| (*x, *y)).collect();
         panel.line("line thin", &line);
         for (x, y, images) in &points {
             let radius = 2.0 + 5.0 * (*images as f64 / most).sqrt();
-            let dot = marker(*variant, panel.x.at(*x), panel.y.at(*y), radius);
+            let dot = marker(comparison.look(*variant), panel.x.at(*x), panel.y.at(*y), radius);
             let tip = format!(
                 "{}\nconfidence {x:.1} %, accuracy {y:.1} %\n{}",
                 short(own, 60),
@@ -200,8 +201,8 @@ fn reliability(part: &Part<'_>, group: usize, by_variant: &[Vec<&Details>]) -> S
         alt.push(format!("{}: expected calibration error {error:.1} points, {images} images", short(own, 60)));
         words.push(format!(
             r#"<span class="item {}">{}{} {error:.1}</span>"#,
-            colour(*variant),
-            swatch(*variant),
+            colour(comparison.look(*variant)),
+            swatch(comparison.look(*variant)),
             short_name(own, 24)
         ));
     }

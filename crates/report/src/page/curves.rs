@@ -141,7 +141,7 @@ fn chart(
             let ranges = join(&|point| format!("{}:{}", rounded(point.2, 4), rounded(point.3, 4)));
             put!(data, r#" data-ranges="{ranges}""#);
         }
-        panel.open(&format!("series {}", colour(variant)), &data);
+        panel.open(&format!("series {}", colour(known.look)), &data);
         if banded {
             let band: Vec<(f64, f64, f64)> = points.iter().map(|(x, _, low, high)| (*x as f64, *low, *high)).collect();
             panel.band(&band);

@@ -35,7 +35,8 @@ pub(super) fn section(part: &Part<'_>) -> String {
             true => html.push_str(
                 ", ± half the 95 % interval of the differences between runs with the same seed; n.d.: not distinguishable from no \
                  difference. Bold: the largest of its column and distinguishable from every other, with the error of 5 % shared \
-                 among the comparisons (Bonferroni). ",
+                 among the comparisons (Bonferroni). Intervals are about seeds, not about the choice of test images, and never \
+                 narrower than what one test image is worth; each holds for itself. ",
             ),
             false => html.push_str("; with one seed each, nothing tells how much of it is chance, and nothing is in bold. "),
         }
@@ -96,7 +97,13 @@ fn table(part: &Part<'_>, id: &str, caption: &str, rows: &[Option<&[Cell]>], mai
     for (at, (variant, cells)) in comparison.variants.iter().zip(rows).enumerate() {
         let Some(cells) = cells else { continue };
         let seeds = cells.iter().map(|cell| cell.values.len()).max().unwrap_or(0);
-        put!(html, r#"<tr class="{}"><th scope="row">{}{}</th>"#, colour(at), swatch(at), name(&variant.label));
+        put!(
+            html,
+            r#"<tr class="{}"><th scope="row">{}{}</th>"#,
+            colour(comparison.look(at)),
+            swatch(comparison.look(at)),
+            name(&variant.label)
+        );
         put!(html, r#"<td class="num">{seeds}</td>"#);
         for (column, cell) in cells.iter().enumerate() {
             let difference = if differences { comparison.difference(at, column) } else { None };
@@ -122,8 +129,8 @@ fn entry(variant: usize, column: usize, cell: &Cell, difference: Option<Differen
         true => put!(html, ">{}", format_args!("<strong>{mean}{sd}</strong>")),
         false => put!(html, ">{mean}{sd}"),
     }
-    if let Some(Difference { mean, half, .. }) = difference {
-        let clear = half.is_some_and(|half| mean.abs() > half);
+    if let Some(difference) = difference {
+        let (Difference { mean, half, .. }, clear) = (difference, difference.distinguishable());
         let half = half.map_or_else(String::new, |half| {
             format!(" ± {half:.1}{}", if clear { "" } else { r#" <abbr title="not distinguishable">n.d.</abbr>"# })
         });
@@ -193,7 +200,7 @@ fn overview(part: &Part<'_>, wide: f64) -> String {
             let cell = &variant.cells[column];
             let Some(spread) = cell.spread else { continue };
             let y = top + 7.0 + lane * (at as f64 + 0.5);
-            panel.open(&colour(at), &format!(r#"data-variant="{at}""#));
+            panel.open(&colour(comparison.look(at)), &format!(r#"data-variant="{at}""#));
             if cell.values.len() > 1 {
                 let (low, high) =
                     cell.values.iter().fold((f64::MAX, f64::MIN), |(low, high), (_, x)| (low.min(*x), high.max(*x)));
@@ -204,7 +211,7 @@ fn overview(part: &Part<'_>, wide: f64) -> String {
                     panel.raw(&format!(r#"<path class="seed" d="{dot}"/>"#));
                 }
             }
-            let dot = crate::svg::marker(at, panel.x.at(spread.mean), y, 4.0);
+            let dot = crate::svg::marker(comparison.look(at), panel.x.at(spread.mean), y, 4.0);
             panel.raw(&format!(r#"<path class="dot" d="{dot}"/>"#));
             panel.close();
             tip.push(format!("{}: {}", short(&variant.label, 60), cell.text()));

@@ -25,9 +25,14 @@ pub(super) fn section(part: &Part<'_>) -> Option<String> {
         return None;
     }
     let budget = BYTES / with.len();
-    let group = comparison.groups.last().map_or("rare classes", |group| group.name.as_str());
+    let group = comparison
+        .groups
+        .iter()
+        .rev()
+        .find(|group| !group.classes.is_empty())
+        .map_or("rare classes", |group| group.name.as_str());
     let mut html = format!(
-        r#"<p class="lead">Test images of {} that got the least probability for their own class. Many that look right point to wrong
+        r#"<p class="lead">Wrong predictions for test images of {}: those that got the least probability for their own class. Many that look right point to wrong
         labels; many that look alike, to what the training images lack.</p>"#,
         name(group)
     );
@@ -36,8 +41,8 @@ pub(super) fn section(part: &Part<'_>) -> Option<String> {
         put!(
             html,
             r#"<details class="hardest"{open}><summary class="{}">{}{} <span class="muted">seed {seed}</span></summary><ul class="pictures">"#,
-            colour(variant),
-            swatch(variant),
+            colour(comparison.look(variant)),
+            swatch(comparison.look(variant)),
             name(&comparison.variants[variant].label)
         );
         let mut bytes = 0;

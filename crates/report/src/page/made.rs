@@ -71,7 +71,13 @@ fn settings(part: &Part<'_>) -> String {
     if !apart.is_empty() {
         html.push_str(r#"<div class="scroll" tabindex="0" role="region" aria-label="Settings that differ"><table class="settings"><caption>Settings that differ</caption><thead><tr><th scope="col">setting</th>"#);
         for (at, variant) in comparison.variants.iter().enumerate() {
-            put!(html, r#"<th scope="col" class="{}">{}{}</th>"#, colour(at), swatch(at), name(&variant.label));
+            put!(
+                html,
+                r#"<th scope="col" class="{}">{}{}</th>"#,
+                colour(comparison.look(at)),
+                swatch(comparison.look(at)),
+                name(&variant.label)
+            );
         }
         html.push_str("</tr></thead><tbody>");
         for (setting, values) in apart {
@@ -135,7 +141,13 @@ fn runs(part: &Part<'_>) -> String {
                     run.setting("data.subset_seed").map_or_else(String::new, |seed| format!("seed {}", label(seed)))
                 }
             };
-            put!(html, r#"<tr class="{}"><th scope="row">{}{}</th>"#, colour(at), swatch(at), name(&variant.label));
+            put!(
+                html,
+                r#"<tr class="{}"><th scope="row">{}{}</th>"#,
+                colour(comparison.look(at)),
+                swatch(comparison.look(at)),
+                name(&variant.label)
+            );
             let folder = run.path.display().to_string();
             put!(
                 html,

@@ -13,13 +13,10 @@ mod norms;
 
 use serde_json::Value;
 
-use crate::comparison::Comparison;
+use crate::comparison::{Comparison, LOOKS};
 use crate::escape::{escape, label, name, short};
 use crate::run::Run;
 use crate::svg::{grouped, marker, put};
-
-/// Colours that variants have before they start again.
-const COLOURS: usize = 8;
 
 /// A comparison on its way to the page.
 struct Part<'a> {
@@ -44,8 +41,8 @@ impl Part<'_> {
             put!(
                 html,
                 r#"<li class="{}"><button type="button" class="pick" data-pick="{at}">{}{}</button></li>"#,
-                colour(at),
-                swatch(at),
+                colour(self.comparison.look(at)),
+                swatch(self.comparison.look(at)),
                 name(&variant.label)
             );
         }
@@ -58,14 +55,14 @@ impl Part<'_> {
     }
 }
 
-/// Class of what is of a variant.
-fn colour(variant: usize) -> String {
-    format!("v{}", variant % COLOURS)
+/// Class of what has a look.
+fn colour(look: usize) -> String {
+    format!("v{}", look % LOOKS)
 }
 
-/// A variant's line and mark.
-fn swatch(variant: usize) -> String {
-    let dot = marker(variant, 14.0, 6.0, 3.5);
+/// A line and mark of a look.
+fn swatch(look: usize) -> String {
+    let dot = marker(look, 14.0, 6.0, 3.5);
     format!(
         r#"<svg class="swatch" viewBox="0 0 28 12" width="28" height="12" aria-hidden="true"><path class="line" d="M1 6H27"/><path class="dot" d="{dot}"/></svg>"#
     )

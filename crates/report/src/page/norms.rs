@@ -21,6 +21,8 @@ const REGIONS: usize = 30;
 /// A variant's norms.
 struct Shown<'a> {
     variant: usize,
+    /// Of the variant.
+    look: usize,
     seed: u64,
     norms: &'a [Norms],
     /// Epochs on the page: places in `norms`.
@@ -48,7 +50,9 @@ impl Shown<'_> {
 pub(super) fn section(part: &Part<'_>) -> Option<String> {
     let comparison = part.comparison;
     let with = (0..comparison.variants.len()).filter_map(|variant| {
-        let run = part.runs(variant).find(|run| run.norms.iter().any(|norms| !norms.views.is_empty()))?;
+        // mixed examples are counted nowhere
+        let seen = |view: &View| view.counts.iter().any(|count| *count > 0);
+        let run = part.runs(variant).find(|run| run.norms.iter().any(|norms| norms.views.iter().any(seen)))?;
         Some((variant, run))
     });
     let with: Vec<_> = with.collect();
@@ -58,7 +62,7 @@ pub(super) fn section(part: &Part<'_>) -> Option<String> {
         .iter()
         .map(|(at, run)| {
             let (variant, seed, frames) = shown((*at, run));
-            Shown { variant, seed, norms: &run.norms, frames }
+            Shown { variant, look: comparison.look(variant), seed, norms: &run.norms, frames }
         })
         .collect();
     // the one that the page is about: it has regions
@@ -79,11 +83,17 @@ pub(super) fn section(part: &Part<'_>) -> Option<String> {
              regions get smaller weights, classes with fewer effective examples larger margins.",
         );
     }
+    if parts.len() < comparison.variants.len() {
+        html.push_str(
+            " Criteria whose examples were all mixed (mixup), or whose runs have noted no norms, are not shown.",
+        );
+    }
     html.push_str("</p>");
     html.push_str(r#"<ul class="legend keys">"#);
     let key = |mark: &str, words: &str| {
         format!(
-            r#"<li><svg class="swatch norms v1" viewBox="0 0 28 12" width="28" height="12" aria-hidden="true">{mark}</svg>{words}</li>"#
+            r#"<li><svg class="swatch norms {}" viewBox="0 0 28 12" width="28" height="12" aria-hidden="true">{mark}</svg>{words}</li>"#,
+            colour(parts[first].look)
         )
     };
     html.push_str(&key(r#"<path class="area" d="M0 12V6H7V2H14V7H21V9H28V12Z"/>"#, "examples of the epoch by g"));
@@ -106,8 +116,8 @@ pub(super) fn section(part: &Part<'_>) -> Option<String> {
             put!(
                 html,
                 r#"<label class="{}"><input type="radio" name="{id}-which" value="{at}"{checked}/>{}{}</label>"#,
-                colour(shown.variant),
-                swatch(shown.variant),
+                colour(shown.look),
+                swatch(shown.look),
                 short_name(&comparison.variants[shown.variant].label, 40)
             );
         }
@@ -137,8 +147,8 @@ fn frames(part: &Part<'_>, shown: &Shown<'_>) -> String {
     let last = shown.last();
     let mut html = format!(
         r#"<p class="whose {}">{}{} <span class="muted">seed {}, <span class="epoch">epoch {}</span></span></p><div class="grid">"#,
-        colour(shown.variant),
-        swatch(shown.variant),
+        colour(shown.look),
+        swatch(shown.look),
         name(&variant.label),
         shown.seed,
         last.epoch
@@ -165,7 +175,7 @@ fn frames(part: &Part<'_>, shown: &Shown<'_>) -> String {
             None => which.to_owned(),
         };
         let alt = class.map_or_else(|| which.to_owned(), |class| format!("{which}, {}", short(&class.name, 60)));
-        html.push_str(&figure(&format!("norms {}", colour(shown.variant)), &title, &panel(shown, at, view, &alt), ""));
+        html.push_str(&figure(&format!("norms {}", colour(shown.look)), &title, &panel(shown, at, view, &alt), ""));
     }
     html.push_str(&margins(part, shown));
     html + "</div>"
@@ -320,7 +330,7 @@ fn margins(part: &Part<'_>, shown: &Shown<'_>) -> String {
         .collect();
     let (Some(from), Some(to)) = (line.first(), line.last()) else { return html };
     let y = Axis {
-        title: "margin",
+        title: "margin, in logits",
         kind: Kind::Linear,
         ends: ends(Kind::Linear, line.iter().map(|p| p.1), true),
         ticks: 6,
@@ -342,7 +352,7 @@ fn margins(part: &Part<'_>, shown: &Shown<'_>) -> String {
     );
     let at = place(chart.x.at(to.0));
     chart.raw(&format!(r#"<path class="cursor" d="M{at} 26V170"/>"#));
-    chart.open(&format!("series {}", colour(shown.variant)), &data);
+    chart.open(&format!("series {}", colour(shown.look)), &data);
     let pick: Vec<(f64, f64)> = picked(line.len(), 400).into_iter().map(|at| line[at]).collect();
     chart.line("line", &pick);
     chart.close();

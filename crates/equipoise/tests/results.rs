@@ -1,0 +1,40 @@
+//! Every table of docs/results.md is what a command makes of results/.
+//!
+//! A table stands between a comment with the command's arguments and an end: `<!-- equipoise ARGUMENTS -->` and `<!-- end -->`.
+//! With EQUIPOISE_UPDATE=1 the tables are written anew.
+
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+const BEGIN: &str = "<!-- equipoise ";
+const END: &str = "<!-- end -->";
+
+#[test]
+fn tables_are_made_from_results() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let file = root.join("docs/results.md");
+    let page = std::fs::read_to_string(&file).expect("the page");
+    let mut made = String::new();
+    let (mut rest, mut tables) = (page.as_str(), 0);
+    while let Some(at) = rest.find(BEGIN) {
+        let (before, block) = rest.split_at(at);
+        let (head, body) = block.split_once(" -->\n").expect("an end of the comment");
+        let (_, after) = body.split_once(END).expect("an end of the table");
+        let args: Vec<&str> = head[BEGIN.len()..].split_whitespace().collect();
+        let mut command = Command::new(env!("CARGO_BIN_EXE_equipoise"));
+        let out = command.current_dir(&root).args(&args).stdin(Stdio::null()).output().expect("it runs");
+        assert!(out.status.success(), "{args:?}: {}", String::from_utf8_lossy(&out.stderr));
+        made += &format!("{before}{head} -->\n\n{}\n{END}", String::from_utf8_lossy(&out.stdout));
+        (rest, tables) = (after, tables + 1);
+    }
+    made += rest;
+    assert!(tables > 0, "no table");
+    if std::env::var_os("EQUIPOISE_UPDATE").is_some() {
+        std::fs::write(&file, &made).expect("room");
+    } else {
+        assert!(
+            made == page,
+            "docs/results.md is not what results/ says: EQUIPOISE_UPDATE=1 cargo test --release --test results"
+        );
+    }
+}

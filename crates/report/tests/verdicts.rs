@@ -1,0 +1,129 @@
+//! What a comparison may say: never more than the seeds allow.
+
+mod common;
+
+use std::path::Path;
+
+use common::{Made, folder, names};
+use equipoise_report::comparison::Comparison;
+use equipoise_report::run::{ReportError, Run};
+
+fn run(criterion: &'static str, seed: u64, gain: u64) -> Made {
+    let mut run = Made::new(criterion, seed, names(10), &[("Many", 3), ("Medium", 4), ("Few", 3)]);
+    (run.gain, run.whole) = (gain, false);
+    run
+}
+
+fn all(root: &Path) -> Vec<Comparison> {
+    Comparison::all(Run::all(&[root.to_path_buf()]).expect("runs").0)
+}
+
+/// One comparison of runs with these criteria, seeds and gains.
+fn compared(test: &str, runs: &[(&'static str, u64, u64)]) -> Comparison {
+    let root = folder(test);
+    for (number, (criterion, seed, gain)) in runs.iter().enumerate() {
+        run(criterion, *seed, *gain).write(&root, &format!("{number:02}"));
+    }
+    let mut all = all(&root);
+    assert_eq!(all.len(), 1);
+    all.remove(0)
+}
+
+#[test]
+fn the_same_seed_twice_is_one_seed() {
+    let twice = compared("twice", &[("softmax", 0, 0), ("cwap", 0, 40), ("cwap", 0, 40)]);
+    assert_eq!(twice.variants[1].runs.len(), 1);
+    assert!(twice.verdict().0.starts_with("In one run each cwap is "), "{}", twice.verdict().0);
+    assert!(twice.variants.iter().flat_map(|variant| &variant.cells).all(|cell| !cell.best));
+    assert!(twice.notes.iter().any(|note| note.contains("only its first run counts")), "{:?}", twice.notes);
+}
+
+#[test]
+fn unequal_seeds_are_told() {
+    let softmax = [("softmax", 0, 0), ("softmax", 1, 0), ("softmax", 2, 0)];
+    let one = compared("one", &[&softmax[..], &[("cwap", 1, 40)]].concat());
+    assert!(one.verdict().0.starts_with("On the one seed that both have cwap is "), "{}", one.verdict().0);
+    let apart = compared("apart", &[&softmax[..], &[("cwap", 9, 40)]].concat());
+    let verdict = apart.verdict().0;
+    assert!(verdict.starts_with("In 1 against 3 runs with no seed in common cwap is "), "{verdict}");
+}
+
+/// The sentence is about what is known best, not about what a single run happened to reach.
+#[test]
+fn an_interval_comes_before_a_single_run() {
+    let runs = [("softmax", 0, 0), ("softmax", 1, 0), ("softmax", 2, 0)];
+    let runs = [&runs[..], &[("seesaw", 0, 30), ("seesaw", 1, 30), ("seesaw", 2, 30), ("focal", 0, 60)]].concat();
+    let comparison = compared("first", &runs);
+    assert!(comparison.verdict().0.starts_with("seesaw gains "), "{}", comparison.verdict().0);
+    let order: Vec<&str> = comparison.variants.iter().map(|variant| variant.label.as_str()).collect();
+    assert_eq!(order, ["softmax", "focal", "seesaw"]);
+}
+
+/// Differences that happen to be the same for two seeds are not known to a hundredth of a point.
+#[test]
+fn no_interval_is_narrower_than_a_test_image() {
+    let comparison = compared("grain", &[("softmax", 0, 0), ("softmax", 1, 0), ("cwap", 0, 40), ("cwap", 1, 40)]);
+    for column in 0..comparison.columns.len() {
+        let half = comparison.difference(1, column).and_then(|difference| difference.half).expect("an interval");
+        // 100 test images a class: three classes, four, three, all ten
+        let least = [100.0 / 300.0, 100.0 / 400.0, 100.0 / 300.0, 100.0 / 1000.0][column];
+        assert!(half >= least - 1e-12, "{column}: {half}");
+    }
+}
+
+/// A look belongs to a criterion, whatever stands beside it; variants of one criterion have different looks.
+#[test]
+fn looks_belong_to_criteria() {
+    let looks = |test: &str, runs: &[(&'static str, u64, u64)]| -> Vec<(String, usize)> {
+        compared(test, runs).variants.iter().map(|variant| (variant.label.clone(), variant.look)).collect()
+    };
+    let three = looks("looks3", &[("cwap", 0, 0), ("seesaw", 0, 0), ("softmax", 0, 0)]);
+    assert_eq!(three, [("softmax".to_owned(), 0), ("seesaw".to_owned(), 2), ("cwap".to_owned(), 1)]);
+    assert_eq!(looks("looks1", &[("cwap", 0, 0)]), [("cwap".to_owned(), 1)]);
+    let root = folder("variants");
+    for (number, params) in ["prior = 1.0", "prior = 5.0"].iter().enumerate() {
+        let mut run = run("cwap", 0, 0);
+        run.params = params;
+        run.write(&root, &number.to_string());
+    }
+    let comparison = all(&root).remove(0);
+    assert_ne!(comparison.variants[0].look, comparison.variants[1].look);
+    assert_eq!(comparison.variants[1].label, "cwap, prior 5.0");
+}
+
+/// Sets that look alike are not the same set.
+#[test]
+fn data_of_another_name_is_other_data() {
+    let root = folder("names");
+    for (number, dataset) in ["one", "two"].iter().enumerate() {
+        let mut run = run("softmax", number as u64, 0);
+        (*dataset).clone_into(&mut run.dataset);
+        run.write(&root, dataset);
+    }
+    assert_eq!(all(&root).iter().map(|comparison| comparison.dataset.as_str()).collect::<Vec<_>>(), ["one", "two"]);
+}
+
+#[test]
+fn what_cannot_be_is_refused() {
+    let root = folder("cannot");
+    let path = run("softmax", 0, 0).write(&root, "run");
+    let result = std::fs::read_to_string(path.join("result.json")).expect("there");
+    let top1 =
+        format!("\"top1\":{}", serde_json::from_str::<serde_json::Value>(&result).expect("JSON")["last"]["top1"]);
+    for wrong in ["250.0", "-5.0", "1e308"] {
+        std::fs::write(path.join("result.json"), result.replace(&top1, &format!("\"top1\":{wrong}"))).expect("room");
+        match Run::read(&path) {
+            Err(ReportError::Format { path, .. }) => assert!(path.ends_with("result.json")),
+            other => panic!("{wrong}: {other:?}"),
+        }
+    }
+    // a run that has only just begun says so, and is left out where there are others
+    std::fs::write(path.join("result.json"), &result).expect("room");
+    let young = root.join("young");
+    std::fs::create_dir_all(&young).expect("a folder");
+    std::fs::copy(path.join("config.toml"), young.join("config.toml")).expect("there");
+    std::fs::write(young.join("metrics.jsonl"), "").expect("room");
+    assert!(matches!(Run::read(&young), Err(ReportError::Empty { .. })));
+    let (runs, left) = Run::all(&[root.to_path_buf()]).expect("one run");
+    assert_eq!((runs.len(), left), (1, vec![young]));
+}
