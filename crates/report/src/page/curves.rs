@@ -152,7 +152,7 @@ fn chart(
         let every = points.len().div_ceil(8).max(1);
         let shift = if points.len() > 8 { (variant * every / lines.len().max(1)).min(points.len() - 1) } else { 0 };
         for (x, mean) in line.iter().skip(shift).step_by(every) {
-            panel.dot(variant, *x, *mean, 2.8);
+            panel.dot(known.look, *x, *mean, 2.8);
         }
         panel.close();
         let decimals =
