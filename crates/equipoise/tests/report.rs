@@ -324,7 +324,7 @@ softmax = [12.5, 50.25]
         said(place, &["reproduce", "recipe.toml", "--criteria", "late", "--seeds", "2", "--show", "--markdown"]);
     assert!(shown.contains(r"LDAM \| deferred") && shown.contains("n/a"), "{shown}");
     for (args, want) in [
-        (&["reproduce", "table9"][..], "table1, table2, table3"),
+        (&["reproduce", "table9"][..], "table1, table2, table3, ingredients"),
         (&["reproduce", "nowhere.toml"], "nowhere.toml"),
         (&["reproduce", "table1", "--only", "mnist"], "cifar10/500"),
         (&["reproduce", "table1", "--criteria", "sofmax"], "softmax"),

@@ -25,10 +25,11 @@ use crate::progress::time;
 use crate::runs::{Show, pool, quoted, read_text, taken_up, train_failure};
 
 /// The tables, by name.
-const RECIPES: [(&str, &str); 3] = [
+const RECIPES: [(&str, &str); 4] = [
     ("table1", include_str!("../../../../recipes/table1.toml")),
     ("table2", include_str!("../../../../recipes/table2.toml")),
     ("table3", include_str!("../../../../recipes/table3.toml")),
+    ("ingredients", include_str!("../../../../recipes/ingredients.toml")),
 ];
 
 /// How much faster an image is evaluated than trained on.
@@ -37,7 +38,8 @@ const EVALUATION: f64 = 3.3;
 #[derive(clap::Args)]
 #[command(after_long_help = "\
 Tables: table1 (8 methods on CIFAR-10-LT, CIFAR-100-LT and Tiny-ImageNet-LT at four imbalance factors, ResNet-32), table2
-(ImageNet-LT and iNaturalist 2017 by group, ResNet-50), table3 (the ablation). Methods without a published figure are run where
+(ImageNet-LT and iNaturalist 2017 by group, ResNet-50), table3 (the ablation), ingredients (what each part of our recommended
+recipe is worth; not a published one). Methods without a published figure are run where
 --criteria names them.
 
 Runs that are done are left alone, those that were broken off are taken up, whatever stopped them: the same command goes on. The
