@@ -246,6 +246,18 @@ impl Comparison {
         Self { dataset, runs, variants, classes, groups, columns, which, shared, notes, grain }
     }
 
+    /// With another baseline: the variant of this label.
+    ///
+    /// # Errors
+    /// The labels that there are, if there is none of that name.
+    pub fn with_baseline(mut self, label: &str) -> Result<Self, Vec<String>> {
+        let Some(at) = self.variants.iter().position(|variant| variant.label == label) else {
+            return Err(self.variants.into_iter().map(|variant| variant.label).collect());
+        };
+        self.variants[..=at].rotate_right(1);
+        Ok(self)
+    }
+
     /// The data and, where all runs share them, the network and the epochs.
     #[must_use]
     pub fn title(&self) -> String {
@@ -520,21 +532,30 @@ fn labels(runs: &[Run]) -> (Vec<String>, Vec<(String, String)>) {
     let own = |name: &str| name == "seed" || name.starts_with("criterion.");
     let shared = names.iter().filter(|name| !own(name) && !differs(name, &all));
     let shared = shared.filter_map(|name| Some(((*name).clone(), value(runs.first()?, name)?))).collect();
+    // where the images are, and how often one looked, is not what is compared
+    let aside = |name: &str| matches!(name, "seed" | "criterion.method" | "data.set" | "evaluate_every");
+    // runs that differ in more than their seeds
+    let mut apart: Vec<&Run> = Vec::new();
+    for run in runs {
+        let same = |other: &&Run| names.iter().all(|name| aside(name) || value(run, name) == value(other, name));
+        if !apart.iter().any(|other| other.criterion() == run.criterion() && same(other)) {
+            apart.push(run);
+        }
+    }
+    // what most of them have goes without saying
+    let usual = |name: &str, own: &Option<String>, among: &[&Run]| {
+        2 * among.iter().filter(|other| value(other, name) == *own).count() > among.len()
+    };
     let label = |run: &Run| {
-        let same: Vec<&Run> = runs.iter().filter(|other| other.criterion() == run.criterion()).collect();
+        let same: Vec<&Run> = apart.iter().copied().filter(|other| other.criterion() == run.criterion()).collect();
         let mut label = run.criterion().to_owned();
-        for name in &names {
-            let apart = match name.as_str() {
-                "seed" | "criterion.method" => false,
-                name if name.starts_with("criterion.") => differs(name, &same),
-                // where the images are, and how often one looked, is not what is compared
-                "data.set" | "evaluate_every" => false,
-                name => differs(name, &all),
-            };
-            if apart {
+        for name in names.iter().filter(|name| !aside(name)) {
+            let among = if name.starts_with("criterion.") { &same } else { &apart };
+            let own = value(run, name);
+            if differs(name, among) && !usual(name, &own, among) {
                 let short = name.rsplit('.').next().unwrap_or(name);
-                let value = value(run, name).unwrap_or_else(|| "none".to_owned());
-                let _ = write!(label, ", {short} {}", value.trim_matches('"'));
+                let own = own.unwrap_or_else(|| "none".to_owned());
+                let _ = write!(label, ", {short} {}", own.trim_matches('"'));
             }
         }
         label

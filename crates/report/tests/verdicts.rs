@@ -91,6 +91,28 @@ fn looks_belong_to_criteria() {
     assert_eq!(comparison.variants[1].label, "cwap, prior 5.0");
 }
 
+/// What most variants of a criterion have goes without saying; any of them can be the baseline.
+#[test]
+fn labels_say_what_is_unusual() {
+    let root = folder("labels");
+    let params = ["prior = 1.0\nbins = 30", "prior = 5.0\nbins = 30", "prior = 1.0\nbins = 7"];
+    for (number, params) in params.iter().enumerate() {
+        let mut run = run("cwap", 0, number as u64);
+        run.params = params;
+        run.write(&root, &number.to_string());
+    }
+    run("softmax", 0, 0).write(&root, "softmax");
+    let labels = |comparison: &Comparison| -> Vec<String> {
+        comparison.variants.iter().map(|variant| variant.label.clone()).collect()
+    };
+    let comparison = all(&root).remove(0);
+    assert_eq!(labels(&comparison), ["softmax", "cwap", "cwap, bins 7", "cwap, prior 5.0"]);
+    let based = comparison.clone().with_baseline("cwap, bins 7").expect("there");
+    assert_eq!(labels(&based), ["cwap, bins 7", "softmax", "cwap", "cwap, prior 5.0"]);
+    assert!(based.sentence(1).ends_with("one seed cannot tell how much of that is chance."));
+    assert_eq!(comparison.with_baseline("focal").expect_err("not there").len(), 4);
+}
+
 /// Sets that look alike are not the same set.
 #[test]
 fn data_of_another_name_is_other_data() {

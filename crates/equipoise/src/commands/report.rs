@@ -27,7 +27,7 @@ only if it is distinguishable from every other of its column.
 Examples:
   equipoise report runs/compare-fashion-mini-resnet8-s0
   equipoise report runs/cifar10-if100-* -o cifar10.html --open
-  equipoise report runs/cifar10-if100-* --plain
+  equipoise report runs/cifar10-if100-* --plain --baseline seesaw
   equipoise report runs/cifar10-if100-* --format latex
   equipoise report runs/cifar10-if100-* --format csv --table classes")]
 pub(crate) struct Args {
@@ -37,6 +37,9 @@ pub(crate) struct Args {
     /// Where to put the page [default: report.html in the folder, if there is one, else in this one]
     #[arg(short, long, value_name = "FILE")]
     out: Option<PathBuf>,
+    /// The row that the others are compared with [default: softmax, else the first]
+    #[arg(long, value_name = "LABEL")]
+    baseline: Option<String>,
     /// Show the page in a browser
     #[arg(long)]
     open: bool,
@@ -84,7 +87,13 @@ fn read(paths: &[PathBuf]) -> Result<Vec<Comparison>, Failure> {
 }
 
 pub(crate) fn run(args: &Args, out: &mut impl Write) -> Result<(), Failure> {
-    let comparisons = read(&args.runs)?;
+    let mut comparisons = read(&args.runs)?;
+    if let Some(label) = &args.baseline {
+        let based = comparisons.into_iter().map(|comparison| comparison.with_baseline(label)).collect::<Result<_, _>>();
+        comparisons = based.map_err(|known: Vec<String>| {
+            Failure::Usage(format!("--baseline {label}: there is no such row; there are: {}", known.join("; ")))
+        })?;
+    }
     if args.plain {
         for (number, comparison) in comparisons.iter().enumerate() {
             if number > 0 {
