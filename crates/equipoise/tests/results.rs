@@ -9,6 +9,16 @@ use std::process::{Command, Stdio};
 const BEGIN: &str = "<!-- equipoise ";
 const END: &str = "<!-- end -->";
 
+/// Words with spaces between, those in quotes with spaces inside.
+fn words(line: &str) -> Vec<String> {
+    let parts = line.split('"').enumerate();
+    let words = parts.flat_map(|(number, part)| match number % 2 {
+        0 => part.split_whitespace().map(str::to_owned).collect(),
+        _ => vec![part.to_owned()],
+    });
+    words.collect()
+}
+
 #[test]
 fn tables_are_made_from_results() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
@@ -20,7 +30,7 @@ fn tables_are_made_from_results() {
         let (before, block) = rest.split_at(at);
         let (head, body) = block.split_once(" -->\n").expect("an end of the comment");
         let (_, after) = body.split_once(END).expect("an end of the table");
-        let args: Vec<&str> = head[BEGIN.len()..].split_whitespace().collect();
+        let args: Vec<String> = words(&head[BEGIN.len()..]);
         let mut command = Command::new(env!("CARGO_BIN_EXE_equipoise"));
         let out = command.current_dir(&root).args(&args).stdin(Stdio::null()).output().expect("it runs");
         assert!(out.status.success(), "{args:?}: {}", String::from_utf8_lossy(&out.stderr));

@@ -6,7 +6,7 @@ use std::fmt::Write;
 use equipoise_record::Members;
 
 use crate::run::{Run, Which};
-use crate::statistics::{Difference, Spread};
+use crate::statistics::{Difference, Spread, signed};
 
 /// Looks (colours, dashes, marks) that there are.
 pub const LOOKS: usize = 8;
@@ -378,7 +378,7 @@ impl Comparison {
                 let verb = if d.mean < 0.0 { "loses" } else { "gains" };
                 parts.push(format!("{verb} {:.1} ± {half:.1} points {}", d.mean.abs(), place(*column)));
             } else {
-                unclear.push(format!("{} ({:+.1} ± {half:.1})", place(*column), d.mean));
+                unclear.push(format!("{} ({} ± {half:.1})", place(*column), signed(d.mean)));
             }
         }
         let seeds = match first.pairs {

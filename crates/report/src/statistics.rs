@@ -75,6 +75,12 @@ impl Difference {
     }
 }
 
+/// A difference with its sign and one decimal; what rounds to nothing has none.
+pub(crate) fn signed(x: f64) -> String {
+    let text = format!("{x:+.1}");
+    if matches!(text.as_str(), "-0.0" | "+0.0") { "0.0".to_owned() } else { text }
+}
+
 /// The first value of every seed: a second one would be the same run again.
 fn once(runs: &[(u64, f64)]) -> Vec<(u64, f64)> {
     let mut kept: Vec<(u64, f64)> = Vec::new();

@@ -2,6 +2,7 @@
 
 use crate::comparison::{Cell, Comparison};
 use crate::escape::label;
+use crate::statistics::signed;
 use crate::svg::put;
 
 /// A table.
@@ -61,10 +62,10 @@ impl Entry {
             Self::Count(count) => count.to_string(),
             Self::Figure { mean, sd: None, .. } => format!("{mean:.1}"),
             Self::Figure { mean, sd: Some(sd), .. } => format!("{mean:.1}{between}{sd:.1}"),
-            Self::Change { mean, half: None, .. } => format!("{mean:+.1}"),
+            Self::Change { mean, half: None, .. } => signed(*mean),
             Self::Change { mean, half: Some(half), clear } => {
                 let unclear = if *clear { "" } else { " n.d." };
-                format!("{mean:+.1}{between}{half:.1}{unclear}")
+                format!("{}{between}{half:.1}{unclear}", signed(*mean))
             }
             Self::Nothing => "n/a".to_owned(),
         }
