@@ -162,9 +162,7 @@ fn plain_file(path: &Path) -> Result<(), Failure> {
 
 /// A path as a shell takes it.
 pub(crate) fn quoted(path: &Path) -> String {
-    let text = path.display().to_string();
-    let plain = |c: char| c.is_ascii_alphanumeric() || "-_./=+,:@".contains(c);
-    if text.chars().all(plain) { text } else { format!("'{}'", text.replace('\'', "'\\''")) }
+    equipoise_report::quoted(&path.display().to_string())
 }
 
 /// What a checkpoint's epoch was chosen by, if it was.

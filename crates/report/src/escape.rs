@@ -106,7 +106,8 @@ pub(crate) fn is_png(text: &str) -> bool {
 }
 
 /// A command's argument as a shell takes it.
-pub(crate) fn quoted(argument: &str) -> String {
+#[must_use]
+pub fn quoted(argument: &str) -> String {
     let plain = |c: char| c.is_ascii_alphanumeric() || "-_./=+,:@".contains(c);
     match !argument.is_empty() && argument.chars().all(plain) {
         true => argument.to_owned(),

@@ -17,4 +17,5 @@ mod svg;
 pub mod table;
 pub mod tensorboard;
 
+pub use escape::quoted;
 pub use page::page;

@@ -1,6 +1,6 @@
 //! The table by group and overall, and the same as a chart.
 
-use super::{Part, colour, count, exact, figure, several, signed, swatch};
+use super::{Part, colour, count, exact, figure, several, signed};
 use crate::comparison::Cell;
 use crate::escape::{block, escape, label, name, short};
 use crate::statistics::Difference;
@@ -94,16 +94,10 @@ fn table(part: &Part<'_>, id: &str, caption: &str, rows: &[Option<&[Cell]>], mai
         put!(html, r#"<th scope="col" class="num">{}<small>{under}</small></th>"#, name(title));
     }
     html.push_str("</tr></thead><tbody>");
-    for (at, (variant, cells)) in comparison.variants.iter().zip(rows).enumerate() {
+    for (at, cells) in rows.iter().enumerate() {
         let Some(cells) = cells else { continue };
         let seeds = cells.iter().map(|cell| cell.values.len()).max().unwrap_or(0);
-        put!(
-            html,
-            r#"<tr class="{}"><th scope="row">{}{}</th>"#,
-            colour(comparison.look(at)),
-            swatch(comparison.look(at)),
-            name(&variant.label)
-        );
+        html.push_str(&part.row(at));
         put!(html, r#"<td class="num">{seeds}</td>"#);
         for (column, cell) in cells.iter().enumerate() {
             let difference = if differences { comparison.difference(at, column) } else { None };

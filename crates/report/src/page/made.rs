@@ -131,7 +131,7 @@ fn runs(part: &Part<'_>) -> String {
         put!(html, r#"<th scope="col"{class}>{title}</th>"#);
     }
     html.push_str("</tr></thead><tbody>");
-    for (at, variant) in comparison.variants.iter().enumerate() {
+    for at in 0..comparison.variants.len() {
         for run in part.runs(at) {
             let outcome = run.outcome.as_ref();
             let done = run.epochs.last().map_or(0, |epoch| epoch.epoch);
@@ -141,13 +141,7 @@ fn runs(part: &Part<'_>) -> String {
                     run.setting("data.subset_seed").map_or_else(String::new, |seed| format!("seed {}", label(seed)))
                 }
             };
-            put!(
-                html,
-                r#"<tr class="{}"><th scope="row">{}{}</th>"#,
-                colour(comparison.look(at)),
-                swatch(comparison.look(at)),
-                name(&variant.label)
-            );
+            html.push_str(&part.row(at));
             let folder = run.path.display().to_string();
             put!(
                 html,

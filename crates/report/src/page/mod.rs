@@ -16,6 +16,7 @@ use serde_json::Value;
 use crate::comparison::{Comparison, LOOKS};
 use crate::escape::{escape, label, name, short};
 use crate::run::Run;
+use crate::statistics;
 use crate::svg::{grouped, marker, put};
 
 /// A comparison on its way to the page.
@@ -49,6 +50,13 @@ impl Part<'_> {
         html + "</ul>"
     }
 
+    /// The beginning of a table's row about a variant.
+    fn row(&self, variant: usize) -> String {
+        let look = self.comparison.look(variant);
+        let label = name(&self.comparison.variants[variant].label);
+        format!(r#"<tr class="{}"><th scope="row">{}{label}</th>"#, colour(look), swatch(look))
+    }
+
     /// A variant's runs.
     fn runs(&self, variant: usize) -> impl Iterator<Item = &Run> {
         self.comparison.variants[variant].runs.iter().map(|at| &self.comparison.runs[*at])
@@ -70,12 +78,7 @@ fn swatch(look: usize) -> String {
 
 /// A number with its sign, as it is printed.
 fn signed(x: f64) -> String {
-    let text = format!("{x:+.1}");
-    match text.as_str() {
-        // what rounds to nothing has no sign
-        "-0.0" | "+0.0" => "0.0".to_owned(),
-        text => text.replace('-', "−"),
-    }
+    statistics::signed(x).replace('-', "−")
 }
 
 /// A number in an attribute, with all its digits.
