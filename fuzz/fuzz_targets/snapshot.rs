@@ -3,7 +3,7 @@
 #![no_main]
 
 use equipoise_train::snapshot::Snapshot;
-use equipoise_train::trainer::Checkpoint;
+use equipoise_train::checkpoint::Checkpoint;
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|bytes: &[u8]| {

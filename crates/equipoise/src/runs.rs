@@ -10,11 +10,12 @@ use equipoise_data::augment::Normalize;
 use equipoise_nn::{Cpu, Engine, Kind, Network, Weights};
 use equipoise_record::{BEST_ON_TEST, CONFIG, DETAILS, Figures, Norms, Outcome, RESULT};
 use equipoise_train::TrainError;
+use equipoise_train::checkpoint::{Checkpoint, Header, transfer};
 use equipoise_train::folder::{Folder, StoreError, read_snapshot};
 use equipoise_train::metrics::Metrics;
 use equipoise_train::prepare::Prepared;
 use equipoise_train::settings::{Choose, Settings};
-use equipoise_train::trainer::{Checkpoint, End, Epoch, Header, Step, Trainer, Watch, Wish, transfer};
+use equipoise_train::trainer::{End, Epoch, Step, Trainer, Watch, Wish};
 use equipoise_train::workers::Alone;
 use serde_json::{Value, json};
 

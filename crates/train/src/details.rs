@@ -4,9 +4,9 @@ use std::collections::BTreeMap;
 
 use equipoise_record::{Bin, Confused, Details, Hard, Members};
 
+use crate::evaluate::Seen;
 use crate::metrics::{BINS, Tally, bin, said};
 use crate::prepare::Prepared;
-use crate::trainer::Seen;
 
 /// Confusions between classes that are listed.
 const CONFUSED: usize = 200;

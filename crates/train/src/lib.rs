@@ -3,11 +3,13 @@
 //! - [`settings`]: everything that a run's result depends on.
 //! - [`prepare`]: what a run sees of a data set.
 //! - [`trainer`]: the loop, over an engine that it sees only through its seam, and over workers through theirs.
-//! - [`metrics`]: counted first, divided last.
-//! - [`snapshot`], [`folder`]: checkpoints with a checksum, in folders that never lose one.
+//! - [`mod@evaluate`], [`metrics`]: counted first, divided last.
+//! - [`checkpoint`], [`snapshot`], [`folder`]: checkpoints with a checksum, in folders that never lose one.
 
+pub mod checkpoint;
 mod details;
 pub mod error;
+pub mod evaluate;
 pub mod folder;
 pub mod metrics;
 mod norms;

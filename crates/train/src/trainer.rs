@@ -3,25 +3,24 @@
 //! What a step does is a function of the settings and of its place in the run, so that a run can be stopped anywhere, written
 //! down and taken up again without a trace. The next batch is made while the engine works on the last.
 
-use std::collections::BTreeMap;
 use std::sync::mpsc::sync_channel;
 
-use equipoise_criterion::{Batch, BatchError, Criterion, Mixed, Output, State, Work};
-use equipoise_data::augment::Normalize;
+use equipoise_criterion::{Batch, BatchError, Criterion, Mixed, Output, Work};
 use equipoise_data::mix::{Mix, blend};
 use equipoise_data::sampler::Sampler;
-use equipoise_nn::network::Tensor;
-use equipoise_nn::{Engine, Kind, Network, Sgd};
+use equipoise_nn::{Engine, Kind, Sgd};
 use equipoise_pool::Pool;
 pub use equipoise_record::Epoch;
 use equipoise_record::{Details, METRICS, NORMS, Norms};
 use serde::{Deserialize, Serialize};
 
+use crate::checkpoint::{Checkpoint, FORMAT, Header};
 use crate::details::Inquiry;
 use crate::error::TrainError;
+use crate::evaluate::{Adjust, Seen, evaluate};
 use crate::folder::{BEST, Folder, read_snapshot};
-use crate::metrics::{Metrics, Tally};
-use crate::norms::{self, Observer};
+use crate::metrics::Metrics;
+use crate::norms::Observer;
 use crate::prepare::{Prepared, Shown};
 use crate::settings::{Choose, Settings};
 use crate::snapshot::Snapshot;
@@ -100,89 +99,6 @@ pub enum End {
     Early,
     /// The watcher wished so.
     Stopped,
-}
-
-/// What a checkpoint says beside its tensors.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Header {
-    /// Of this structure.
-    pub format: u32,
-    /// The run.
-    pub settings: Settings,
-    /// The network.
-    pub network: Network,
-    /// The set's name.
-    pub dataset: String,
-    /// Its classes.
-    pub classes: Vec<String>,
-    /// Training images per class.
-    pub counts: Vec<u64>,
-    /// Of the parts.
-    pub fingerprint: String,
-    /// Whether images came from files.
-    pub files: bool,
-    /// Of images.
-    pub normalize: Normalize,
-    /// Where the run is.
-    pub position: Position,
-    /// The criterion's state.
-    pub criterion: State,
-    /// The epochs that are done.
-    pub history: Vec<Epoch>,
-    /// Which of them is the best, from 1.
-    pub best: Option<u64>,
-    /// Whether the parameters are followed by an average of them.
-    pub averaged: bool,
-    /// Gradient norms of the epoch that is not done.
-    #[serde(default)]
-    norms: Option<norms::Tally>,
-    /// Those of the last one that is.
-    #[serde(default)]
-    last_norms: Option<Norms>,
-}
-
-/// Of [`Header`].
-const FORMAT: u32 = 1;
-
-/// A checkpoint's tensors, and what it says about them.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Checkpoint {
-    /// What it says.
-    pub header: Header,
-    /// Parameters, as they are evaluated.
-    pub parameters: Vec<Vec<f32>>,
-    /// Running means and variances.
-    pub statistics: Vec<Vec<f32>>,
-    trained: Vec<Vec<f32>>,
-    momentum: Vec<Vec<f32>>,
-}
-
-impl Checkpoint {
-    /// Reads one.
-    ///
-    /// # Errors
-    /// For a file of another version, or whose parts do not fit together.
-    pub fn new(snapshot: Snapshot) -> Result<Self, TrainError> {
-        let wrong = |what: String| TrainError::Checkpoint { what };
-        let header: Header = serde_json::from_str(&snapshot.header).map_err(|error| wrong(error.to_string()))?;
-        if header.format != FORMAT {
-            return Err(wrong(format!("format {}: this program reads {FORMAT}", header.format)));
-        }
-        header.network.check()?;
-        let lengths: Vec<usize> = header.network.parameters().iter().map(Tensor::len).collect();
-        let statistics: Vec<usize> = header.network.statistics().iter().map(Tensor::len).collect();
-        let copies = if header.averaged { 3 } else { 2 };
-        let want = lengths.repeat(copies).into_iter().chain(statistics.iter().copied());
-        if !snapshot.tensors.iter().map(Vec::len).eq(want) {
-            return Err(wrong("its tensors are not those of its network".to_owned()));
-        }
-        let mut tensors = snapshot.tensors.into_iter();
-        let mut take = |number: usize| tensors.by_ref().take(number).collect::<Vec<_>>();
-        let (trained, momentum) = (take(lengths.len()), take(lengths.len()));
-        let parameters = if header.averaged { take(lengths.len()) } else { trained.clone() };
-        let statistics = take(statistics.len());
-        Ok(Self { header, parameters, statistics, trained, momentum })
-    }
 }
 
 /// A run.
@@ -746,79 +662,6 @@ impl<E: Engine, W: Workers> Trainer<E, W> {
     }
 }
 
-/// Changes of logits after training.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct Adjust {
-    /// What is added to every class's logit; empty: nothing.
-    pub shift: Vec<f32>,
-}
-
-impl Adjust {
-    /// Post-hoc logit adjustment: - tau log(share of the training images), by class (Menon et al., ICLR 2021).
-    #[must_use]
-    pub fn by_counts(counts: &[u64], tau: f64) -> Self {
-        let total: u64 = counts.iter().sum();
-        // a class without images would get all of the others'
-        let share = |n: u64| (n.max(1) as f64 / total.max(1) as f64).ln();
-        Self { shift: counts.iter().map(|n| (-tau * share(*n)) as f32).collect() }
-    }
-}
-
-/// Some images of an evaluation.
-#[derive(Clone, Copy, Debug)]
-pub struct Seen<'a> {
-    /// Place of the first.
-    pub first: usize,
-    /// Their classes.
-    pub labels: &'a [u32],
-    /// What the network says of them.
-    pub logits: &'a [f32],
-}
-
-impl Seen<'_> {
-    /// Images that have been evaluated, with these.
-    #[must_use]
-    pub fn done(&self) -> usize {
-        self.first + self.labels.len()
-    }
-}
-
-/// Shows a part to a network and counts what it says; `None` if `go` has had enough.
-///
-/// # Errors
-/// If a file can no longer be read.
-pub fn evaluate(
-    engine: &mut dyn Engine,
-    part: &Shown,
-    batch: usize,
-    pool: &Pool,
-    adjust: &Adjust,
-    go: &mut dyn FnMut(&Seen<'_>) -> bool,
-) -> Result<Option<Tally>, TrainError> {
-    let classes = engine.network().classes;
-    let mut tally = Tally::new(classes);
-    let (channels, height, width) = part.loader.shape();
-    let places: Vec<u32> = (0..part.labels.len() as u32).collect();
-    let mut images = Vec::new();
-    for (number, places) in places.chunks(batch.max(1)).enumerate() {
-        images.resize(places.len() * channels * height * width, 0.0);
-        part.loader.batch(places, 0, 0, &mut images, pool)?;
-        let mut logits = engine.forward(&images, false)?.to_vec();
-        if !adjust.shift.is_empty() {
-            for row in logits.chunks_exact_mut(classes) {
-                row.iter_mut().zip(&adjust.shift).for_each(|(x, shift)| *x += shift);
-            }
-        }
-        let first = number * batch.max(1);
-        let seen = Seen { first, labels: &part.labels[first..first + places.len()], logits: &logits };
-        tally.add(seen.logits, seen.labels);
-        if !go(&seen) {
-            return Ok(None);
-        }
-    }
-    Ok(Some(tally))
-}
-
 /// Fills a batch.
 fn make(
     made: &mut Made,
@@ -865,23 +708,4 @@ fn diverged(engine: &dyn Engine, train: &Shown, made: &Made, position: Position,
         files.push(format!("and {} more", made.places.len() - NAMED));
     }
     TrainError::Diverged { epoch: position.epoch + 1, step: position.step + 1, what, largest, files: files.join(", ") }
-}
-
-/// Takes what fits from one network's parameters and statistics for another's: those of the same name and shape. Returns the
-/// names of the others.
-#[must_use]
-pub fn transfer(from: (&Network, [&[Vec<f32>]; 2]), to: &Network, into: &mut [Vec<Vec<f32>>; 2]) -> Vec<String> {
-    let (network, values) = from;
-    let tensors = |network: &Network| network.parameters().into_iter().chain(network.statistics());
-    let values = values.into_iter().flatten();
-    let found: BTreeMap<String, (Vec<usize>, &Vec<f32>)> =
-        tensors(network).zip(values).map(|(tensor, values)| (tensor.name, (tensor.shape, values))).collect();
-    let mut left = Vec::new();
-    for (tensor, value) in tensors(to).zip(into.iter_mut().flatten()) {
-        match found.get(&tensor.name) {
-            Some((shape, values)) if *shape == tensor.shape && values.len() == value.len() => value.clone_from(values),
-            _ => left.push(tensor.name),
-        }
-    }
-    left
 }

@@ -6,8 +6,9 @@ use std::path::PathBuf;
 use equipoise_data::groups::Rule;
 use equipoise_nn::network::Head;
 use equipoise_nn::{Engine, Kind};
+use equipoise_train::checkpoint::Checkpoint;
+use equipoise_train::evaluate::{Adjust, evaluate};
 use equipoise_train::metrics::Metrics;
-use equipoise_train::trainer::{Adjust, Checkpoint, evaluate};
 use serde_json::json;
 
 use super::data::RootArgs;

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use clap::ValueEnum;
 use equipoise_nn::Weights;
-use equipoise_train::trainer::Checkpoint;
+use equipoise_train::checkpoint::Checkpoint;
 
 use crate::Failure;
 use crate::runs::{checkpoint, train_failure, trained};

@@ -7,8 +7,8 @@ use equipoise_data::Images;
 use equipoise_data::augment::{Normalize, Policy};
 use equipoise_data::loader::{Loader, Recipe};
 use equipoise_nn::{Engine, Kind};
+use equipoise_train::checkpoint::Checkpoint;
 use equipoise_train::prepare::recipe;
-use equipoise_train::trainer::Checkpoint;
 use serde_json::json;
 
 use super::data::failure;

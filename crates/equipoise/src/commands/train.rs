@@ -6,9 +6,9 @@ use std::time::Duration;
 
 use equipoise_criterion::Id;
 use equipoise_record::{REPORT, RESULT};
+use equipoise_train::checkpoint::Checkpoint;
 use equipoise_train::folder::{Folder, fresh};
 use equipoise_train::settings::Settings;
-use equipoise_train::trainer::Checkpoint;
 
 use super::data::warn;
 use super::report::{open, show_runs};
