@@ -317,6 +317,9 @@ class Cwap(Softmax):
         i = region(width, self.norm(z, y))
         if self.normalize == "class-mean":
             return raw[i] * total / sum(k * r for k, r in zip(count, raw))
+        if self.normalize == "class-gradient":
+            mass = [k * (sum(width[:j]) + width[j] / 2) for j, k in enumerate(count)]
+            return raw[i] * sum(mass) / sum(m * r for m, r in zip(mass, raw))
         w = sum(s ** alpha for s in smooth if s > 0) * raw[i]
         return w / max(sum(s > 0 for s in smooth), 1) if self.normalize == "valid-bins" else w
 

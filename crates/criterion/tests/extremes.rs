@@ -29,7 +29,13 @@ fn a_hundred_thousand_extreme_inputs() {
         [&[5, 1], &[1000, 30, 0, 1, 0, 7], &[1, 0, 0], &[1 << 53, 1, 9, 9, 9, 9, 0, 2, 2, 2, 2, 2, 2, 2, 1, 1, 1]];
     let mut configs = configs();
     for memory in [Memory::Epoch, Memory::Ema] {
-        for normalize in [Normalize::None, Normalize::ValidBins, Normalize::BatchMean, Normalize::ClassMean] {
+        for normalize in [
+            Normalize::None,
+            Normalize::ValidBins,
+            Normalize::BatchMean,
+            Normalize::ClassMean,
+            Normalize::ClassGradient,
+        ] {
             let config = CwapConfig { alpha: 10.0, prior: 0.0, memory, normalize, ..CwapConfig::default() };
             configs.push((format!("reckless {memory:?} {normalize:?}"), MethodConfig::Cwap(config).into()));
         }

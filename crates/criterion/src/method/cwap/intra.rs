@@ -49,6 +49,15 @@ impl Scale {
         }
         let scale = match self.normalize {
             Normalize::ClassMean => total / (0..values.len()).map(|i| examples(i) * into[i]).sum::<f64>(),
+            Normalize::ClassGradient => {
+                // a region's examples stand at its middle
+                let (mut low, mut before, mut after) = (0.0, 0.0, 0.0);
+                for (i, width) in widths.iter().enumerate() {
+                    let norms = examples(i) * (low + width / 2.0);
+                    (low, before, after) = (low + width, before + norms, after + norms * into[i]);
+                }
+                before / after
+            }
             Normalize::ValidBins | Normalize::BatchMean | Normalize::None => {
                 let filled = (0..values.len()).filter(|i| smooth(*i) > 0.0);
                 let (size, valid) = filled.fold((0.0, 0.0), |(s, n), i| (s + smooth(i).powf(self.alpha), n + 1.0));

@@ -74,6 +74,8 @@ pub enum Regions {
 pub enum Normalize {
     /// The mean over the class's own examples is 1.
     ClassMean,
+    /// The mean gradient norm over the class's own examples is what it was without weights.
+    ClassGradient,
     /// S_c / v^alpha over the class's non-empty regions, as GHM.
     ValidBins,
     /// S_c / v^alpha, the mean over each batch 1.
@@ -123,7 +125,7 @@ parameters! {
         pub intra_hard: bool = false;
         /// Whether classes have margins.
         pub inter: bool = true;
-        /// Scale of the weights: class-mean, valid-bins, batch-mean or none.
+        /// Scale of the weights: class-mean, class-gradient, valid-bins, batch-mean or none.
         pub normalize: Normalize = Normalize::ClassMean;
         /// Uniform pseudo-examples per real one that keep the weights bounded, 0 to 1e6.
         pub prior: f64 = 1.0, where |x| (0.0..=1e6).contains(&x) => "in 0..=1e6";
