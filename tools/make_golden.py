@@ -67,6 +67,7 @@ for name, params in {
     "hard": {"intra_hard": True}, "hard_valid-bins": {"intra_hard": True, "intra_alpha": 0.5, "normalize": "valid-bins"},
     "hard_ema": {"intra_hard": True, "memory": "ema", "bins": 4},
     "class-gradient": {"normalize": "class-gradient"}, "class-gradient_prior0": {"normalize": "class-gradient", "prior": 0.0},
+    "two-sided": {"two_sided": True}, "two-sided_wide": {"two_sided": True, "gamma": 60.0},
     "class-gradient_ema": {"normalize": "class-gradient", "memory": "ema", "bins": 5},
 }.items():
     case(f"cwap_{name}", "cwap", six, epochs, params)

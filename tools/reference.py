@@ -342,7 +342,8 @@ class Cwap(Softmax):
     def part(self, z, y, example):
         w = self.weight(z, y) / self.mean if self.intra else 1.0
         w = min(w, self.cap) if self.cap else w
-        margin = [self.gamma * math.log(min(1.0, self.size(j) / self.size(y))) for j in range(len(z))]
+        most = math.inf if self.p.get("two_sided") else 1.0
+        margin = [self.gamma * math.log(min(most, self.size(j) / self.size(y))) for j in range(len(z))]
         on = self.p.get("inter", True)
         return cross_entropy([a + b if on else a for a, b in zip(z, margin)], y, w)
 

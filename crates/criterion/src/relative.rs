@@ -2,7 +2,7 @@
 //!
 //! Shared by `seesaw` (l = p ln seen) and `cwap` (l = gamma ln S). The C x C matrix is never stored: a row of it follows
 //! from l. Where the l are close together their exponentials multiply e^z, which saves a second exponential; where they
-//! are not, they are added to the logits.
+//! are not, or where margins are to reach to both sides (l_j - l_y without a limit), they are added to the logits.
 
 use crate::kernel::rows::{Part, Softmax, Weighed};
 use crate::kernel::shape::{Boost, NARROW, Plain, Relative, Wide};
@@ -32,14 +32,13 @@ impl Form {
 }
 
 impl Form {
-    /// The margin min(0, l_j - l_y) between two entries of a table.
-    pub(crate) fn margin(self, label: f32, class: f32) -> f64 {
+    /// l_j - l_y between two entries of a table.
+    pub(crate) fn difference(self, label: f32, class: f32) -> f64 {
         let (label, class) = (f64::from(label), f64::from(class));
         match self {
             Self::Ratios => (class / label).ln(),
             Self::Levels => class - label,
         }
-        .min(0.0)
     }
 }
 
@@ -82,6 +81,8 @@ impl<W: Fn(&Part) -> Weighed + Sync> Softmax for RatioRows<'_, W> {
 /// Rows with a margin from levels.
 pub(crate) struct LevelRows<'t, W> {
     pub(crate) table: &'t [f32],
+    /// Largest margin: 0, or infinity for margins to both sides.
+    pub(crate) most: f32,
     pub(crate) boost: Option<Boost>,
     pub(crate) weigh: W,
 }
@@ -92,7 +93,7 @@ impl<W: Fn(&Part) -> Weighed + Sync> Softmax for LevelRows<'_, W> {
     where
         Self: 'a;
     fn shape<'a>(&'a self, part: &Part, _row: &'a mut Vec<f32>) -> Wide<'a> {
-        Wide::new(self.table, part.label, self.boost)
+        Wide::new(self.table, part.label, self.most, self.boost)
     }
     fn weigh(&self, part: &Part) -> Weighed {
         (self.weigh)(part)

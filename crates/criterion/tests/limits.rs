@@ -115,6 +115,20 @@ fn first_epoch_of_cwap_is_seesaw_with_the_true_counts() {
     assert_eq!(got.weights, [1.0; 13]);
 }
 
+/// Margins to both sides from sizes that are the counts are those of balanced softmax, while an epoch's counts are the same.
+#[test]
+fn two_sided_margins_of_counts_are_balanced_softmax() {
+    let counts = counts(CLASSES);
+    let config = CwapConfig { two_sided: true, alpha: 1.0, gamma: 1.0, intra: false, ..Default::default() };
+    let cwap = config.init(&counts).expect("valid");
+    let balanced = BalancedSoftmaxConfig {}.init(&counts).expect("valid");
+    same("two-sided", &cwap, &balanced);
+    let (rare, common) = (CLASSES - 1, 0);
+    let want = (counts[common] as f64 / counts[rare] as f64).ln();
+    assert!((cwap.margin(rare, common).expect("has margins") - want).abs() < 1e-6);
+    assert!((cwap.margin(common, rare).expect("has margins") + want).abs() < 1e-6);
+}
+
 /// alpha = 0 makes every region weigh the same.
 #[test]
 fn alpha_0_gives_flat_weights() {

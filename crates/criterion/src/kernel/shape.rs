@@ -291,20 +291,21 @@ fn exp_all_kernel<I: Isa>(values: &mut [f32]) {
 }
 dispatch!(fn exp_all(values: &mut [f32]) = exp_all_kernel);
 
-/// z'_j = z_j + min(0, l_j - l_y) (+ boost): the same margin as [`Relative`] for spans beyond [`NARROW`].
+/// z'_j = z_j + min(most, l_j - l_y) (+ boost): with `most` 0 the same margin as [`Relative`] for spans beyond [`NARROW`].
 pub(crate) struct Wide<'a> {
     /// l_j of every class.
     level: &'a [f32],
     /// l_y.
     own: f32,
+    most: f32,
     boost: Option<Boost>,
     /// The label's logit.
     base: f32,
 }
 
 impl<'a> Wide<'a> {
-    pub(crate) fn new(level: &'a [f32], label: usize, boost: Option<Boost>) -> Self {
-        Self { level, own: level[label], boost, base: 0.0 }
+    pub(crate) fn new(level: &'a [f32], label: usize, most: f32, boost: Option<Boost>) -> Self {
+        Self { level, own: level[label], most, boost, base: 0.0 }
     }
 }
 
@@ -312,7 +313,7 @@ impl Shape for Wide<'_> {
     const APART: bool = true;
     #[inline(always)]
     fn logit<I: Isa>(&self, z: I::V, at: usize) -> I::V {
-        let margin = I::min(I::sub(I::at(self.level, at), I::splat(self.own)), I::splat(0.0));
+        let margin = I::min(I::sub(I::at(self.level, at), I::splat(self.own)), I::splat(self.most));
         let z = I::sub(z, I::splat(self.base));
         let z = match self.boost {
             Some(boost) => I::add(z, boost.of::<I>(z, self.base)),

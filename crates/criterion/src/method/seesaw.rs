@@ -114,7 +114,7 @@ impl Seesaw {
 
     /// The margin, without the compensation by scores.
     pub(crate) fn margin(&self, label: usize, class: usize) -> f64 {
-        self.form.margin(self.table[label], self.table[class])
+        self.form.difference(self.table[label], self.table[class]).min(0.0)
     }
 
     fn entry(&self, form: Form, seen: u64) -> f32 {
@@ -167,7 +167,7 @@ impl Method for Seesaw {
         let weigh = |part: &_| Weighed::cross_entropy(part);
         match form {
             Form::Ratios => job.fused(&RatioRows { table: &table, boost, weigh }),
-            Form::Levels => job.fused(&LevelRows { table: &table, boost, weigh }),
+            Form::Levels => job.fused(&LevelRows { table: &table, most: 0.0, boost, weigh }),
         }
         job.work.table = table;
     }

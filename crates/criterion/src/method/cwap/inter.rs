@@ -1,4 +1,5 @@
-//! The inter-category margin M_{m,n} = gamma ln min(1, S_n / S_m) and the effective size S it comes from.
+//! The inter-category margin M_{m,n} = gamma ln min(1, S_n / S_m), or to both sides gamma ln(S_n / S_m), and the effective
+//! size S it comes from.
 
 use crate::counts::table;
 use crate::relative::Form;
@@ -12,16 +13,25 @@ pub(super) fn size(values: &[f64], alpha: f64) -> f64 {
 #[derive(Clone, Debug)]
 pub(super) struct Margins {
     pub(super) form: Form,
-    /// (S / S_max)^gamma of every class, or gamma ln(S / S_max).
+    /// gamma ln(S / S_max) of every class, or its exponential.
     pub(super) table: Vec<f32>,
+    /// Largest margin there is: 0, or to both sides none.
+    pub(super) most: f32,
 }
 
 impl Margins {
-    pub(super) fn new(sizes: &[f64], gamma: f64) -> Self {
+    pub(super) fn new(sizes: &[f64], gamma: f64, two_sided: bool) -> Self {
         let largest = sizes.iter().copied().fold(1.0, f64::max);
         let level = |size: f64| gamma * (size / largest).ln();
         let smallest = sizes.iter().copied().fold(f64::INFINITY, f64::min);
-        let form = Form::for_span(-level(smallest));
-        Self { form, table: table(sizes.iter().map(|s| form.entry(level(*s))), 0.0) }
+        // ratios know one side only
+        let form = if two_sided { Form::Levels } else { Form::for_span(-level(smallest)) };
+        let table = table(sizes.iter().map(|s| form.entry(level(*s))), 0.0);
+        Self { form, table, most: if two_sided { f32::INFINITY } else { 0.0 } }
+    }
+
+    /// M for a label and a class.
+    pub(super) fn margin(&self, label: usize, class: usize) -> f64 {
+        self.form.difference(self.table[label], self.table[class]).min(self.most.into())
     }
 }

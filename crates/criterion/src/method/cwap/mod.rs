@@ -125,6 +125,8 @@ parameters! {
         pub intra_hard: bool = false;
         /// Whether classes have margins.
         pub inter: bool = true;
+        /// Whether margins reach to both sides, gamma ln(S_n / S_m): towards more frequent classes too, as in balanced-softmax.
+        pub two_sided: bool = false;
         /// Scale of the weights: class-mean, class-gradient, valid-bins, batch-mean or none.
         pub normalize: Normalize = Normalize::ClassMean;
         /// Uniform pseudo-examples per real one that keep the weights bounded, 0 to 1e6.
@@ -215,7 +217,7 @@ impl Cwap {
         }
         let values = self.averages.as_ref().map_or(&self.histogram.values, |a| &a.values);
         self.filled = values.iter().filter(|v| **v > 0.0).count() as u64;
-        self.margins = self.config.inter.then(|| Margins::new(&self.sizes(), self.config.gamma));
+        self.margins = self.config.inter.then(|| Margins::new(&self.sizes(), self.config.gamma, self.config.two_sided));
     }
 
     /// S of every class.
@@ -242,8 +244,7 @@ impl Cwap {
     }
 
     pub(crate) fn margin(&self, label: usize, class: usize) -> Option<f64> {
-        let margins = self.margins.as_ref()?;
-        Some(margins.form.margin(margins.table[label], margins.table[class]))
+        Some(self.margins.as_ref()?.margin(label, class))
     }
 
     /// The gradient norm g of an example.
@@ -319,8 +320,10 @@ impl Method for Cwap {
         let weigh = |part: &Part| self.weighed(part, if intra { self.frozen(part) } else { 1.0 });
         match &self.margins {
             None => self.run(job, &NoMargin(weigh)),
-            Some(Margins { form: Form::Ratios, table }) => self.run(job, &RatioRows { table, boost: None, weigh }),
-            Some(Margins { form: Form::Levels, table }) => self.run(job, &LevelRows { table, boost: None, weigh }),
+            Some(Margins { form: Form::Ratios, table, .. }) => self.run(job, &RatioRows { table, boost: None, weigh }),
+            Some(Margins { form: Form::Levels, table, most }) => {
+                self.run(job, &LevelRows { table, most: *most, boost: None, weigh });
+            }
         }
     }
 
