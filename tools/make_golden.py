@@ -66,9 +66,10 @@ for name, params in {
     "late": {"intra_start": 2}, "late_ema": {"intra_start": 1, "memory": "ema"}, "intra_alpha": {"intra_alpha": 0.3},
     "hard": {"intra_hard": True}, "hard_valid-bins": {"intra_hard": True, "intra_alpha": 0.5, "normalize": "valid-bins"},
     "hard_ema": {"intra_hard": True, "memory": "ema", "bins": 4},
-    "class-gradient": {"normalize": "class-gradient"}, "class-gradient_prior0": {"normalize": "class-gradient", "prior": 0.0},
+    "class-mean": {"normalize": "class-mean", "prior": 1.0}, "class-mean_ema": {"normalize": "class-mean", "memory": "ema"},
+    "class-gradient_prior0": {"prior": 0.0},
     "two-sided": {"two_sided": True}, "two-sided_wide": {"two_sided": True, "gamma": 60.0},
-    "class-gradient_ema": {"normalize": "class-gradient", "memory": "ema", "bins": 5},
+    "ema_5": {"memory": "ema", "bins": 5},
 }.items():
     case(f"cwap_{name}", "cwap", six, epochs, params)
 literal = {"normalize": "none", "prior": 0.0}

@@ -287,7 +287,7 @@ class Cwap(Softmax):
     def setup(self, p, n):
         self.N = p.get("bins", 30)
         self.alpha, self.gamma = p.get("alpha", 0.9), p.get("gamma", 0.8)
-        self.normalize, self.prior, self.cap = p.get("normalize", "class-mean"), p.get("prior", 1.0), p.get("cap")
+        self.normalize, self.prior, self.cap = p.get("normalize", "class-gradient"), p.get("prior", 5.0), p.get("cap")
         self.adaptive, self.ema = p.get("regions", "adaptive") == "adaptive", p.get("memory", "epoch") == "ema"
         equal = [1 / self.N] * self.N
         self.width, self.live = [equal[:] for _ in n], [[0] * self.N for _ in n]

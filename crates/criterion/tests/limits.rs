@@ -142,11 +142,18 @@ fn alpha_0_gives_flat_weights() {
     }
 }
 
-/// `class-mean`: over the examples that made a class's histogram the mean weight is 1, whatever the regions.
+/// Over the examples that made a class's histogram the mean weight is 1 (`class-mean`), or the mean gradient norm, by the
+/// middles of regions, is what it was (`class-gradient`), whatever the regions.
 #[test]
-fn weights_of_a_class_average_to_one() {
-    for regions in [Regions::Adaptive, Regions::Uniform] {
-        let mut cwap = CwapConfig { regions, ..Default::default() }.init(&counts(CLASSES)).expect("valid");
+fn weights_of_a_class_keep_their_mean() {
+    for (regions, normalize) in [
+        (Regions::Adaptive, Normalize::ClassMean),
+        (Regions::Uniform, Normalize::ClassMean),
+        (Regions::Adaptive, Normalize::ClassGradient),
+        (Regions::Uniform, Normalize::ClassGradient),
+    ] {
+        let config = CwapConfig { regions, normalize, prior: 1.0, ..Default::default() };
+        let mut cwap = config.init(&counts(CLASSES)).expect("valid");
         let epoch: Vec<Owned> = (0..40).map(|seed| Owned::new(seed, 16, CLASSES, 4.0)).collect();
         epoch.iter().for_each(|owned| drop(train(&mut cwap, &owned.batch())));
         cwap.end_epoch();
@@ -154,15 +161,23 @@ fn weights_of_a_class_average_to_one() {
         let (mut sum, mut number) = ([0.0; CLASSES], [0.0; CLASSES]);
         for owned in &epoch {
             let got = evaluate(&cwap, &owned.batch());
-            for (y, w) in owned.labels.iter().zip(&got.weights) {
-                sum[*y as usize] += f64::from(*w);
-                number[*y as usize] += 1.0;
+            for ((y, w), z) in owned.labels.iter().zip(&got.weights).zip(owned.logits.chunks_exact(CLASSES)) {
+                let y = *y as usize;
+                let own = f64::from(z[y]).exp() / z.iter().map(|z| f64::from(*z).exp()).sum::<f64>();
+                let share = if normalize == Normalize::ClassMean { 1.0 } else { middle(1.0 - own) };
+                sum[y] += share * f64::from(*w);
+                number[y] += share;
             }
         }
         for c in 0..CLASSES {
             assert!((sum[c] / number[c] - 1.0).abs() < 1e-5, "class {c}: mean weight {}", sum[c] / number[c]);
         }
     }
+}
+
+/// The middle of the region that a gradient norm was counted in: those of the first epoch are equal.
+fn middle(norm: f64) -> f64 {
+    ((norm * 30.0).floor().min(29.0) + 0.5) / 30.0
 }
 
 /// A crowded region weighs less than an empty one, and `cap` is kept.

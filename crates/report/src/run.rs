@@ -94,12 +94,8 @@ impl Run {
     /// If there are no settings, or a file has something else in it than runs write.
     pub fn open(path: &Path) -> Result<Self, ReportError> {
         let config = text(&path.join(CONFIG))?.ok_or_else(|| ReportError::NotARun { path: path.to_owned() })?;
-        let table: toml::Table = config.parse().map_err(|error: toml::de::Error| ReportError::Format {
-            path: path.join(CONFIG),
-            what: error.message().to_owned(),
-        })?;
-        let mut settings = Vec::new();
-        flatten(&table, "", &mut settings);
+        let settings = by_name(&config)
+            .map_err(|error| ReportError::Format { path: path.join(CONFIG), what: error.message().to_owned() })?;
         let mut epochs: Vec<Epoch> = lines(&path.join(METRICS))?;
         ordered(&mut epochs, |epoch| epoch.epoch);
         let mut norms: Vec<Norms> = lines(&path.join(NORMS))?;
@@ -109,6 +105,15 @@ impl Run {
         let outcome: Option<Outcome> = document(&path.join(RESULT))?;
         let details = document(&path.join(DETAILS))?;
         Ok(Self { path: path.to_owned(), config, settings, outcome, epochs, norms, times, details })
+    }
+
+    /// Takes settings from a more complete text: a run of an older version lacks those that came later.
+    ///
+    /// # Errors
+    /// If the text is not TOML.
+    pub fn complete(&mut self, config: &str) -> Result<(), toml::de::Error> {
+        self.settings = by_name(config)?;
+        Ok(())
     }
 
     /// Whether figures are ones that there can be.
@@ -305,6 +310,13 @@ fn ordered<T>(values: &mut Vec<T>, epoch: impl Fn(&T) -> u64) {
 }
 
 /// Values by their whole names.
+/// Settings by name.
+fn by_name(config: &str) -> Result<Vec<(String, String)>, toml::de::Error> {
+    let mut settings = Vec::new();
+    flatten(&config.parse()?, "", &mut settings);
+    Ok(settings)
+}
+
 fn flatten(table: &toml::Table, before: &str, into: &mut Vec<(String, String)>) {
     for (name, value) in table {
         match value {

@@ -15,13 +15,25 @@ pub struct Adjust {
 }
 
 impl Adjust {
-    /// Post-hoc logit adjustment: - tau log(share of the training images), by class (Menon et al., ICLR 2021).
+    /// Post-hoc logit adjustment: - tau log(share of the training images), by class (Menon et al., ICLR 2021); nothing for tau 0.
     #[must_use]
     pub fn by_counts(counts: &[u64], tau: f64) -> Self {
+        if tau == 0.0 {
+            return Self::default();
+        }
         let total: u64 = counts.iter().sum();
         // a class without images would get all of the others'
         let share = |n: u64| (n.max(1) as f64 / total.max(1) as f64).ln();
         Self { shift: counts.iter().map(|n| (-tau * share(*n)) as f32).collect() }
+    }
+
+    /// Changes rows of logits.
+    pub fn apply(&self, logits: &mut [f32]) {
+        if !self.shift.is_empty() {
+            for row in logits.chunks_exact_mut(self.shift.len()) {
+                row.iter_mut().zip(&self.shift).for_each(|(x, shift)| *x += shift);
+            }
+        }
     }
 }
 
@@ -65,11 +77,7 @@ pub fn evaluate(
         images.resize(places.len() * channels * height * width, 0.0);
         part.loader.batch(places, 0, 0, &mut images, pool)?;
         let mut logits = engine.forward(&images, false)?.to_vec();
-        if !adjust.shift.is_empty() {
-            for row in logits.chunks_exact_mut(classes) {
-                row.iter_mut().zip(&adjust.shift).for_each(|(x, shift)| *x += shift);
-            }
-        }
+        adjust.apply(&mut logits);
         let first = number * batch.max(1);
         let seen = Seen { first, labels: &part.labels[first..first + places.len()], logits: &logits };
         tally.add(seen.logits, seen.labels);

@@ -34,6 +34,8 @@ pub struct Settings {
     pub patience: u64,
     /// Epochs from one evaluation to the next; the last one is always evaluated.
     pub evaluate_every: u64,
+    /// Post-hoc logit adjustment, with this tau, of all that the trained network says; 0: none.
+    pub logit_adjust: f64,
     /// What is trained on.
     pub data: Data,
     /// What is trained.
@@ -148,6 +150,7 @@ impl Default for Settings {
             choose: Choose::Auto,
             patience: 0,
             evaluate_every: 1,
+            logit_adjust: 0.0,
             data: Data::default(),
             model: Model::default(),
             criterion: Config::from(Id::Cwap.preset(Preset::Recommended)),
@@ -308,6 +311,9 @@ impl Settings {
         }
         if self.evaluate_every == 0 {
             return Err(wrong("evaluate_every", 0, "at least 1"));
+        }
+        if !(0.0..=100.0).contains(&self.logit_adjust) {
+            return Err(wrong("logit_adjust", self.logit_adjust, "in 0..=100"));
         }
         if self.patience > 0 && matches!(self.choose, Choose::Last | Choose::Test) {
             return Err(wrong("patience", self.patience, "0 unless a validation part chooses"));

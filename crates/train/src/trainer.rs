@@ -596,12 +596,17 @@ impl<E: Engine, W: Workers> Trainer<E, W> {
         }
     }
 
+    fn adjust(&self) -> Adjust {
+        Adjust::by_counts(&self.data.counts, self.settings.logit_adjust)
+    }
+
     /// Metrics on the validation part and on the test set; `None` if the watcher stopped it.
     fn evaluate_parts(&mut self, watch: &mut dyn Watch) -> Result<Option<(Option<Metrics>, Metrics)>, TrainError> {
         let trained = self.average.as_ref().map(|average| {
             let trained = self.engine.tensors(Kind::Parameters);
             (self.engine.set_tensors(Kind::Parameters, average), trained)
         });
+        let adjust = self.adjust();
         // what the engine has room for
         let room = self.settings.batch.min(self.data.train.labels.len());
         let mut tallies = Vec::new();
@@ -609,7 +614,7 @@ impl<E: Engine, W: Workers> Trainer<E, W> {
         let mut before = 0;
         for part in self.data.val.iter().chain([&self.data.test]) {
             let mut go = |seen: &Seen<'_>| watch.evaluating(before + seen.done(), whole) != Wish::Stop;
-            let tally = evaluate(&mut self.engine, part, room, &self.pool, &Adjust::default(), &mut go)?;
+            let tally = evaluate(&mut self.engine, part, room, &self.pool, &adjust, &mut go)?;
             let Some(tally) = tally else { break };
             tallies.push(tally);
             before += part.labels.len();
@@ -651,12 +656,13 @@ impl<E: Engine, W: Workers> Trainer<E, W> {
         };
         put(&mut self.engine, &shown)?;
         let (room, whole) = (self.settings.batch.min(self.data.train.labels.len()), self.data.test.labels.len());
+        let adjust = self.adjust();
         let mut inquiry = Inquiry::new(&self.data);
         let mut go = |seen: &Seen<'_>| {
             inquiry.add(seen);
             watch.evaluating(seen.done(), whole) != Wish::Stop
         };
-        let tally = evaluate(&mut self.engine, &self.data.test, room, &self.pool, &Adjust::default(), &mut go);
+        let tally = evaluate(&mut self.engine, &self.data.test, room, &self.pool, &adjust, &mut go);
         put(&mut self.engine, &own)?;
         Ok(tally?.map(|tally| inquiry.details(epoch, &tally, &self.data)))
     }

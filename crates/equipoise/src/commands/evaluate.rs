@@ -30,9 +30,9 @@ pub(crate) struct Args {
     run: PathBuf,
     /// A set's name or a path, if not the run's own
     data: Option<String>,
-    /// Post-hoc logit adjustment with this tau
-    #[arg(long, value_name = "TAU", default_value_t = 0.0)]
-    logit_adjust: f64,
+    /// Post-hoc logit adjustment with this tau [default: the run's, which is none unless set]
+    #[arg(long, value_name = "TAU")]
+    logit_adjust: Option<f64>,
     /// Normalisation of the head's weights with this tau
     #[arg(long, value_name = "TAU", default_value_t = 0.0)]
     tau_norm: f64,
@@ -50,7 +50,7 @@ pub(crate) struct Args {
 }
 
 pub(crate) fn run(args: &Args, out: &mut impl Write) -> Result<(), Failure> {
-    for (name, tau) in [("--logit-adjust", args.logit_adjust), ("--tau-norm", args.tau_norm)] {
+    for (name, tau) in [("--logit-adjust", args.logit_adjust.unwrap_or(0.0)), ("--tau-norm", args.tau_norm)] {
         if !(tau >= 0.0 && tau.is_finite()) {
             return Err(Failure::Usage(format!("{name} {tau}: must be at least 0")));
         }
@@ -58,6 +58,7 @@ pub(crate) fn run(args: &Args, out: &mut impl Write) -> Result<(), Failure> {
     let Checkpoint { header, mut parameters, statistics, .. } = checkpoint(&args.run)?;
     let pool = pool(args.threads)?;
     let mut settings = header.settings.clone();
+    let tau = args.logit_adjust.unwrap_or(settings.logit_adjust);
     let own = args.data.is_none();
     if let Some(data) = &args.data {
         settings.data.set.clone_from(data);
@@ -107,10 +108,7 @@ pub(crate) fn run(args: &Args, out: &mut impl Write) -> Result<(), Failure> {
     let put = |error: equipoise_nn::NnError| train_failure(error.into());
     engine.set_tensors(Kind::Parameters, &parameters).map_err(put)?;
     engine.set_tensors(Kind::Statistics, &statistics).map_err(put)?;
-    let adjust = match args.logit_adjust > 0.0 {
-        true => Adjust::by_counts(&header.counts, args.logit_adjust),
-        false => Adjust::default(),
-    };
+    let adjust = Adjust::by_counts(&header.counts, tau);
     let tally = evaluate(&mut engine, &data.test, batch, &pool, &adjust, &mut |_| true).map_err(train_failure)?;
     let Some(tally) = tally else { return Ok(()) };
     let groups = settings.rule().map_err(train_failure)?.groups(&header.counts);
@@ -120,7 +118,7 @@ pub(crate) fn run(args: &Args, out: &mut impl Write) -> Result<(), Failure> {
     if args.json {
         let line = json!({
             "run": args.run.display().to_string(), "dataset": data.name, "epoch": header.position.epoch, "chosen": chosen(&header), "own": own,
-            "logit_adjust": args.logit_adjust, "tau_norm": args.tau_norm, "metrics": metrics, "confusion": confusion,
+            "logit_adjust": tau, "tau_norm": args.tau_norm, "metrics": metrics, "confusion": confusion,
         });
         writeln!(out, "{line}")?;
         return Ok(());

@@ -57,5 +57,12 @@ pub(crate) fn run(args: &Args, out: &mut impl Write) -> Result<(), Failure> {
     }
     let (network, classes) = (&header.network.name, header.classes.len());
     writeln!(out, "{network}, {classes} classes, {}: {} bytes in {place}", trained(&header), bytes.len())?;
+    let tau = header.settings.logit_adjust;
+    if tau > 0.0 {
+        writeln!(
+            out,
+            "not in it: the run's post-hoc adjustment, which takes {tau} ln(a class's share of the training images) from its logit"
+        )?;
+    }
     Ok(())
 }

@@ -8,6 +8,7 @@ use equipoise_data::augment::{Normalize, Policy};
 use equipoise_data::loader::{Loader, Recipe};
 use equipoise_nn::{Engine, Kind};
 use equipoise_train::checkpoint::Checkpoint;
+use equipoise_train::evaluate::Adjust;
 use equipoise_train::prepare::recipe;
 use serde_json::json;
 
@@ -71,6 +72,7 @@ pub(crate) fn run(args: &Args, out: &mut impl Write) -> Result<(), Failure> {
     };
     let loader = Loader::new(Images::Files(args.images.clone()), recipe, 0, &pool, &|_, _| {}).map_err(failure)?;
     let plane = network.size[0] * network.size[1];
+    let adjust = Adjust::by_counts(&header.counts, header.settings.logit_adjust);
     let top = usize::from(args.top).min(header.classes.len());
     if args.csv {
         writeln!(out, "path,label,probability")?;
@@ -88,7 +90,8 @@ pub(crate) fn run(args: &Args, out: &mut impl Write) -> Result<(), Failure> {
             };
             images = images.chunks_exact(3 * plane).flat_map(brightness).collect();
         }
-        let logits = engine.forward(&images, false).map_err(put)?;
+        let mut logits = engine.forward(&images, false).map_err(put)?.to_vec();
+        adjust.apply(&mut logits);
         for (at, logits) in places.iter().zip(logits.chunks_exact(network.classes)) {
             let path = args.images[*at as usize].display().to_string();
             let most = logits.iter().fold(f32::NEG_INFINITY, |a, b| a.max(*b));

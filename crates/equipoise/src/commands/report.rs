@@ -10,6 +10,7 @@ use equipoise_report::page::page;
 use equipoise_report::run::{ReportError, Run};
 use equipoise_report::table::Table;
 use equipoise_train::folder::Folder;
+use equipoise_train::settings::Settings;
 use serde_json::{Value, json};
 
 use super::data::warn;
@@ -79,7 +80,12 @@ fn report_failure(error: ReportError) -> Failure {
 }
 
 fn read(paths: &[PathBuf]) -> Result<Vec<Comparison>, Failure> {
-    let (runs, left) = Run::all(paths).map_err(report_failure)?;
+    let (mut runs, left) = Run::all(paths).map_err(report_failure)?;
+    for run in &mut runs {
+        // what an older version did not write is what it is by default; settings of none that we know stay as they are
+        let whole = Settings::from_toml(&run.config, &Settings::default()).and_then(|settings| settings.to_toml());
+        let _ = whole.map(|whole| run.complete(&whole));
+    }
     for path in left {
         warn(&format!("{} is left out: none of its epochs has been evaluated", path.display()));
     }

@@ -20,17 +20,20 @@
 //!
 //! # Differs
 //! The paper is silent or singular in places; docs/method.md lists every reading. The two that matter: W is scaled so that
-//! its mean over the class's own examples is 1 (`normalize: class-mean`), and a uniform pseudo-histogram keeps it bounded
-//! (`prior: 1`). The paper's letter is `normalize: none, prior: 0`; it is available, and it does not train. 1 / ln(v),
-//! infinite at v = 1, is 1 / ln(e + v).
+//! the mean gradient norm W g over the class's own examples is what it was (`normalize: class-gradient`; if the mean of W
+//! were 1 instead, classes with few hard examples among many easy ones, the head, would pull harder than without weights),
+//! and a uniform pseudo-histogram keeps it bounded (`prior: 5`). The paper's letter is `normalize: none, prior: 0`; it is
+//! available, and it does not train. 1 / ln(v), infinite at v = 1, is 1 / ln(e + v).
 //!
 //! # Reduces to
 //! `softmax` with `intra` and `inter` off. alpha 0 gives flat weights. In the first epoch weights are flat and the margin
-//! is that of `seesaw` (q 0) with p = gamma alpha and the true counts for seen; with equal counts it is `softmax`.
+//! is that of `seesaw` (q 0) with p = gamma alpha and the true counts for seen, or with `two_sided` that of `logit-adjusted`
+//! with tau = gamma alpha; with equal counts it is `softmax`.
 //!
 //! # Choosing
-//! The margin carries most of the gain: start with `intra` off if training is short. bins 30, alpha 0.9 and gamma 0.8 are
-//! the paper's. A larger prior or a `cap` calms the weights. The rows of the paper's Table 3: R is `seesaw` with q 0 (a row
+//! The margin carries most of the gain, the weight adds a little. bins 30, alpha 0.9 and gamma 0.8 are the paper's, whose
+//! margins spare rare classes but never favour them; preset `recommended` lets them reach to both sides, which lifts rare
+//! classes far more and costs the most frequent ones some. A larger prior or a `cap` calms the weights. The rows of the paper's Table 3: R is `seesaw` with q 0 (a row
 //! that the paper lacks, the margin from S alone, is `intra: false`), A-URA `inter: false, regions: uniform`, R+A-URA
 //! `regions: uniform`, R+A-AURA the default. Mixed examples (mixup) are weighted but not counted.
 
@@ -128,9 +131,9 @@ parameters! {
         /// Whether margins reach to both sides, gamma ln(S_n / S_m): towards more frequent classes too, as in balanced-softmax.
         pub two_sided: bool = false;
         /// Scale of the weights: class-mean, class-gradient, valid-bins, batch-mean or none.
-        pub normalize: Normalize = Normalize::ClassMean;
+        pub normalize: Normalize = Normalize::ClassGradient;
         /// Uniform pseudo-examples per real one that keep the weights bounded, 0 to 1e6.
-        pub prior: f64 = 1.0, where |x| (0.0..=1e6).contains(&x) => "in 0..=1e6";
+        pub prior: f64 = 5.0, where |x| (0.0..=1e6).contains(&x) => "in 0..=1e6";
         /// Where the weights' densities come from: epoch (the one before) or ema (moving average over batches).
         pub memory: Memory = Memory::Epoch;
         /// Of the moving average with memory ema, at least 0 and less than 1.
@@ -148,7 +151,8 @@ impl Parameters for CwapConfig {
     fn preset(preset: Preset) -> Self {
         match preset {
             Preset::Paper => Self { normalize: Normalize::None, prior: 0.0, ..Self::default() },
-            Preset::Reference | Preset::Recommended => Self::default(),
+            Preset::Reference => Self::default(),
+            Preset::Recommended => Self { two_sided: true, gamma: 1.1, ..Self::default() },
         }
     }
     fn check_for(&self, counts: &Counts) -> Result<(), ConfigError> {
