@@ -25,6 +25,9 @@ use crate::progress::{Progress, time};
 use crate::signals::{Guard, came};
 use crate::{Failure, printable};
 
+/// What we would train with today.
+const RECOMMENDED: &str = include_str!("../../../recipes/recommended.toml");
+
 /// Options that change settings.
 #[derive(clap::Args, Clone)]
 pub(crate) struct SettingArgs {
@@ -60,7 +63,7 @@ pub(crate) struct SettingArgs {
     /// Parameters of the criterion and, for paper, the paper's schedule, clipping and choice of the best epoch
     #[arg(long, value_name = "NAME", value_parser = preset)]
     preset: Option<Preset>,
-    /// A TOML file of settings, as `--print-config` prints them
+    /// A TOML file of settings, as `--print-config` prints them, or `recommended`: the best that we know today
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
     /// Change any setting, for example --set criterion.params.bins=20
@@ -92,7 +95,10 @@ impl SettingArgs {
     pub(crate) fn settings(&self, base: Settings, criterion: Option<Id>) -> Result<Settings, Failure> {
         let mut settings = base;
         if let Some(path) = &self.config {
-            let text = read_text(path)?;
+            let text = match path.to_str() {
+                Some("recommended") => RECOMMENDED.to_owned(),
+                _ => read_text(path)?,
+            };
             settings = Settings::from_toml(&text, &settings)
                 .map_err(|error| Failure::Usage(format!("{}: {error}", path.display())))?;
         }

@@ -376,6 +376,34 @@ fn a_run_that_diverges_stops_and_keeps_what_was_good() {
     assert_eq!((&said["epoch"], &said["metrics"]["unusable"]), (&serde_json::json!(0), &serde_json::json!(0)));
 }
 
+/// An adjustment that a run is set to is what `evaluate` can do afterwards, and its own figures, predictions and table have it.
+#[test]
+fn a_run_can_be_adjusted_after_training() {
+    let place = Place::new();
+    let train =
+        |more: &[&'static str]| succeeded(&equipoise(&place, &tiny(&[more, &["--criterion", "softmax"]].concat())));
+    train(&["--out", "plain"]);
+    train(&["--out", "adjusted", "--set", "logit_adjust=1"]);
+    let evaluate = |args: &[&str]| {
+        let out = equipoise(&place, &[&["evaluate"], args, &["--json"]].concat());
+        succeeded(&out);
+        let mut said: serde_json::Value = serde_json::from_slice(&out.stdout).expect("JSON");
+        (said["metrics"].take(), said["logit_adjust"].take())
+    };
+    let (plain, adjusted) = (evaluate(&["plain"]), evaluate(&["adjusted"]));
+    assert_eq!((&plain.1, &adjusted.1), (&serde_json::json!(0.0), &serde_json::json!(1.0)));
+    assert_ne!(plain.0, adjusted.0);
+    assert_eq!(evaluate(&["plain", "--logit-adjust", "1"]), adjusted);
+    assert_eq!(evaluate(&["adjusted", "--logit-adjust", "0"]), plain);
+    let result = std::fs::read(place.join("adjusted").join("result.json")).expect("a result");
+    let result: serde_json::Value = serde_json::from_slice(&result).expect("JSON");
+    assert_eq!(result["last"]["top1"], adjusted.0["top1"]);
+    // the weights know nothing of it
+    let out = equipoise(&place, &["export", "adjusted", "-o", "w.safetensors"]);
+    succeeded(&out);
+    assert!(text(&out.stdout).contains("post-hoc adjustment"), "{}", text(&out.stdout));
+}
+
 /// A run that ends early has been looked at when it ends, and cannot be taken up.
 #[test]
 fn early_stopping() {
@@ -665,6 +693,7 @@ fn bad_input() {
         (&["evaluate", "tree"], 2, "not a run"),
         (&["evaluate", "whole", "tree"], 2, "classes"),
         (&["evaluate", "whole", "--tau-norm=-1"], 2, "--tau-norm"),
+        (&["train", "--set", "logit_adjust=-1"], 2, "logit_adjust"),
         (&["predict", "whole", "no.png"], 2, "no.png"),
         (&["compare", "--criteria", "softmax,softmax"], 2, "twice"),
         (&["completions", "fishy"], 2, "fishy"),

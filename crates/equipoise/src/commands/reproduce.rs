@@ -427,6 +427,7 @@ fn show(recipe: &Recipe, args: &Args, jobs: &[Job<'_>], out: &mut impl Write) ->
     let mut values = Vec::new();
     for cell in &recipe.cells {
         let mut rows = Vec::new();
+        let printed = !cell.published.is_empty();
         // the best epoch has a column of its own, which says what has chosen it
         let chosen = jobs.iter().filter(|job| job.cell.name == cell.name).filter_map(|job| job.outcome.as_ref());
         let chosen = chosen.filter(|outcome| outcome.best.is_some()).map(Outcome::chosen_on_test).next();
@@ -446,7 +447,7 @@ fn show(recipe: &Recipe, args: &Args, jobs: &[Job<'_>], out: &mut impl Write) ->
                     None => Entry::Nothing,
                     Some(Spread { mean, sd, .. }) => Entry::Figure { mean, sd, best: false },
                 };
-                row.push(entry(Spread::of(published.as_slice())));
+                row.extend(printed.then(|| entry(Spread::of(published.as_slice()))));
                 let ours = [Some(false), best.then_some(true)].into_iter().flatten();
                 for best in ours {
                     let spread = figure(&own, column, best);
@@ -465,19 +466,24 @@ fn show(recipe: &Recipe, args: &Args, jobs: &[Job<'_>], out: &mut impl Write) ->
         }
         let mut columns = vec!["method".to_owned(), "seeds".to_owned()];
         for column in &recipe.columns {
-            columns.extend([format!("{column}: paper"), format!("{column}: ours")]);
-            columns.extend(best.then(|| format!("{column}: ours, best on {chooser}")));
+            let ours = if printed { format!("{column}: ours") } else { column.clone() };
+            columns.extend(printed.then(|| format!("{column}: paper")));
+            columns.push(ours.clone());
+            columns.extend(best.then(|| format!("{ours}, best on {chooser}")));
         }
         let title = format!("{}, {}, {} schedule", recipe.title, cell.name, args.schedule);
-        tables.push(Table { title, columns, rows, notes: Vec::new() });
+        tables.push((&cell.name, Table { title, columns, rows, notes: Vec::new() }));
     }
     if args.json {
         writeln!(out, "{}", serde_json::to_string_pretty(&values)?)?;
         return Ok(());
     }
-    for (number, table) in tables.iter().enumerate() {
+    for (number, (cell, table)) in tables.iter().enumerate() {
         if number > 0 {
             writeln!(out)?;
+        }
+        if args.markdown && tables.len() > 1 {
+            writeln!(out, "**{cell}**\n")?;
         }
         match args.markdown {
             true => write!(out, "{}", table.markdown())?,

@@ -320,7 +320,7 @@ fn margins(part: &Part<'_>, shown: &Shown<'_>) -> String {
     }
     table.push_str("</tbody></table>");
     let words = "Added to the logit of a class (column) for an example of another (row), for the next epoch. Below 0 the class may \
-                 score that much higher before the example counts against it.";
+                 score that much higher before the example counts against it, above 0 it must stay that much lower.";
     let mut html = figure("", "Margins M", &table, words);
     let line: Vec<(f64, f64)> = shown
         .norms
