@@ -63,7 +63,7 @@ pub(crate) struct SettingArgs {
     /// Parameters of the criterion and, for paper, the paper's schedule, clipping and choice of the best epoch
     #[arg(long, value_name = "NAME", value_parser = preset)]
     preset: Option<Preset>,
-    /// A TOML file of settings, as `--print-config` prints them, or `recommended`: the best that we know today
+    /// A TOML file of settings, as `--print-config` prints them, or `recommended`: recipes/recommended.toml
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
     /// Change any setting, for example --set criterion.params.bins=20

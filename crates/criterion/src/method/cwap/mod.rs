@@ -4,7 +4,8 @@
 //! ```text
 //! S_c     = sum_i v_{c,i}^alpha                                   effective size of class c
 //! W_{c,i} ~ 1 / v'_{c,i}^alpha,  v' = v + prior T_c / N           weight inside class c (intra-category)
-//! M_{m,n} = gamma ln min(1, S_n / S_m)                            margin on logit n for label m (inter-category)
+//! M_{m,n} = gamma ln min(1, S_n / S_m)                            margin on logit n for label m (inter-category);
+//!                                                                 gamma ln(S_n / S_m) with `two_sided`
 //! L       = W_{y,i} CE(z + M_y, y),   i the region of g = 1 - p_y
 //! ```
 //!
@@ -31,10 +32,11 @@
 //! with tau = gamma alpha; with equal counts it is `softmax`.
 //!
 //! # Choosing
-//! The margin carries most of the gain, the weight adds a little. bins 30, alpha 0.9 and gamma 0.8 are the paper's, whose
-//! margins spare rare classes but never favour them; preset `recommended` lets them reach to both sides, which lifts rare
-//! classes far more and costs the most frequent ones some. A larger prior or a `cap` calms the weights. The rows of the paper's Table 3: R is `seesaw` with q 0 (a row
-//! that the paper lacks, the margin from S alone, is `intra: false`), A-URA `inter: false, regions: uniform`, R+A-URA
+//! The margin carries the gain; that the weight adds to it has not been shown (docs/results.md). bins 30, alpha 0.9 and
+//! gamma 0.8 are the paper's, whose margins spare rare classes but never favour them; preset `recommended` lets them reach
+//! to both sides, as those of `balanced-softmax` do, which lifts rare classes far more and costs the most frequent ones
+//! some. A larger prior or a `cap` calms the weights. The rows of the paper's Table 3: R is `seesaw` with q 0 (a row that the
+//! paper lacks, the margin from S alone, is `intra: false`), A-URA `inter: false, regions: uniform`, R+A-URA
 //! `regions: uniform`, R+A-AURA the default. Mixed examples (mixup) are weighted but not counted.
 
 mod histogram;
