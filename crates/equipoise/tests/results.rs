@@ -1,12 +1,13 @@
 //! Every table of docs/results.md is what a command makes of results/.
 //!
-//! A table stands between a comment with the command's arguments and an end: `<!-- equipoise ARGUMENTS -->` and `<!-- end -->`.
+//! A table stands between a comment with the command's arguments and an end: `<!-- equipoise ARGUMENTS -->` and `<!-- end -->`;
+//! `<!-- file results/FILE -->` is for what a command cannot make again, like times on some machine.
 //! With EQUIPOISE_UPDATE=1 the tables are written anew.
 
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-const BEGIN: &str = "<!-- equipoise ";
+const BEGIN: &str = "<!-- ";
 const END: &str = "<!-- end -->";
 
 /// Words with spaces between, those in quotes with spaces inside.
@@ -17,6 +18,13 @@ fn words(line: &str) -> Vec<String> {
         _ => vec![part.to_owned()],
     });
     words.collect()
+}
+
+fn made_by(root: &Path, args: &[String]) -> String {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_equipoise"));
+    let out = command.current_dir(root).args(args).stdin(Stdio::null()).output().expect("it runs");
+    assert!(out.status.success(), "{args:?}: {}", String::from_utf8_lossy(&out.stderr));
+    String::from_utf8_lossy(&out.stdout).into_owned()
 }
 
 #[test]
@@ -31,10 +39,12 @@ fn tables_are_made_from_results() {
         let (head, body) = block.split_once(" -->\n").expect("an end of the comment");
         let (_, after) = body.split_once(END).expect("an end of the table");
         let args: Vec<String> = words(&head[BEGIN.len()..]);
-        let mut command = Command::new(env!("CARGO_BIN_EXE_equipoise"));
-        let out = command.current_dir(&root).args(&args).stdin(Stdio::null()).output().expect("it runs");
-        assert!(out.status.success(), "{args:?}: {}", String::from_utf8_lossy(&out.stderr));
-        made += &format!("{before}{head} -->\n\n{}\n{END}", String::from_utf8_lossy(&out.stdout));
+        let table = match args[0].as_str() {
+            "equipoise" => made_by(&root, &args[1..]),
+            "file" => format!("```text\n{}```\n", std::fs::read_to_string(root.join(&args[1])).expect("a file")),
+            other => panic!("`{other}` is no table"),
+        };
+        made += &format!("{before}{head} -->\n\n{table}\n{END}");
         (rest, tables) = (after, tables + 1);
     }
     made += rest;

@@ -2,6 +2,7 @@
 
 use crate::comparison::{Cell, Comparison};
 use crate::escape::label;
+use crate::run::Run;
 use crate::statistics::signed;
 use crate::svg::put;
 
@@ -164,6 +165,30 @@ impl Table {
         };
         let rows = comparison.by_size().into_iter().map(row).collect();
         Self { title, columns, rows, notes: Vec::new() }
+    }
+
+    /// A row per run: what it reached, how long that took, and what it was built from.
+    #[must_use]
+    pub fn runs(comparison: &Comparison) -> Self {
+        let title = format!("{}: runs, {}", comparison.title(), comparison.which_text());
+        let columns = ["criterion", "seed", "epochs", "overall", "images/s", "seconds", "commit"];
+        let whole = |x: f64| Entry::Count(x.round().max(0.0) as u64);
+        let row = |label: &String, run: &Run| {
+            let top1 = run.figures(comparison.which).and_then(|figures| figures.metrics.top1);
+            let overall = top1.map_or(Entry::Nothing, |mean| Entry::Figure { mean, sd: None, best: false });
+            let mut row =
+                vec![Entry::Text(label.clone()), Entry::Count(run.seed()), Entry::Count(run.planned()), overall];
+            row.extend(match &run.outcome {
+                None => [Entry::Nothing, Entry::Nothing, Entry::Text("not finished".to_owned())],
+                Some(end) => [whole(end.images_per_second), whole(end.seconds), Entry::Text(end.commit.clone())],
+            });
+            row
+        };
+        let rows = comparison
+            .variants
+            .iter()
+            .flat_map(|variant| variant.runs.iter().map(|&run| row(&variant.label, &comparison.runs[run])));
+        Self { title, columns: columns.map(str::to_owned).to_vec(), rows: rows.collect(), notes: Vec::new() }
     }
 
     /// Whether a column has numbers.

@@ -124,4 +124,15 @@ fn tables_of_a_comparison() {
             .csv()
             .starts_with("class,group,training images,test images,softmax,seesaw,cwap\r\nclass 0,Many,5001,100,")
     );
+    let runs = Table::runs(&comparison);
+    assert_eq!(runs.columns, ["criterion", "seed", "epochs", "overall", "images/s", "seconds", "commit"]);
+    assert_eq!(runs.rows.len(), 9);
+    for (row, run) in runs.rows.iter().zip(comparison.variants.iter().flat_map(|variant| &variant.runs)) {
+        let run = &comparison.runs[*run];
+        let outcome = run.outcome.as_ref().expect("it has ended");
+        let top1 = outcome.last.as_ref().and_then(|last| last.metrics.top1).expect("a figure");
+        assert_eq!(row[1], Entry::Count(run.seed()));
+        assert_eq!(row[3], Entry::Figure { mean: top1, sd: None, best: false });
+        assert_eq!(row[6], Entry::Text(outcome.commit.clone()));
+    }
 }

@@ -50,7 +50,7 @@ pub(crate) struct Args {
     /// Print the tables in a format, and make no page
     #[arg(long, conflicts_with_all = ["out", "open"])]
     format: Option<Format>,
-    /// Which table --format prints [default: groups; JSON has all but classes]
+    /// Which table --format prints [default: groups; JSON has all but classes and runs]
     #[arg(long, value_name = "TABLE", requires = "format")]
     table: Option<TableName>,
 }
@@ -65,6 +65,8 @@ enum TableName {
     Differences,
     /// What each criterion reaches, by class
     Classes,
+    /// Each run, with its speed, time and commit
+    Runs,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
@@ -116,13 +118,16 @@ pub(crate) fn run(args: &Args, out: &mut impl Write) -> Result<(), Failure> {
             return Ok(());
         }
         if format == Format::Json {
-            return Err(Failure::Usage("--table: JSON has all of them but classes, which result.json has".to_owned()));
+            return Err(Failure::Usage(
+                "--table: JSON has all of them but classes and runs, which result.json has".to_owned(),
+            ));
         }
         let table = |comparison: &Comparison| match args.table.unwrap_or(TableName::Groups) {
             TableName::Groups => Some(Table::groups(comparison)),
             TableName::Best => Table::optimistic(comparison),
             TableName::Differences => Table::differences(comparison),
             TableName::Classes => Some(Table::classes(comparison)),
+            TableName::Runs => Some(Table::runs(comparison)),
         };
         let tables: Vec<Table> = comparisons.iter().filter_map(table).collect();
         if tables.is_empty() {

@@ -63,9 +63,9 @@ pub(crate) struct Args {
     /// Runs per method, with seeds from 0 on
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..=1000))]
     seeds: u64,
-    /// How long runs are: paper, or short, which has the same shape and fits a CPU
-    #[arg(long, value_name = "NAME", default_value = "paper")]
-    schedule: String,
+    /// How long runs are: paper, or short, which has the same shape and fits a CPU [default: the table's first]
+    #[arg(long, value_name = "NAME")]
+    schedule: Option<String>,
     /// Show what would be run, and how long that takes here
     #[arg(long)]
     dry_run: bool,
@@ -103,6 +103,7 @@ struct Recipe {
     columns: Vec<String>,
     #[serde(default)]
     settings: toml::Table,
+    /// By name; the first by the alphabet, `long` or `paper`, is the default.
     schedules: BTreeMap<String, toml::Table>,
     #[serde(rename = "method")]
     methods: Vec<Method>,
@@ -216,11 +217,17 @@ impl Recipe {
         Ok(settings)
     }
 
+    /// The name of the schedule that is asked for.
+    fn schedule<'a>(&'a self, args: &'a Args) -> &'a str {
+        args.schedule.as_deref().or(self.schedules.keys().next().map(String::as_str)).unwrap_or("paper")
+    }
+
     /// The runs that are asked for, cell by cell, and in a cell all methods before the next seed.
     fn jobs(&self, args: &Args) -> Result<Vec<Job<'_>>, Failure> {
-        if !self.schedules.contains_key(&args.schedule) {
+        let schedule = self.schedule(args);
+        if !self.schedules.contains_key(schedule) {
             let known: Vec<&str> = self.schedules.keys().map(String::as_str).collect();
-            return Err(Failure::Usage(format!("--schedule {}: must be {}", args.schedule, known.join(" or "))));
+            return Err(Failure::Usage(format!("--schedule {schedule}: must be {}", known.join(" or "))));
         }
         let fits = |cell: &Cell, only: &str| cell.name == only || cell.name.split('/').next() == Some(only);
         if let Some(only) = args.only.iter().find(|only| !self.cells.iter().any(|cell| fits(cell, only))) {
@@ -240,8 +247,8 @@ impl Recipe {
                         false => args.criteria.contains(&method.name),
                     };
                     if wanted {
-                        let settings = self.settings(cell, method, &args.schedule, seed)?;
-                        let place = args.out.join(&args.schedule).join(cell.name.replace('/', "-"));
+                        let settings = self.settings(cell, method, schedule, seed)?;
+                        let place = args.out.join(schedule).join(cell.name.replace('/', "-"));
                         jobs.push(Job::new(cell, method, settings, &place)?);
                     }
                 }
@@ -322,7 +329,7 @@ pub(crate) fn run(args: &Args, out: &mut impl Write) -> Result<(), Failure> {
 
 /// What is to be done, cell by cell.
 fn plan(recipe: &Recipe, args: &Args, jobs: &[Job<'_>], seconds: &[f64], out: &mut impl Write) -> Result<(), Failure> {
-    writeln!(out, "{}, {} schedule\n", recipe.title, args.schedule)?;
+    writeln!(out, "{}, {} schedule\n", recipe.title, recipe.schedule(args))?;
     writeln!(out, "{:<20} {:>5} {:>5} {:>8} {:>7} {:>14}", "cell", "runs", "done", "started", "epochs", "time left")?;
     for cell in &recipe.cells {
         let own: Vec<(&Job<'_>, &f64)> =
@@ -471,7 +478,7 @@ fn show(recipe: &Recipe, args: &Args, jobs: &[Job<'_>], out: &mut impl Write) ->
             columns.push(ours.clone());
             columns.extend(best.then(|| format!("{ours}, best on {chooser}")));
         }
-        let title = format!("{}, {}, {} schedule", recipe.title, cell.name, args.schedule);
+        let title = format!("{}, {}, {} schedule", recipe.title, cell.name, recipe.schedule(args));
         tables.push((&cell.name, Table { title, columns, rows, notes: Vec::new() }));
     }
     if args.json {
@@ -491,7 +498,7 @@ fn show(recipe: &Recipe, args: &Args, jobs: &[Job<'_>], out: &mut impl Write) ->
         }
     }
     if !args.markdown {
-        writeln!(out, "\nthe runs are in {}", quoted(&args.out.join(&args.schedule)))?;
+        writeln!(out, "\nthe runs are in {}", quoted(&args.out.join(recipe.schedule(args))))?;
     }
     Ok(())
 }
