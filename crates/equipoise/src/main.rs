@@ -9,6 +9,7 @@ mod progress;
 mod runs;
 mod signals;
 
+use std::fmt;
 use std::io::{self, Write};
 use std::process::ExitCode;
 
@@ -78,6 +79,26 @@ pub(crate) enum Failure {
     Interrupted(i32, String),
 }
 
+impl Failure {
+    /// The same, saying what it is about.
+    fn about(self, what: &str) -> Self {
+        match self {
+            Self::Usage(message) => Self::Usage(format!("{what}: {message}")),
+            Self::Failed(error) => Self::Failed(error.context(what.to_owned())),
+            Self::Interrupted(signal, done) => Self::Interrupted(signal, format!("{what}: {done}")),
+        }
+    }
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Usage(message) | Self::Interrupted(_, message) => f.write_str(message),
+            Self::Failed(error) => write!(f, "{error:#}"),
+        }
+    }
+}
+
 impl<E: Into<anyhow::Error>> From<E> for Failure {
     fn from(error: E) -> Self {
         Self::Failed(error.into())
@@ -112,15 +133,16 @@ fn main() -> ExitCode {
         Ok(()) => return ExitCode::SUCCESS,
         Err(failure) => failure,
     };
-    let (code, message) = match failure {
-        Failure::Usage(message) => (2, message),
+    let code = match &failure {
+        Failure::Usage(_) => 2,
         // whoever reads our output has seen enough
         Failure::Failed(e) if e.downcast_ref::<io::Error>().is_some_and(|e| e.kind() == io::ErrorKind::BrokenPipe) => {
             return ExitCode::SUCCESS;
         }
-        Failure::Interrupted(signal, what) => (128 + signal as u8, what),
-        Failure::Failed(error) => (1, format!("{error:#}")),
+        Failure::Interrupted(signal, _) => 128 + *signal as u8,
+        Failure::Failed(_) => 1,
     };
+    let message = failure.to_string();
     // nowhere left to complain if this fails
     let _ = writeln!(io::stderr(), "equipoise: {}", one_line(&message));
     ExitCode::from(code)

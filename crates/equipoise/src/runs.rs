@@ -8,7 +8,8 @@ use anyhow::Context;
 use equipoise_criterion::{Id, Pool, Preset, Simd};
 use equipoise_data::augment::Normalize;
 use equipoise_nn::{Cpu, Engine, Kind, Network, Weights};
-use equipoise_record::{BEST_ON_TEST, CONFIG, DETAILS, Figures, Norms, Outcome, RESULT};
+use equipoise_record::{BEST_ON_TEST, CONFIG, DETAILS, Figures, METRICS, Norms, Outcome, RESULT};
+use equipoise_report::run::Run;
 use equipoise_train::TrainError;
 use equipoise_train::checkpoint::{Checkpoint, Header, transfer};
 use equipoise_train::folder::{Folder, StoreError, read_snapshot};
@@ -66,7 +67,7 @@ pub(crate) struct SettingArgs {
     /// A TOML file of settings, as `--print-config` prints them, or `recommended`: recipes/recommended.toml
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
-    /// Change any setting, for example --set criterion.params.bins=20
+    /// Change any setting, for example --set criterion.params.bins=20 or --set augment.randaugment=none
     #[arg(long = "set", value_name = "KEY=VALUE")]
     set: Vec<String>,
     /// Threads; all cores if left out. Results do not depend on it
@@ -305,6 +306,10 @@ pub(crate) fn trainer(
     if settings.batch > data.train.labels.len() {
         warn(&format!("a batch of {} is the whole set of {} images", settings.batch, data.train.labels.len()));
     }
+    let method = settings.criterion.method.id();
+    if settings.logit_adjust > 0.0 && !matches!(method, Id::Softmax | Id::Focal | Id::Ghm) {
+        warn(&format!("{method} corrects for class sizes in training, and logit_adjust does so again afterwards"));
+    }
     let batch = settings.batch.min(data.train.labels.len());
     let mut engine = engine(network(&settings, &data)?, batch, settings.seed, pool)?;
     if let (Some(path), None) = (&settings.model.init, resume) {
@@ -522,6 +527,47 @@ pub(crate) fn drive(
     Ok(outcome)
 }
 
+/// What is there of a run.
+pub(crate) enum Found {
+    Nothing,
+    /// So many epochs of it.
+    Begun(u64),
+    Done(Box<Outcome>),
+}
+
+impl Found {
+    /// Looks into the folder of a run with these settings.
+    pub(crate) fn at(place: &Path, settings: &Settings) -> Result<Self, Failure> {
+        let config = place.join(CONFIG);
+        if !config.exists() {
+            return Ok(Self::Nothing);
+        }
+        let before = Settings::from_toml(&read_text(&config)?, &Settings::default())
+            .map_err(|error| train_failure(error).about(&config.display().to_string()))?;
+        if let Some(field) = before.difference(settings) {
+            let what = format!("{} is a run with another `{field}`: choose another --out", place.display());
+            return Err(Failure::Usage(what));
+        }
+        if !place.join(RESULT).exists() {
+            let epochs = place.join(METRICS);
+            return Ok(Self::Begun(if epochs.exists() { read_text(&epochs)?.lines().count() as u64 } else { 0 }));
+        }
+        let wrong = |what: String| {
+            let cure = "without this file the run is taken up from its checkpoint";
+            Err(Failure::Usage(format!("{what}; {cure}")))
+        };
+        let run = match Run::read(place) {
+            Ok(run) => run,
+            Err(error) => return wrong(format!("{:#}", anyhow::Error::from(error))),
+        };
+        let fits = |end: &Outcome| (end.seed, end.criterion.as_str()) == (settings.seed, run.criterion());
+        match run.outcome.as_ref().filter(|end| fits(end)) {
+            Some(outcome) => Ok(Self::Done(Box::new(outcome.clone()))),
+            None => wrong(format!("{}: not of this run", place.join(RESULT).display())),
+        }
+    }
+}
+
 /// One of several runs in a folder of its own: trained, taken up where it was stopped, or done already.
 pub(crate) fn taken_up(
     settings: &Settings,
@@ -532,28 +578,21 @@ pub(crate) fn taken_up(
     resume: &str,
 ) -> Result<Outcome, Failure> {
     let store = |error: StoreError| train_failure(error.into());
-    let (run, checkpoint) = if place.join(CONFIG).exists() {
-        let text = read_text(&place.join(CONFIG))?;
-        let before = Settings::from_toml(&text, &Settings::default()).map_err(train_failure)?;
-        if let Some(field) = before.difference(settings) {
-            let what = format!("{} is a run with another `{field}`: choose another --out", place.display());
-            return Err(Failure::Usage(what));
+    let (run, checkpoint) = match Found::at(place, settings)? {
+        Found::Done(outcome) => return Ok(*outcome),
+        Found::Begun(_) => {
+            let run = Folder::open(place).map_err(store)?;
+            let found = run.load().map_err(store)?;
+            if let Some((_, Some(warning))) = &found {
+                warn(warning);
+            }
+            (run, found.map(|(snapshot, _)| Checkpoint::new(snapshot)).transpose().map_err(train_failure)?)
         }
-        let done = place.join(RESULT);
-        if done.exists() {
-            return serde_json::from_str(&read_text(&done)?)
-                .map_err(|error| Failure::Usage(format!("{}: {error}", done.display())));
+        Found::Nothing => {
+            let run = Folder::create(place).map_err(store)?;
+            run.write(CONFIG, settings.to_toml().map_err(train_failure)?.as_bytes()).map_err(store)?;
+            (run, None)
         }
-        let run = Folder::open(place).map_err(store)?;
-        let found = run.load().map_err(store)?;
-        if let Some((_, Some(warning))) = &found {
-            warn(warning);
-        }
-        (run, found.map(|(snapshot, _)| Checkpoint::new(snapshot)).transpose().map_err(train_failure)?)
-    } else {
-        let run = Folder::create(place).map_err(store)?;
-        run.write(CONFIG, settings.to_toml().map_err(train_failure)?.as_bytes()).map_err(store)?;
-        (run, None)
     };
     let mut trainer = trainer(settings.clone(), root, pool, checkpoint.as_ref())?;
     drive(&mut trainer, &run, show, resume)
@@ -586,6 +625,7 @@ fn outcome(trainer: &Trainer<Cpu, Alone>, show: &Show, end: End, seconds: f64) -
         criterion: settings.criterion.method.id().name().to_owned(),
         params: criterion["params"].take(),
         drw: criterion.get_mut("drw").map(Value::take),
+        logit_adjust: settings.logit_adjust,
         model: settings.model.name.clone(),
         seed: settings.seed,
         subset_seed: settings.data.subset_seed,

@@ -1,16 +1,16 @@
 //! Ctrl-C and SIGTERM: at once while nothing can be lost, at the next step while a run is under way.
 
-use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
+use std::sync::atomic::{AtomicI32, AtomicUsize, Ordering};
 
 /// The signal that came, or 0.
 static CAME: AtomicI32 = AtomicI32::new(0);
-/// Whether somebody asks for it.
-static AWAITED: AtomicBool = AtomicBool::new(false);
+/// How many runs ask for it.
+static AWAITED: AtomicUsize = AtomicUsize::new(0);
 
 #[cfg(unix)]
 extern "C" fn handle(signal: libc::c_int) {
     // the second one means it
-    if CAME.swap(signal, Ordering::SeqCst) != 0 || !AWAITED.load(Ordering::SeqCst) {
+    if CAME.swap(signal, Ordering::SeqCst) != 0 || AWAITED.load(Ordering::SeqCst) == 0 {
         // SAFETY: one of the few functions that a handler may call.
         unsafe { libc::_exit(128 + signal) };
     }
@@ -25,7 +25,7 @@ extern "C" fn handle(signal: libc::c_int) {
 #[cfg(unix)]
 extern "C" fn too_long(_: libc::c_int) {
     const SAID: &[u8] =
-        b"\nequipoise: stopped within a long step: the last checkpoint is kept; --resume goes on from there\n";
+        b"\nequipoise: stopped within a long step: the last checkpoint is kept, and the run can be taken up there\n";
     // SAFETY: functions that a handler may call, and good memory.
     unsafe {
         libc::write(2, SAID.as_ptr().cast(), SAID.len());
@@ -58,7 +58,7 @@ pub(crate) struct Guard;
 
 impl Guard {
     pub(crate) fn new() -> Self {
-        AWAITED.store(true, Ordering::SeqCst);
+        AWAITED.fetch_add(1, Ordering::SeqCst);
         Self
     }
 }
@@ -70,6 +70,6 @@ pub(crate) fn came() -> Option<i32> {
 
 impl Drop for Guard {
     fn drop(&mut self) {
-        AWAITED.store(false, Ordering::SeqCst);
+        AWAITED.fetch_sub(1, Ordering::SeqCst);
     }
 }

@@ -255,11 +255,8 @@ fn hostile_class_names() {
     assert!(names.iter().all(|name| whole.contains(name.as_str())));
 }
 
-/// A table of one's own: planned, run, broken off, taken up, shown.
-#[test]
-fn a_table_is_reproduced() {
-    let place = place();
-    let recipe = r#"
+/// A small table.
+const RECIPE: &str = r#"
 title = "A small table"
 columns = ["Rare", "overall"]
 settings = { batch = 64, model.name = "resnet8" }
@@ -284,7 +281,13 @@ settings.data = { set = "fashion-mini", imbalance = 100.0 }
 [cell.published]
 softmax = [12.5, 50.25]
 "#;
-    std::fs::write(place.join("recipe.toml"), recipe).expect("room");
+
+/// A table of one's own: planned, run, broken off, taken up, shown.
+#[test]
+fn a_table_is_reproduced() {
+    let place = &place().join("table");
+    std::fs::create_dir_all(place).expect("room");
+    std::fs::write(place.join("recipe.toml"), RECIPE).expect("room");
     let plan = said(place, &["reproduce", "recipe.toml", "--dry-run"]);
     assert!(plan.contains("fashion/100") && plan.contains("in all"), "{plan}");
     // only what was published, unless others are named
@@ -338,4 +341,91 @@ softmax = [12.5, 50.25]
         let plan = said(place, &["reproduce", table, "--dry-run", "--data-root", "empty"]);
         assert!(plan.contains("not here"), "{plan}");
     }
+}
+
+/// What is wrong with a recipe is found before anything is run.
+#[test]
+fn wrong_recipes() {
+    let place = place();
+    let softmax = "name = \"softmax\"";
+    for (old, new, want) in [
+        ("\"Rare\", \"overall\"", "\"rare\", \"overall\"", "column `rare`: must be one of Many"),
+        ("[\"Rare\", \"overall\"]", "[]", "there is no column"),
+        ("name = \"late\"", softmax, "method `softmax`: there are two of this name"),
+        ("name = \"late\"", "name = \"late.part\"", "method `late.part`: a name has letters"),
+        ("name = \"fashion/100\"", "name = \"a//b\"", "cell `a//b`: a name has letters"),
+        ("name = \"fashion/100\"", "name = \"../b\"", "cell `../b`: a name has letters"),
+        ("drw = 0.5", "drw = nan", "method `late`: drw is NaN"),
+        ("drw = 0.5", "drw = -3.0", "must be above 0 and below 1"),
+        ("[12.5, 50.25]", "[12.5]", "softmax has 1 figures for 2 columns"),
+        ("[12.5, 50.25]", "[12.5, inf]", "inf is no accuracy"),
+        ("softmax = [12.5", "sofmax = [12.5", "there is no method `sofmax`"),
+        ("batch = 64", "seed = 7", "`seed` is no setting of a recipe"),
+        ("batch = 64", "bach = 64", "cell `fashion/100`, method `softmax`: "),
+        ("[cell.published]", "[cell.schedules.shrt]\nepochs = 1\n[cell.published]", "there is no schedule `shrt`"),
+        ("title", "titel", "titel"),
+    ] {
+        assert!(RECIPE.contains(old), "{old}");
+        std::fs::write(place.join("wrong.toml"), RECIPE.replacen(old, new, 1)).expect("room");
+        let out = equipoise(place, &["reproduce", "wrong.toml", "--show"]);
+        let said = text(&out.stderr);
+        assert!(out.status.code() == Some(2) && said.contains(want), "{new}: {said}");
+    }
+    let twice =
+        RECIPE.replace("[[cell]]", "[[cell]]\nname = \"fashion-100\"\nimages = [1, 1]\nsettings = {}\n[[cell]]");
+    std::fs::write(place.join("wrong.toml"), twice).expect("room");
+    let said = text(&equipoise(place, &["reproduce", "wrong.toml", "--show"]).stderr);
+    assert!(said.contains("two whose runs would be in fashion-100"), "{said}");
+}
+
+/// A run that fails is named, and the others are run nevertheless; a result that cannot be is not believed.
+#[test]
+fn one_bad_run_of_a_table() {
+    let place = place();
+    let wild = RECIPE.replacen("settings.criterion.method = \"softmax\"", "settings.optimizer.rate = 1e30", 1);
+    std::fs::write(place.join("wild.toml"), wild).expect("room");
+    let args =
+        ["reproduce", "wild.toml", "--criteria", "softmax, late", "--schedule", "short", "--out", "wild", "--quiet"];
+    let out = equipoise(place, &args);
+    let said = text(&out.stderr);
+    assert!(out.status.code() == Some(1), "{said}");
+    assert!(said.contains("[1/2] fashion/100 softmax seed 0") && said.contains("1 of 2 runs failed"), "{said}");
+    let done = place.join("wild/short/fashion-100/late-s0/result.json");
+    let mut result = json(&done);
+    assert!(text(&out.stdout).contains(&format!("{:.1}", result["last"]["top1"].as_f64().expect("a number"))));
+    for (field, value) in [("top1", serde_json::json!(4000.0)), ("groups", serde_json::json!(3))] {
+        let good = std::mem::replace(&mut result["last"][field], value);
+        std::fs::write(&done, result.to_string()).expect("room");
+        result["last"][field] = good;
+        let said = text(&equipoise(place, &[&args[..], &["--show"]].concat()).stderr);
+        assert!(said.contains("result.json") && said.contains("taken up from its checkpoint"), "{said}");
+    }
+    result["seed"] = 9.into();
+    std::fs::write(&done, result.to_string()).expect("room");
+    let said = text(&equipoise(place, &[&args[..], &["--show"]].concat()).stderr);
+    assert!(said.contains("result.json: not of this run"), "{said}");
+}
+
+/// Ctrl-C saves every run that is under way, also when another has ended before.
+#[cfg(unix)]
+#[test]
+fn several_runs_are_stopped_at_once() {
+    let place = place();
+    let longer = RECIPE.replacen("drw = 0.5\nsettings = {", "settings = { epochs = 5000,", 1);
+    std::fs::write(place.join("longer.toml"), longer).expect("room");
+    let mut command = Command::new(env!("CARGO_BIN_EXE_equipoise"));
+    let args = "reproduce longer.toml --criteria softmax,late --schedule short --out longer --quiet --jobs 2";
+    let command = command.current_dir(place).stdin(Stdio::null()).args(args.split(' '));
+    let child = command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().expect("it starts");
+    let runs = place.join("longer/short/fashion-100");
+    // the short one has ended and the other is saved now and then: how long that takes is not what is tested
+    while !(runs.join("softmax-s0/result.json").exists() && runs.join("late-s0/checkpoint.eqp").exists()) {
+        std::thread::sleep(std::time::Duration::from_millis(20));
+    }
+    std::thread::sleep(std::time::Duration::from_millis(100));
+    Command::new("kill").args(["-2", &child.id().to_string()]).status().expect("it runs");
+    let out = child.wait_with_output().expect("it ends");
+    let said = text(&out.stderr);
+    assert!(out.status.code() == Some(130), "{:?}: {said}", out.status);
+    assert!(said.contains("[2/2] fashion/100 late seed 0: stopped in epoch") && said.contains("is saved"), "{said}");
 }

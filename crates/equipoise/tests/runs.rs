@@ -459,6 +459,22 @@ fn the_papers_habit_is_labelled() {
     }
 }
 
+/// What we recommend can be run for any number of epochs; its average of the weights is one of weights that were trained.
+#[test]
+fn what_we_recommend() {
+    let place = Place::new();
+    let overall = |more: &[&'static str]| {
+        let out = equipoise(&place, &tiny(&[&["--config", "recommended", "--json", "--quiet"], more].concat()));
+        succeeded(&out);
+        let said: serde_json::Value = serde_json::from_slice(&out.stdout).expect("JSON");
+        said["last"]["top1"].as_f64().expect("a number")
+    };
+    overall(&["--set", "epochs=1"]);
+    let plain = ["--set", "augment.cutout=0", "--set", "augment.randaugment=none"];
+    let (averaged, not) = (overall(&plain), overall(&[&plain[..], &["--set", "optimizer.ema=0"]].concat()));
+    assert!(averaged > 20.0 && averaged > not - 10.0, "{averaged} and without an average {not}");
+}
+
 /// A preset is every criterion's own; options are stronger than files.
 #[test]
 fn presets_and_options() {

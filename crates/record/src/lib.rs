@@ -235,6 +235,9 @@ pub struct Outcome {
     pub params: Value,
     /// Deferred re-weighting.
     pub drw: Option<Value>,
+    /// Tau of the logit adjustment after training; 0: none.
+    #[serde(default)]
+    pub logit_adjust: f64,
     /// The network's name.
     pub model: String,
     /// Of everything random, except for the choice of a subset.

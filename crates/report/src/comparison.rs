@@ -520,6 +520,22 @@ fn members(classes: &[Class], groups: &[(String, usize)], runs: &[Run]) -> Vec<M
         .collect()
 }
 
+/// Settings that some runs do not have at all: how their names begin, and the one that all have that have any.
+const WHOLES: [(&str, &str); 2] =
+    [("criterion.drw.", "criterion.drw.start"), ("optimizer.schedule.", "optimizer.schedule.name")];
+
+/// A setting in a label.
+fn said(name: &str, value: Option<&str>) -> String {
+    let short = match name {
+        "criterion.drw.start" => return value.map_or("no drw".to_owned(), |start| format!("drw from {start}")),
+        "optimizer.schedule.name" => return format!("{} schedule", value.unwrap_or("paper")),
+        "model.name" => "model",
+        "model.scale" => "head scale",
+        name => name.rsplit('.').next().unwrap_or(name),
+    };
+    format!("{short} {}", value.unwrap_or("none"))
+}
+
 /// A label for every run, the same for those that differ in nothing but the seed; and the settings that all share.
 fn labels(runs: &[Run]) -> (Vec<String>, Vec<(String, String)>) {
     let mut names: Vec<&String> = runs.iter().flat_map(|run| run.settings.iter().map(|(name, _)| name)).collect();
@@ -550,12 +566,17 @@ fn labels(runs: &[Run]) -> (Vec<String>, Vec<(String, String)>) {
         let same: Vec<&Run> = apart.iter().copied().filter(|other| other.criterion() == run.criterion()).collect();
         let mut label = run.criterion().to_owned();
         for name in names.iter().filter(|name| !aside(name)) {
-            let among = if name.starts_with("criterion.") { &same } else { &apart };
             let own = value(run, name);
-            if differs(name, among) && !usual(name, &own, among) {
-                let short = name.rsplit('.').next().unwrap_or(name);
-                let own = own.unwrap_or_else(|| "none".to_owned());
-                let _ = write!(label, ", {short} {}", own.trim_matches('"'));
+            let whole =
+                WHOLES.iter().find(|(part, whole)| name.starts_with(part) && name != whole).map(|(_, whole)| whole);
+            let among: Vec<&Run> = match (whole, name.starts_with("criterion.params.")) {
+                (Some(whole), _) => apart.iter().copied().filter(|other| value(other, whole).is_some()).collect(),
+                (None, true) => same.clone(),
+                (None, false) => apart.clone(),
+            };
+            let has = whole.is_none_or(|whole| value(run, whole).is_some());
+            if has && differs(name, &among) && !usual(name, &own, &among) {
+                let _ = write!(label, ", {}", said(name, own.as_deref().map(|own| own.trim_matches('"'))));
             }
         }
         label

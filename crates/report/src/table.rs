@@ -132,17 +132,22 @@ impl Table {
     pub fn differences(comparison: &Comparison) -> Option<Self> {
         let (baseline, others) = comparison.variants.split_first().filter(|(_, others)| !others.is_empty())?;
         let title = format!("{}: difference to {} in percentage points", comparison.title(), baseline.label);
-        let columns = std::iter::once("criterion".to_owned()).chain(comparison.columns.iter().cloned()).collect();
+        let columns = ["criterion", "pairs"].map(str::to_owned).into_iter().chain(comparison.columns.iter().cloned());
         let row = |(at, name): (usize, &String)| {
+            let pairs = (0..comparison.columns.len()).filter_map(|column| comparison.difference(at + 1, column));
+            let start = [Entry::Text(name.clone()), Entry::Count(pairs.map(|d| d.pairs as u64).max().unwrap_or(0))];
             let change = |column| match comparison.difference(at + 1, column) {
                 None => Entry::Nothing,
                 Some(d) => Entry::Change { mean: d.mean, half: d.half, clear: d.half.is_none() || d.distinguishable() },
             };
-            std::iter::once(Entry::Text(name.clone())).chain((0..comparison.columns.len()).map(change)).collect()
+            start.into_iter().chain((0..comparison.columns.len()).map(change)).collect()
         };
         let rows = others.iter().map(|variant| &variant.label).enumerate().map(row).collect();
-        let notes = vec!["Mean and 95 % interval; n.d.: not distinguishable from 0.".to_owned()];
-        Some(Self { title, columns, rows, notes })
+        let notes = vec![
+            "Mean over pairs of runs with the same seed, and 95 % interval; n.d.: not distinguishable from 0."
+                .to_owned(),
+        ];
+        Some(Self { title, columns: columns.collect(), rows, notes })
     }
 
     /// What each variant reaches by class, the largest class first.

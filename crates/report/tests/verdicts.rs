@@ -5,6 +5,7 @@ mod common;
 use std::path::Path;
 
 use common::{Made, folder, names};
+use equipoise_record::CONFIG;
 use equipoise_report::comparison::Comparison;
 use equipoise_report::run::{ReportError, Run};
 
@@ -111,6 +112,38 @@ fn labels_say_what_is_unusual() {
     assert_eq!(labels(&based), ["cwap, bins 7", "softmax", "cwap", "cwap, prior 5.0"]);
     assert!(based.sentence(1).ends_with("one seed cannot tell how much of that is chance."));
     assert_eq!(comparison.with_baseline("focal").expect_err("not there").len(), 4);
+}
+
+/// Deferred re-weighting and the schedule are part of what was run, whatever the criterion.
+#[test]
+fn labels_say_how_it_was_trained() {
+    let root = folder("trained");
+    let write = |name: &str, criterion: &'static str, more: &str| {
+        run(criterion, 0, 0).write(&root, name);
+        let config = root.join(name).join(CONFIG);
+        let text = std::fs::read_to_string(&config).expect("there");
+        std::fs::write(config, text + more).expect("room");
+    };
+    let cosine = "[optimizer.schedule]\nname = \"cosine\"\nwarmup = 2.0\n";
+    write("a", "softmax", "");
+    write("b", "seesaw", "");
+    write("c", "ldam", "[criterion.drw]\nstart = 8\nbeta = 0.99\n");
+    write("d", "softmax", cosine);
+    let labels = |comparison: &Comparison| -> Vec<String> {
+        comparison.variants.iter().map(|variant| variant.label.clone()).collect()
+    };
+    let want = ["softmax", "softmax, cosine schedule", "seesaw", "ldam, drw from 8"];
+    assert_eq!(labels(&all(&root)[0]), want);
+    // where most have it, the others lack it
+    for (name, criterion) in [("e", "seesaw"), ("f", "ldam"), ("g", "focal"), ("h", "cwap")] {
+        write(name, criterion, cosine);
+    }
+    let labels = labels(&all(&root)[0]);
+    for want in
+        ["softmax", "softmax, paper schedule", "ldam", "ldam, drw from 8, paper schedule", "seesaw, paper schedule"]
+    {
+        assert!(labels.iter().any(|label| label == want), "{labels:?}");
+    }
 }
 
 /// Sets that look alike are not the same set.

@@ -44,7 +44,7 @@ pub struct Header {
     pub history: Vec<Epoch>,
     /// Which of them is the best, from 1.
     pub best: Option<u64>,
-    /// Whether the parameters are followed by an average of them.
+    /// Whether averages of parameters and statistics follow.
     pub averaged: bool,
     /// Gradient norms of the epoch that is not done.
     #[serde(default)]
@@ -64,10 +64,11 @@ pub struct Checkpoint {
     pub header: Header,
     /// Parameters, as they are evaluated.
     pub parameters: Vec<Vec<f32>>,
-    /// Running means and variances.
+    /// Running means and variances, as they are evaluated.
     pub statistics: Vec<Vec<f32>>,
     pub(crate) trained: Vec<Vec<f32>>,
     pub(crate) momentum: Vec<Vec<f32>>,
+    pub(crate) running: Vec<Vec<f32>>,
 }
 
 impl Checkpoint {
@@ -84,17 +85,19 @@ impl Checkpoint {
         header.network.check()?;
         let lengths: Vec<usize> = header.network.parameters().iter().map(Tensor::len).collect();
         let statistics: Vec<usize> = header.network.statistics().iter().map(Tensor::len).collect();
-        let copies = if header.averaged { 3 } else { 2 };
-        let want = lengths.repeat(copies).into_iter().chain(statistics.iter().copied());
-        if !snapshot.tensors.iter().map(Vec::len).eq(want) {
+        let parts = [&lengths, &lengths, &statistics, &lengths, &statistics];
+        let parts = &parts[..if header.averaged { 5 } else { 3 }];
+        if !snapshot.tensors.iter().map(Vec::len).eq(parts.iter().copied().flatten().copied()) {
             return Err(wrong("its tensors are not those of its network".to_owned()));
         }
         let mut tensors = snapshot.tensors.into_iter();
-        let mut take = |number: usize| tensors.by_ref().take(number).collect::<Vec<_>>();
-        let (trained, momentum) = (take(lengths.len()), take(lengths.len()));
-        let parameters = if header.averaged { take(lengths.len()) } else { trained.clone() };
-        let statistics = take(statistics.len());
-        Ok(Self { header, parameters, statistics, trained, momentum })
+        let mut take = |part: &Vec<usize>| tensors.by_ref().take(part.len()).collect::<Vec<_>>();
+        let [trained, momentum, running] = [take(&lengths), take(&lengths), take(&statistics)];
+        let [parameters, statistics] = match header.averaged {
+            true => [take(&lengths), take(&statistics)],
+            false => [trained.clone(), running.clone()],
+        };
+        Ok(Self { header, parameters, statistics, trained, momentum, running })
     }
 }
 

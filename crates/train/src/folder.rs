@@ -254,14 +254,19 @@ impl Folder {
             _ => return Err(StoreError::NotARun { path: path.to_owned() }),
         }
         let folder = Self { path: path.to_owned(), lock: lock(path)? };
-        for entry in fs::read_dir(path).map_err(cannot_read(path))? {
-            let entry = entry.map_err(cannot_read(path))?;
-            let ours = entry.file_name().as_encoded_bytes().ends_with(PART.as_bytes());
-            if ours && entry.file_type().is_ok_and(|kind| !kind.is_dir()) {
+        folder.sweep()?;
+        Ok(folder)
+    }
+
+    /// Removes what a killed process has left half written.
+    fn sweep(&self) -> Result<(), StoreError> {
+        for entry in fs::read_dir(&self.path).map_err(cannot_read(&self.path))? {
+            let entry = entry.map_err(cannot_read(&self.path))?;
+            if is_part(&entry) {
                 remove(&entry.path())?;
             }
         }
-        Ok(folder)
+        Ok(())
     }
 
     /// Takes an empty folder.
@@ -269,6 +274,7 @@ impl Folder {
         let folder = Self { path: path.to_owned(), lock: lock(path)? };
         // another process may have had it until just now
         empty(path)?;
+        folder.sweep()?;
         if let Some(parent) = path.parent() {
             sync(if parent.as_os_str().is_empty() { Path::new(".") } else { parent })?;
         }
@@ -389,10 +395,19 @@ impl Drop for Folder {
     }
 }
 
-/// Checks that there is nothing in a folder; a lock does not count, since a process killed at once leaves one.
+/// Whether something in a run's folder is a temporary file of ours.
+fn is_part(entry: &fs::DirEntry) -> bool {
+    let named = entry.file_name().as_encoded_bytes().ends_with(PART.as_bytes());
+    named && entry.file_type().is_ok_and(|kind| !kind.is_dir())
+}
+
+/// Checks that there is nothing in a folder; what a process killed at once leaves does not count: a lock, and the settings half
+/// written.
 fn empty(folder: &Path) -> Result<(), StoreError> {
+    let first = part_of(Path::new(CONFIG));
     for entry in fs::read_dir(folder).map_err(cannot_read(folder))? {
-        if entry.map_err(cannot_read(folder))?.file_name() != LOCK {
+        let entry = entry.map_err(cannot_read(folder))?;
+        if entry.file_name() != LOCK && !(entry.file_name() == first && is_part(&entry)) {
             return Err(StoreError::NotEmpty { path: folder.to_owned() });
         }
     }
@@ -773,9 +788,11 @@ mod tests {
         let place = Place::new();
         fs::create_dir(place.run()).expect("room");
         drop(Folder::create(&place.run()).expect("empty"));
-        // with the lock of one that got no further
+        // with the lock of one that got no further, and what it had begun to write
+        fs::write(part_of(&place.run().join(CONFIG)), "seed").expect("room");
         let folder = Folder::create(&place.run()).expect("empty but for a lock");
         assert!(matches!(Folder::create(&place.run()), Err(StoreError::Locked { .. })));
+        assert_eq!(names(&place.run()), [LOCK]);
         folder.write(CONFIG, b"").expect("room");
         drop(folder);
         assert!(matches!(Folder::create(&place.run()), Err(StoreError::NotEmpty { .. })));

@@ -17,9 +17,9 @@ pub enum Schedule {
     },
     /// A linear warm-up, then half a cosine from the base rate to 0 at the end. Changes every step.
     Cosine {
-        /// Epochs of warm-up; may be a fraction.
-        #[serde(default)]
-        warmup: f64,
+        /// Epochs of warm-up; may be a fraction. Left out: 2.5 % of all, as the paper has it.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        warmup: Option<f64>,
     },
     /// The base rate throughout.
     // the braces are for serde: without them it takes fields it does not know
@@ -63,6 +63,7 @@ impl Schedule {
             }
             Self::Cosine { warmup } => {
                 let steps = steps.max(1) as f64;
+                let warmup = warmup.unwrap_or(epochs as f64 / 40.0);
                 let (before, all, warm) = (epoch as f64 * steps + step as f64, epochs as f64 * steps, warmup * steps);
                 if before < warm {
                     // counting the step itself, as a rate of 0 would waste it
@@ -105,7 +106,9 @@ impl Schedule {
                 }
             }
             Self::Cosine { warmup } => {
-                if !(*warmup >= 0.0 && *warmup < epochs as f64) {
+                if let Some(warmup) = warmup
+                    && !(*warmup >= 0.0 && *warmup < epochs as f64)
+                {
                     return Err(format!("warmup is {warmup}, must be at least 0 and below the {epochs} epochs"));
                 }
             }
@@ -193,7 +196,7 @@ mod tests {
         for (warmup, epochs, steps) in
             [(0.0, 1, 1), (0.0, 10, 7), (2.0, 10, 7), (2.5, 10, 7), (0.1, 3, 100), (0.1, 2, 3)]
         {
-            let schedule = Schedule::Cosine { warmup };
+            let schedule = Schedule::Cosine { warmup: Some(warmup) };
             let rates = by_step(&schedule, epochs, steps);
             assert!(rates.iter().all(|rate| *rate > 0.0 && *rate <= 0.1), "{rates:?}");
             let warm = ((warmup * steps as f64).ceil() as usize).min(rates.len());
@@ -201,20 +204,25 @@ mod tests {
             assert!(rates[warm..].is_sorted_by(|a, b| a > b), "{rates:?}");
             assert!(rates.len() == 1 || rates.iter().any(|rate| *rate > 0.0999), "{rates:?}");
         }
-        let rates = by_step(&Schedule::Cosine { warmup: 5.0 }, 200, 391);
+        let rates = by_step(&Schedule::Cosine { warmup: Some(5.0) }, 200, 391);
         assert!((rates[0] - 0.1 / (5.0 * 391.0)).abs() < 1e-18);
         assert_eq!(rates[5 * 391], 0.1);
         assert!(rates[200 * 391 - 1] < 1e-9);
-        assert!(Schedule::Cosine { warmup: 0.0 }.rate(0.1, 1_000_000, 999_999, 999_999, 1_000_000) > 0.0);
+        assert!(Schedule::Cosine { warmup: Some(0.0) }.rate(0.1, 1_000_000, 999_999, 999_999, 1_000_000) > 0.0);
+        // left out, the warm-up is the paper's share, however few epochs there are
+        let shared = |epochs| by_step(&Schedule::Cosine { warmup: None }, epochs, 391);
+        assert_eq!(shared(200), rates);
+        assert!(shared(1)[8] < 0.1 && shared(1)[10] > 0.0999);
+        assert_eq!(Schedule::Cosine { warmup: None }.check(1), Ok(()));
         // never negative, not even after the end
-        assert_eq!(Schedule::Cosine { warmup: 5.0 }.rate(0.1, 200, 200, 0, 391), 0.0);
-        assert_eq!(Schedule::Cosine { warmup: 5.0 }.rate(0.1, 200, 300, 7, 391), 0.0);
+        assert_eq!(Schedule::Cosine { warmup: Some(5.0) }.rate(0.1, 200, 200, 0, 391), 0.0);
+        assert_eq!(Schedule::Cosine { warmup: Some(5.0) }.rate(0.1, 200, 300, 7, 391), 0.0);
     }
 
     #[test]
     fn cosine_by_hand() {
         // one epoch of warm-up in 4 steps, then 8 steps: 1, cos(45 degrees) after 2, 1/2 after 4
-        let rates = by_step(&Schedule::Cosine { warmup: 1.0 }, 3, 4);
+        let rates = by_step(&Schedule::Cosine { warmup: Some(1.0) }, 3, 4);
         let want = [0.025, 0.05, 0.075, 0.1, 0.1];
         for (rate, want) in rates.iter().zip(want) {
             assert!((rate - want).abs() < 1e-15, "{rate}, not {want}");
@@ -246,13 +254,13 @@ mod tests {
             (steps(0, &[(5, -1.0)]), "drops[0].factor is -1, must be finite and above 0"),
             (steps(0, &[(5, f64::NAN)]), "drops[0].factor is NaN, must be finite and above 0"),
             (steps(0, &[(5, f64::INFINITY)]), "drops[0].factor is inf, must be finite and above 0"),
-            (Schedule::Cosine { warmup: -1.0 }, "warmup is -1, must be at least 0 and below the 10 epochs"),
-            (Schedule::Cosine { warmup: 10.0 }, "warmup is 10, must be at least 0 and below the 10 epochs"),
-            (Schedule::Cosine { warmup: f64::NAN }, "warmup is NaN, must be at least 0 and below the 10 epochs"),
+            (Schedule::Cosine { warmup: Some(-1.0) }, "warmup is -1, must be at least 0 and below the 10 epochs"),
+            (Schedule::Cosine { warmup: Some(10.0) }, "warmup is 10, must be at least 0 and below the 10 epochs"),
+            (Schedule::Cosine { warmup: Some(f64::NAN) }, "warmup is NaN, must be at least 0 and below the 10 epochs"),
         ] {
             assert_eq!(schedule.check(10), Err(want.to_owned()));
         }
-        for schedule in [steps(9, &[(10, 2.0)]), Schedule::Cosine { warmup: 9.5 }, Schedule::Constant {}] {
+        for schedule in [steps(9, &[(10, 2.0)]), Schedule::Cosine { warmup: Some(9.5) }, Schedule::Constant {}] {
             assert_eq!(schedule.check(10), Ok(()));
             assert_eq!(schedule.check(0), Err("epochs must be at least 1".to_owned()));
         }
@@ -260,8 +268,13 @@ mod tests {
 
     #[test]
     fn toml_comes_back() {
-        let schedules =
-            [Schedule::paper(200), Schedule::paper(1), Schedule::Cosine { warmup: 2.5 }, Schedule::Constant {}];
+        let schedules = [
+            Schedule::paper(200),
+            Schedule::paper(1),
+            Schedule::Cosine { warmup: Some(2.5) },
+            Schedule::Cosine { warmup: None },
+            Schedule::Constant {},
+        ];
         for schedule in schedules {
             let text = toml::to_string(&schedule).expect("written");
             assert_eq!(toml::from_str::<Schedule>(&text).expect("read"), schedule, "{text}");
@@ -270,7 +283,7 @@ mod tests {
             "name = \"multi-step\"\nwarmup = 5\ndrops = [{ from = 161, factor = 0.01 }, { from = 181, factor = 0.01 }]";
         assert_eq!(toml::from_str::<Schedule>(text).expect("read"), Schedule::paper(200));
         let whole = toml::from_str::<Schedule>("name = \"cosine\"\nwarmup = 5").expect("read");
-        assert_eq!(whole, Schedule::Cosine { warmup: 5.0 });
+        assert_eq!(whole, Schedule::Cosine { warmup: Some(5.0) });
     }
 
     #[test]

@@ -221,7 +221,7 @@ impl Settings {
         toml::to_string(self).map_err(|error| TrainError::Toml { what: error.to_string() })
     }
 
-    /// With some settings changed, given as nested tables.
+    /// With some settings changed, given as nested tables. `"none"` takes away a value that need not be there.
     ///
     /// # Errors
     /// As [`from_toml`](Self::from_toml).
@@ -229,6 +229,13 @@ impl Settings {
         let mut table = self.table()?;
         check_names(given, &known(), "")?;
         merge(&mut table, given);
+        for (part, name) in OPTIONAL {
+            if let Some(Value::Table(part)) = table.get_mut(part)
+                && part.get(name).and_then(Value::as_str) == Some("none")
+            {
+                part.remove(name);
+            }
+        }
         serde_path_to_error::deserialize(Value::Table(table)).map_err(|error| {
             let field = error.path().to_string();
             let what = error.into_inner().message().to_owned();
@@ -422,19 +429,24 @@ impl Settings {
     }
 }
 
+/// Settings that have no value by default.
+const OPTIONAL: [(&str, &str); 8] = [
+    ("data", "imbalance"),
+    ("data", "subset"),
+    ("model", "init"),
+    ("optimizer", "schedule"),
+    ("augment", "randaugment"),
+    ("augment", "jitter"),
+    ("criterion", "preset"),
+    ("criterion", "drw"),
+];
+
 /// Every setting's name: those with a value, and those that have none by default.
 fn known() -> Table {
     let mut table = Settings::default().table().unwrap_or_default();
-    let absent = [
-        ("data", &["imbalance", "subset"][..]),
-        ("model", &["init"]),
-        ("optimizer", &["schedule"]),
-        ("augment", &["randaugment", "jitter"]),
-        ("criterion", &["preset", "drw"]),
-    ];
-    for (part, names) in absent {
+    for (part, name) in OPTIONAL {
         if let Some(Value::Table(part)) = table.get_mut(part) {
-            part.extend(names.iter().map(|name| ((*name).to_owned(), Value::Boolean(true))));
+            part.insert(name.to_owned(), Value::Boolean(true));
         }
     }
     table
@@ -493,7 +505,7 @@ fn merge(into: &mut Table, given: &Table) {
                 merge(old, new);
             }
             // a schedule by its name alone, or of another name, which has other parts
-            (_, Value::String(schedule)) if name == "schedule" && schedule == "paper" => {
+            (_, Value::String(schedule)) if name == "schedule" && matches!(schedule.as_str(), "paper" | "none") => {
                 into.remove(name);
             }
             (_, Value::String(schedule)) if name == "schedule" => {
@@ -532,7 +544,7 @@ mod tests {
         settings.data.imbalance = Some(100.0);
         settings.augment.randaugment = Some([2, 9]);
         settings.augment.jitter = Some([0.4, 0.4, 0.4, 0.1]);
-        settings.optimizer.schedule = Some(Schedule::Cosine { warmup: 1.0 });
+        settings.optimizer.schedule = Some(Schedule::Cosine { warmup: Some(1.0) });
         settings.model.init = Some("a \"path\"".to_owned());
         for id in Id::ALL {
             settings.criterion = Config::from(id.preset(Preset::Paper));
@@ -606,10 +618,12 @@ mod tests {
         assert_eq!(set("epochs", "7").expect("valid").epochs, 7);
         assert_eq!(set("data.set", "cifar10").expect("text without quotes").data.set, "cifar10");
         let schedule = |name: &str| set("optimizer.schedule", name).expect("known").optimizer.schedule;
-        assert_eq!(schedule("cosine"), Some(Schedule::Cosine { warmup: 0.0 }));
+        assert_eq!(schedule("cosine"), Some(Schedule::Cosine { warmup: None }));
         assert_eq!(schedule("constant"), Some(Schedule::Constant {}));
         assert_eq!(schedule("paper"), None);
-        assert_eq!(set("augment.randaugment", "[2, 9]").expect("valid").augment.randaugment, Some([2, 9]));
+        let more = set("augment.randaugment", "[2, 9]").expect("valid");
+        assert_eq!(more.augment.randaugment, Some([2, 9]));
+        assert_eq!(more.with_value("augment.randaugment", "none").expect("valid"), base);
         let cwap = set("criterion.params.bins", "7").expect("valid");
         assert_eq!(cwap.criterion.method.id(), Id::Cwap);
         assert_ne!(cwap, base);

@@ -101,6 +101,13 @@ pub enum End {
     Stopped,
 }
 
+/// What makes a network's output.
+const EVALUATED: [Kind; 2] = [Kind::Parameters, Kind::Statistics];
+
+fn put(engine: &mut impl Engine, values: &[Vec<Vec<f32>>; 2]) -> Result<(), TrainError> {
+    EVALUATED.into_iter().zip(values).try_for_each(|(kind, values)| Ok(engine.set_tensors(kind, values)?))
+}
+
 /// A run.
 pub struct Trainer<E, W> {
     settings: Settings,
@@ -115,7 +122,8 @@ pub struct Trainer<E, W> {
     position: Position,
     history: Vec<Epoch>,
     best: Option<u64>,
-    average: Option<Vec<Vec<f32>>>,
+    /// Of what is evaluated.
+    average: Option<[Vec<Vec<f32>>; 2]>,
     /// Images of the last step.
     last: Vec<u32>,
     /// Epochs that are in the file.
@@ -167,7 +175,7 @@ impl<E: Engine, W: Workers> Trainer<E, W> {
         engine.freeze(settings.model.freeze);
         let criterion = settings.criterion.init(&data.counts)?;
         let sampler = Sampler::new(settings.kind()?, &data.train.labels, data.classes.len(), settings.seed)?;
-        let average = (settings.optimizer.ema > 0.0).then(|| engine.tensors(Kind::Parameters));
+        let average = (settings.optimizer.ema > 0.0).then(|| EVALUATED.map(|kind| engine.tensors(kind)));
         let work = Work::with_pool(pool.clone());
         let mix = settings.mix()?;
         let (position, history, best) = (Position::default(), Vec::new(), None);
@@ -198,7 +206,7 @@ impl<E: Engine, W: Workers> Trainer<E, W> {
     /// # Errors
     /// For a checkpoint of another run: it says what differs.
     pub fn restore(&mut self, checkpoint: &Checkpoint) -> Result<(), TrainError> {
-        let Checkpoint { header, parameters, statistics, trained, momentum } = checkpoint;
+        let Checkpoint { header, parameters, statistics, trained, momentum, running } = checkpoint;
         let wrong = |what: &str| Err(TrainError::Checkpoint { what: what.to_owned() });
         if header.network != *self.engine.network() {
             return wrong("it is of another network");
@@ -218,9 +226,9 @@ impl<E: Engine, W: Workers> Trainer<E, W> {
         self.criterion.restore(&header.criterion)?;
         self.engine.set_tensors(Kind::Parameters, trained)?;
         self.engine.set_tensors(Kind::Momentum, momentum)?;
-        self.engine.set_tensors(Kind::Statistics, statistics)?;
+        self.engine.set_tensors(Kind::Statistics, running)?;
         if self.average.is_some() {
-            self.average = Some(parameters.clone());
+            self.average = Some([parameters.clone(), statistics.clone()]);
         }
         self.position = header.position;
         self.history.clone_from(&header.history);
@@ -257,8 +265,8 @@ impl<E: Engine, W: Workers> Trainer<E, W> {
         let header = serde_json::to_string(&header).expect("a header can be written");
         let mut tensors = self.engine.tensors(Kind::Parameters);
         tensors.extend(self.engine.tensors(Kind::Momentum));
-        tensors.extend(self.average.iter().flatten().cloned());
         tensors.extend(self.engine.tensors(Kind::Statistics));
+        tensors.extend(self.average.iter().flatten().flatten().cloned());
         Snapshot { header, tensors }
     }
 
@@ -445,8 +453,11 @@ impl<E: Engine, W: Workers> Trainer<E, W> {
                     return Err(diverged(engine, train, &made, *position, what));
                 }
                 if let Some(average) = average {
-                    let keep = settings.optimizer.ema as f32;
-                    for (average, now) in average.iter_mut().zip(engine.tensors(Kind::Parameters)) {
+                    // at first over the last tenth of the steps: weights from the start would stay for long
+                    let steps = position.steps as f64;
+                    let keep = settings.optimizer.ema.min((1.0 + steps) / (10.0 + steps)) as f32;
+                    let now = EVALUATED.into_iter().flat_map(|kind| engine.tensors(kind));
+                    for (average, now) in average.iter_mut().flatten().zip(now) {
                         average.iter_mut().zip(now).for_each(|(a, w)| *a = keep * *a + (1.0 - keep) * w);
                     }
                 }
@@ -579,6 +590,9 @@ impl<E: Engine, W: Workers> Trainer<E, W> {
             let mut statistics = self.engine.tensors(Kind::Statistics);
             self.workers.average(&mut statistics);
             self.engine.set_tensors(Kind::Statistics, &statistics)?;
+            if let Some([_, statistics]) = &mut self.average {
+                self.workers.average(statistics);
+            }
         }
         Ok(())
     }
@@ -602,10 +616,10 @@ impl<E: Engine, W: Workers> Trainer<E, W> {
 
     /// Metrics on the validation part and on the test set; `None` if the watcher stopped it.
     fn evaluate_parts(&mut self, watch: &mut dyn Watch) -> Result<Option<(Option<Metrics>, Metrics)>, TrainError> {
-        let trained = self.average.as_ref().map(|average| {
-            let trained = self.engine.tensors(Kind::Parameters);
-            (self.engine.set_tensors(Kind::Parameters, average), trained)
-        });
+        let own = self.average.as_ref().map(|_| EVALUATED.map(|kind| self.engine.tensors(kind)));
+        if let Some(average) = &self.average {
+            put(&mut self.engine, average)?;
+        }
         let adjust = self.adjust();
         // what the engine has room for
         let room = self.settings.batch.min(self.data.train.labels.len());
@@ -619,9 +633,8 @@ impl<E: Engine, W: Workers> Trainer<E, W> {
             tallies.push(tally);
             before += part.labels.len();
         }
-        if let Some((put, trained)) = trained {
-            put?;
-            self.engine.set_tensors(Kind::Parameters, &trained)?;
+        if let Some(own) = own {
+            put(&mut self.engine, &own)?;
         }
         if tallies.len() < 1 + usize::from(self.data.val.is_some()) {
             return Ok(None);
@@ -639,7 +652,7 @@ impl<E: Engine, W: Workers> Trainer<E, W> {
     /// # Errors
     /// If images or the best epoch's checkpoint can no longer be read.
     pub fn details(&mut self, folder: &Folder, watch: &mut dyn Watch) -> Result<Option<Details>, TrainError> {
-        let own = [Kind::Parameters, Kind::Statistics].map(|kind| self.engine.tensors(kind));
+        let own = EVALUATED.map(|kind| self.engine.tensors(kind));
         let mut epoch = self.position.epoch;
         let best = self.best.filter(|best| self.chooser() == Choose::Val && *best != epoch);
         let shown = match best {
@@ -648,11 +661,7 @@ impl<E: Engine, W: Workers> Trainer<E, W> {
                 epoch = best;
                 [checkpoint.parameters, checkpoint.statistics]
             }
-            None => [self.average.clone().unwrap_or_else(|| own[0].clone()), own[1].clone()],
-        };
-        let put = |engine: &mut E, [parameters, statistics]: &[Vec<Vec<f32>>; 2]| {
-            engine.set_tensors(Kind::Parameters, parameters)?;
-            engine.set_tensors(Kind::Statistics, statistics)
+            None => self.average.clone().unwrap_or_else(|| own.clone()),
         };
         put(&mut self.engine, &shown)?;
         let (room, whole) = (self.settings.batch.min(self.data.train.labels.len()), self.data.test.labels.len());

@@ -102,7 +102,8 @@ pub(crate) fn run(args: &Args, out: &mut impl Write) -> Result<(), Failure> {
             let number = c * args.seeds as usize + seed as usize + 1;
             let title = format!("[{number}/{whole}] {id}");
             let mut show = Show::new(&title, settings.epochs, args.quiet, false, Duration::from_secs(300));
-            let result = taken_up(&settings, &place, &args.settings.root, &pool, &mut show, &resume)?;
+            let result = taken_up(&settings, &place, &args.settings.root, &pool, &mut show, &resume)
+                .map_err(|failure| failure.about(&title))?;
             seconds += result.seconds;
             if !args.quiet {
                 let overall = percent(result.last.as_ref().and_then(|figures| figures.metrics.top1));

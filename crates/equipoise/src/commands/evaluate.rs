@@ -51,8 +51,8 @@ pub(crate) struct Args {
 
 pub(crate) fn run(args: &Args, out: &mut impl Write) -> Result<(), Failure> {
     for (name, tau) in [("--logit-adjust", args.logit_adjust.unwrap_or(0.0)), ("--tau-norm", args.tau_norm)] {
-        if !(tau >= 0.0 && tau.is_finite()) {
-            return Err(Failure::Usage(format!("{name} {tau}: must be at least 0")));
+        if !(0.0..=100.0).contains(&tau) {
+            return Err(Failure::Usage(format!("{name} {tau}: must be in 0..=100")));
         }
     }
     let Checkpoint { header, mut parameters, statistics, .. } = checkpoint(&args.run)?;
@@ -124,6 +124,9 @@ pub(crate) fn run(args: &Args, out: &mut impl Write) -> Result<(), Failure> {
         return Ok(());
     }
     writeln!(out, "{}: {} test images, {}", printable(&data.name), data.test.labels.len(), trained(&header))?;
+    if tau > 0.0 {
+        writeln!(out, "logits adjusted, tau {tau}")?;
+    }
     table(&metrics, out)
 }
 

@@ -3,15 +3,17 @@
 //! A recipe is a table of the literature: its cells (data), its methods (rows), the published figures, and the settings of the
 //! runs behind each. What is missing of it is run; what was broken off is taken up; what is done is left alone.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io::Write;
 use std::path::{Path, PathBuf};
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use equipoise_criterion::{DrwConfig, Pool};
 use equipoise_data::known::Known;
 use equipoise_nn::Network;
-use equipoise_record::{CONFIG, METRICS, Outcome, RESULT};
+use equipoise_record::Outcome;
 use equipoise_report::statistics::Spread;
 use equipoise_report::table::{Entry, Table};
 use equipoise_train::settings::Settings;
@@ -19,10 +21,10 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::bench::speed;
-use super::data::RootArgs;
+use super::data::{RootArgs, warn};
 use crate::Failure;
 use crate::progress::time;
-use crate::runs::{Show, pool, quoted, read_text, taken_up, train_failure};
+use crate::runs::{Found, Show, pool, quoted, read_text, taken_up, train_failure};
 
 /// The tables, by name.
 const RECIPES: [(&str, &str); 4] = [
@@ -31,6 +33,9 @@ const RECIPES: [(&str, &str); 4] = [
     ("table3", include_str!("../../../../recipes/table3.toml")),
     ("ingredients", include_str!("../../../../recipes/ingredients.toml")),
 ];
+
+/// What columns there can be: groups, and all classes.
+const COLUMNS: [&str; 5] = ["Many", "Medium", "Few", "Rare", "overall"];
 
 /// How much faster an image is evaluated than trained on.
 const EVALUATION: f64 = 3.3;
@@ -63,7 +68,7 @@ pub(crate) struct Args {
     /// Runs per method, with seeds from 0 on
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..=1000))]
     seeds: u64,
-    /// How long runs are: paper, or short, which has the same shape and fits a CPU [default: the table's first]
+    /// How long runs are: paper, or short, which has the same shape and fits a CPU [default: paper, or what the table has instead]
     #[arg(long, value_name = "NAME")]
     schedule: Option<String>,
     /// Show what would be run, and how long that takes here
@@ -87,7 +92,7 @@ pub(crate) struct Args {
     #[arg(long)]
     quiet: bool,
     /// Print the table as Markdown
-    #[arg(long, conflicts_with = "json")]
+    #[arg(long, conflicts_with_all = ["json", "dry_run"])]
     markdown: bool,
     /// Print the plan or the table as JSON
     #[arg(long)]
@@ -103,7 +108,6 @@ struct Recipe {
     columns: Vec<String>,
     #[serde(default)]
     settings: toml::Table,
-    /// By name; the first by the alphabet, `long` or `paper`, is the default.
     schedules: BTreeMap<String, toml::Table>,
     #[serde(rename = "method")]
     methods: Vec<Method>,
@@ -137,6 +141,13 @@ struct Cell {
     published: BTreeMap<String, Vec<f64>>,
 }
 
+impl Cell {
+    /// Of its runs.
+    fn folder(&self) -> String {
+        self.name.replace('/', "-")
+    }
+}
+
 /// A run that the table needs.
 struct Job<'r> {
     cell: &'r Cell,
@@ -160,7 +171,10 @@ impl Recipe {
             }
             None => {
                 let known: Vec<&str> = RECIPES.iter().map(|(name, _)| *name).collect();
-                let what = format!("{name}: there is no such table; there are {}, or a recipe.toml", known.join(", "));
+                let what = format!(
+                    "{name}: there is no such table; there are {}, or a file of your own: NAME.toml",
+                    known.join(", ")
+                );
                 return Err(Failure::Usage(what));
             }
         };
@@ -169,35 +183,65 @@ impl Recipe {
         Ok(recipe)
     }
 
-    /// Whether names are ones that a folder can have, and figures fit the columns.
+    /// Whether names are ones that a folder can have, each once, and figures fit the columns.
     fn check(&self, name: &str) -> Result<(), Failure> {
         let wrong = |what: String| Err(Failure::Usage(format!("{name}: {what}")));
-        let plain = |name: &str| {
-            let fine = |c: char| c.is_ascii_alphanumeric() || "-_./".contains(c);
-            !name.is_empty()
-                && name.chars().all(fine)
-                && !name.split('/').any(|part| part.starts_with('.') || part.is_empty())
-        };
+        for (what, number) in [
+            ("column", self.columns.len()),
+            ("schedule", self.schedules.len()),
+            ("method", self.methods.len()),
+            ("cell", self.cells.len()),
+        ] {
+            if number == 0 {
+                return wrong(format!("there is no {what}"));
+            }
+        }
+        if let Some(column) = self.columns.iter().find(|column| !COLUMNS.contains(&column.as_str())) {
+            return wrong(format!("column `{column}`: must be one of {}", COLUMNS.join(", ")));
+        }
+        let plain =
+            |name: &str| !name.is_empty() && name.chars().all(|c| c.is_ascii_alphanumeric() || "-_".contains(c));
+        let mut folders = BTreeSet::new();
         for method in &self.methods {
-            if !plain(&method.name) || method.name.contains('/') {
-                return wrong(format!("method `{}`: a name has letters, digits, - and _", method.name));
-            }
+            let what = match method.drw {
+                _ if !plain(&method.name) => "a name has letters, digits, - and _".to_owned(),
+                _ if !folders.insert(method.name.clone()) => "there are two of this name".to_owned(),
+                Some(share) if !(share > 0.0 && share < 1.0) => format!("drw is {share}, must be above 0 and below 1"),
+                _ => continue,
+            };
+            return wrong(format!("method `{}`: {what}", method.name));
         }
+        folders.clear();
         for cell in &self.cells {
-            if !plain(&cell.name) {
-                return wrong(format!("cell `{}`: a name has letters, digits, -, _ and /", cell.name));
-            }
-            for (method, figures) in &cell.published {
-                if !self.methods.iter().any(|known| known.name == *method) {
-                    return wrong(format!("cell `{}`: there is no method `{method}`", cell.name));
-                }
-                if figures.len() != self.columns.len() {
-                    let (got, want) = (figures.len(), self.columns.len());
-                    return wrong(format!("cell `{}`: {method} has {got} figures for {want} columns", cell.name));
-                }
-            }
+            let of_nobody =
+                cell.published.keys().find(|method| !self.methods.iter().any(|known| known.name == **method));
+            let unknown = cell.schedules.keys().find(|name| !self.schedules.contains_key(*name));
+            let figures = cell.published.iter().find(|(_, figures)| figures.len() != self.columns.len());
+            let strange = cell.published.values().flatten().find(|figure| !(0.0..=100.0).contains(*figure));
+            let what = if !cell.name.split('/').all(plain) {
+                "a name has letters, digits, - and _, with / between its parts".to_owned()
+            } else if !folders.insert(cell.folder()) {
+                format!("there are two whose runs would be in {}", cell.folder())
+            } else if let Some(method) = of_nobody {
+                format!("there is no method `{method}`")
+            } else if let Some(schedule) = unknown {
+                format!("there is no schedule `{schedule}`")
+            } else if let Some((method, figures)) = figures {
+                format!("{method} has {} figures for {} columns", figures.len(), self.columns.len())
+            } else if let Some(figure) = strange {
+                format!("{figure} is no accuracy in %")
+            } else {
+                continue;
+            };
+            return wrong(format!("cell `{}`: {what}", cell.name));
         }
-        Ok(())
+        let methods = self.methods.iter().map(|method| &method.settings);
+        let cells = self.cells.iter().flat_map(|cell| cell.schedules.values().chain([&cell.settings]));
+        let mut all = self.schedules.values().chain([&self.settings]).chain(methods).chain(cells);
+        match all.any(|settings| settings.contains_key("seed")) {
+            true => wrong("`seed` is no setting of a recipe: --seeds says how many there are".to_owned()),
+            false => Ok(()),
+        }
     }
 
     /// The settings of a run.
@@ -206,49 +250,53 @@ impl Recipe {
         let parts =
             [Some(&self.settings), self.schedules.get(schedule), own, Some(&cell.settings), Some(&method.settings)];
         let mut settings = Settings { seed, ..Settings::default() };
+        let wrong = |error| train_failure(error).about(&format!("cell `{}`, method `{}`", cell.name, method.name));
         for part in parts.into_iter().flatten() {
-            settings = settings.with(part).map_err(train_failure)?;
+            settings = settings.with(part).map_err(wrong)?;
         }
         if let Some(share) = method.drw {
             let start = (share * settings.epochs as f64) as u64;
             settings.criterion.drw = Some(DrwConfig::from(start));
         }
-        settings.check().map_err(train_failure)?;
+        settings.check().map_err(wrong)?;
         Ok(settings)
     }
 
     /// The name of the schedule that is asked for.
     fn schedule<'a>(&'a self, args: &'a Args) -> &'a str {
-        args.schedule.as_deref().or(self.schedules.keys().next().map(String::as_str)).unwrap_or("paper")
+        let own = self.schedules.keys().find(|name| *name == "paper").or(self.schedules.keys().next());
+        args.schedule.as_deref().or(own.map(String::as_str)).unwrap_or("paper")
     }
 
     /// The runs that are asked for, cell by cell, and in a cell all methods before the next seed.
     fn jobs(&self, args: &Args) -> Result<Vec<Job<'_>>, Failure> {
+        let [asked, only] =
+            [&args.criteria, &args.only].map(|names| names.iter().map(|name| name.trim()).collect::<Vec<_>>());
         let schedule = self.schedule(args);
         if !self.schedules.contains_key(schedule) {
             let known: Vec<&str> = self.schedules.keys().map(String::as_str).collect();
             return Err(Failure::Usage(format!("--schedule {schedule}: must be {}", known.join(" or "))));
         }
         let fits = |cell: &Cell, only: &str| cell.name == only || cell.name.split('/').next() == Some(only);
-        if let Some(only) = args.only.iter().find(|only| !self.cells.iter().any(|cell| fits(cell, only))) {
+        if let Some(only) = only.iter().find(|only| !self.cells.iter().any(|cell| fits(cell, only))) {
             let known: Vec<&str> = self.cells.iter().map(|cell| cell.name.as_str()).collect();
             return Err(Failure::Usage(format!("--only {only}: the table has {}", known.join(", "))));
         }
-        if let Some(name) = args.criteria.iter().find(|name| !self.methods.iter().any(|m| m.name == **name)) {
+        if let Some(name) = asked.iter().find(|name| !self.methods.iter().any(|method| method.name == **name)) {
             let known: Vec<&str> = self.methods.iter().map(|method| method.name.as_str()).collect();
             return Err(Failure::Usage(format!("--criteria {name}: the table has {}", known.join(", "))));
         }
         let mut jobs = Vec::new();
-        for cell in self.cells.iter().filter(|cell| args.only.is_empty() || args.only.iter().any(|o| fits(cell, o))) {
+        for cell in self.cells.iter().filter(|cell| only.is_empty() || only.iter().any(|only| fits(cell, only))) {
             for seed in 0..args.seeds {
                 for method in &self.methods {
-                    let wanted = match args.criteria.is_empty() {
+                    let wanted = match asked.is_empty() {
                         true => cell.published.is_empty() || cell.published.contains_key(&method.name),
-                        false => args.criteria.contains(&method.name),
+                        false => asked.contains(&method.name.as_str()),
                     };
                     if wanted {
                         let settings = self.settings(cell, method, schedule, seed)?;
-                        let place = args.out.join(schedule).join(cell.name.replace('/', "-"));
+                        let place = args.out.join(schedule).join(cell.folder());
                         jobs.push(Job::new(cell, method, settings, &place)?);
                     }
                 }
@@ -262,21 +310,11 @@ impl<'r> Job<'r> {
     /// Looks what is there of a run.
     fn new(cell: &'r Cell, method: &'r Method, settings: Settings, parent: &Path) -> Result<Self, Failure> {
         let place = parent.join(format!("{}-s{}", method.name, settings.seed));
-        let (mut outcome, mut done) = (None, 0);
-        if place.join(CONFIG).exists() {
-            let text = read_text(&place.join(CONFIG))?;
-            let before = Settings::from_toml(&text, &Settings::default()).map_err(train_failure)?;
-            if let Some(field) = before.difference(&settings) {
-                let what = format!("{} is a run with another `{field}`: choose another --out", place.display());
-                return Err(Failure::Usage(what));
-            }
-            if place.join(RESULT).exists() {
-                let wrong = |error| Failure::Usage(format!("{}: {error}", place.join(RESULT).display()));
-                outcome = Some(serde_json::from_str(&read_text(&place.join(RESULT))?).map_err(wrong)?);
-            } else if place.join(METRICS).exists() {
-                done = read_text(&place.join(METRICS))?.lines().count() as u64;
-            }
-        }
+        let (outcome, done) = match Found::at(&place, &settings)? {
+            Found::Nothing => (None, 0),
+            Found::Begun(epochs) => (None, epochs),
+            Found::Done(outcome) => (Some(*outcome), settings.epochs),
+        };
         Ok(Self { cell, method, settings, place, outcome, done })
     }
 
@@ -306,7 +344,7 @@ pub(crate) fn run(args: &Args, out: &mut impl Write) -> Result<(), Failure> {
             let line = |(job, seconds): (&Job<'_>, &f64)| {
                 json!({
                     "cell": job.cell.name, "method": job.method.name, "seed": job.settings.seed,
-                    "epochs": job.settings.epochs, "done": if job.outcome.is_some() { job.settings.epochs } else { job.done },
+                    "epochs": job.settings.epochs, "done": job.done,
                     "seconds": seconds.round(), "folder": job.place.display().to_string(),
                 })
             };
@@ -322,7 +360,11 @@ pub(crate) fn run(args: &Args, out: &mut impl Write) -> Result<(), Failure> {
             plan(&recipe, args, &jobs, &seconds, &mut std::io::stderr())?;
         }
         missing_sets(args, &jobs)?;
-        work(args, &mut jobs)?;
+        let failed = work(args, &mut jobs)?;
+        if failed > 0 {
+            show(&recipe, args, &jobs, out)?;
+            return Err(anyhow::anyhow!("{failed} of {} runs failed, as was said above", jobs.len()).into());
+        }
     }
     show(&recipe, args, &jobs, out)
 }
@@ -367,10 +409,9 @@ fn missing_sets(args: &Args, jobs: &[Job<'_>]) -> Result<(), Failure> {
     }
 }
 
-/// Runs what is missing.
-fn work(args: &Args, jobs: &mut [Job<'_>]) -> Result<(), Failure> {
+/// Runs what is missing. What goes wrong in one run is told, and no reason to leave out the others; returns how many did.
+fn work(args: &Args, jobs: &mut [Job<'_>]) -> Result<usize, Failure> {
     let whole = jobs.len();
-    let again = "the same command";
     let one = |number: usize, job: &mut Job<'_>, pool: &Pool, quiet: bool| -> Result<(), Failure> {
         if job.outcome.is_some() {
             return Ok(());
@@ -378,7 +419,8 @@ fn work(args: &Args, jobs: &mut [Job<'_>]) -> Result<(), Failure> {
         let title =
             format!("[{}/{whole}] {} {} seed {}", number + 1, job.cell.name, job.method.name, job.settings.seed);
         let mut show = Show::new(&title, job.settings.epochs, quiet, false, Duration::from_secs(300));
-        let outcome = taken_up(&job.settings, &job.place, &args.root, pool, &mut show, again)?;
+        let outcome = taken_up(&job.settings, &job.place, &args.root, pool, &mut show, "the same command");
+        let outcome = outcome.map_err(|failure| failure.about(&title))?;
         if !args.quiet {
             let overall = outcome.last.as_ref().and_then(|figures| figures.metrics.top1).unwrap_or(f64::NAN);
             // nobody to tell if this fails
@@ -387,32 +429,33 @@ fn work(args: &Args, jobs: &mut [Job<'_>]) -> Result<(), Failure> {
         job.outcome = Some(outcome);
         Ok(())
     };
-    if args.jobs == 1 {
-        let pool = pool(args.threads)?;
-        return jobs.iter_mut().enumerate().try_for_each(|(number, job)| one(number, job, &pool, args.quiet));
-    }
     let all = pool(args.threads)?.threads();
     let threads = u16::try_from((all / usize::from(args.jobs)).max(1)).unwrap_or(1);
-    let next = std::sync::Mutex::new(jobs.iter_mut().enumerate());
-    let failed = std::sync::Mutex::new(None);
-    std::thread::scope(|scope| {
-        for _ in 0..args.jobs {
-            scope.spawn(|| {
-                loop {
-                    // after a failure nothing new is begun
-                    let over = failed.lock().is_ok_and(|failed| failed.is_some());
-                    let job = next.lock().map_or(None, |mut next| next.next()).filter(|_| !over);
-                    let Some((number, job)) = job else { return };
-                    if let Err(error) = pool(Some(threads)).and_then(|pool| one(number, job, &pool, true))
-                        && let Ok(mut failed) = failed.lock()
-                    {
-                        failed.get_or_insert(error);
-                    }
+    let next = Mutex::new(jobs.iter_mut().enumerate());
+    let failed = AtomicUsize::new(0);
+    let worker = || {
+        let pool = pool(Some(threads))?;
+        loop {
+            let job = next.lock().map_or(None, |mut next| next.next());
+            let Some((number, job)) = job else { return Ok(()) };
+            match one(number, job, &pool, args.quiet || args.jobs > 1) {
+                Ok(()) => {}
+                Err(stopped @ Failure::Interrupted(..)) => return Err(stopped),
+                Err(failure) => {
+                    warn(&failure.to_string());
+                    failed.fetch_add(1, Ordering::Relaxed);
                 }
-            });
+            }
         }
-    });
-    failed.into_inner().unwrap_or_default().map_or(Ok(()), Err)
+    };
+    std::thread::scope(|scope| {
+        let others: Vec<_> = (1..args.jobs).map(|_| scope.spawn(worker)).collect();
+        let own = worker();
+        let ends =
+            others.into_iter().map(|other| other.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)));
+        std::iter::once(own).chain(ends.collect::<Vec<_>>()).collect::<Result<(), Failure>>()
+    })?;
+    Ok(failed.into_inner())
 }
 
 /// A figure of some runs, in a column of the table.

@@ -143,6 +143,9 @@ pub(crate) fn run(args: &Args, out: &mut impl Write) -> Result<(), Failure> {
         let (overall, balanced) = (percent(metrics.top1), percent(metrics.balanced));
         writeln!(out, "{which} ({}): {groups}overall {overall}, balanced {balanced}", figures.epoch)?;
     }
+    if result.logit_adjust > 0.0 {
+        writeln!(out, "logits were adjusted after training, tau {}", result.logit_adjust)?;
+    }
     writeln!(
         out,
         "{} in training: {:.0} images/s; everything is in {}, to look at in {REPORT}",
