@@ -24,7 +24,7 @@
 //! the mean gradient norm W g over the class's own examples is what it was (`normalize: class-gradient`; if the mean of W
 //! were 1 instead, classes with few hard examples among many easy ones, the head, would pull harder than without weights),
 //! and a uniform pseudo-histogram keeps it bounded (`prior: 5`). The paper's letter is `normalize: none, prior: 0`; it is
-//! available, and it does not train. 1 / ln(v), infinite at v = 1, is 1 / ln(e + v).
+//! available, trains badly, and without clipped gradients not at all. 1 / ln(v), infinite at v = 1, is 1 / ln(e + v).
 //!
 //! # Reduces to
 //! `softmax` with `intra` and `inter` off. alpha 0 gives flat weights. In the first epoch weights are flat and the margin
