@@ -533,7 +533,11 @@ fn said(name: &str, value: Option<&str>) -> String {
         "model.scale" => "head scale",
         name => name.rsplit('.').next().unwrap_or(name),
     };
-    format!("{short} {}", value.unwrap_or("none"))
+    match value {
+        Some("true") => short.to_owned(),
+        Some("false") => format!("no {short}"),
+        value => format!("{short} {}", value.unwrap_or("none")),
+    }
 }
 
 /// A label for every run, the same for those that differ in nothing but the seed; and the settings that all share.

@@ -99,11 +99,16 @@ fn several(n: usize, one: &str, many: &str) -> String {
 /// `a, b and c`, cut where it gets long.
 fn listed(names: &[String]) -> String {
     const MOST: usize = 8;
+    // names with commas of their own
+    let between = if names.iter().any(|name| name.contains(", ")) { "; " } else { ", " };
     match names {
         [] => String::new(),
         [one] => one.clone(),
-        [first @ .., last] if names.len() <= MOST => format!("{} and {last}", first.join(", ")),
-        names => format!("{} and {} more", names[..MOST - 1].join(", "), names.len() - MOST + 1),
+        [first @ .., last] if names.len() <= MOST && between == ", " => {
+            format!("{} and {last}", first.join(between))
+        }
+        names if names.len() <= MOST => names.join(between),
+        names => format!("{} and {} more", names[..MOST - 1].join(between), names.len() - MOST + 1),
     }
 }
 
