@@ -552,8 +552,8 @@ fn labels(runs: &[Run]) -> (Vec<String>, Vec<(String, String)>) {
     let own = |name: &str| name == "seed" || name.starts_with("criterion.");
     let shared = names.iter().filter(|name| !own(name) && !differs(name, &all));
     let shared = shared.filter_map(|name| Some(((*name).clone(), value(runs.first()?, name)?))).collect();
-    // where the images are, and how often one looked, is not what is compared
-    let aside = |name: &str| matches!(name, "seed" | "criterion.method" | "data.set" | "evaluate_every");
+    // where the images are, how often one looked, and which epoch was kept is not what is compared
+    let aside = |name: &str| matches!(name, "seed" | "criterion.method" | "data.set" | "evaluate_every" | "choose");
     // runs that differ in more than their seeds
     let mut apart: Vec<&Run> = Vec::new();
     for run in runs {
