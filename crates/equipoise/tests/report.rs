@@ -349,7 +349,7 @@ fn wrong_recipes() {
     let place = place();
     let softmax = "name = \"softmax\"";
     for (old, new, want) in [
-        ("\"Rare\", \"overall\"", "\"rare\", \"overall\"", "column `rare`: must be one of Many"),
+        ("\"Rare\", \"overall\"", "\"rare\", \"overall\"", "column `rare`: must be one of overall, Many"),
         ("[\"Rare\", \"overall\"]", "[]", "there is no column"),
         ("name = \"late\"", softmax, "method `softmax`: there are two of this name"),
         ("name = \"late\"", "name = \"late.part\"", "method `late.part`: a name has letters"),

@@ -309,8 +309,7 @@ fn ordered<T>(values: &mut Vec<T>, epoch: impl Fn(&T) -> u64) {
     values.dedup_by_key(|value| epoch(value));
 }
 
-/// Values by their whole names.
-/// Settings by name.
+/// Settings by their whole names.
 fn by_name(config: &str) -> Result<Vec<(String, String)>, toml::de::Error> {
     let mut settings = Vec::new();
     flatten(&config.parse()?, "", &mut settings);

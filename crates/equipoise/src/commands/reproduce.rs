@@ -34,8 +34,8 @@ const RECIPES: [(&str, &str); 4] = [
     ("ingredients", include_str!("../../../../recipes/ingredients.toml")),
 ];
 
-/// What columns there can be: groups, and all classes.
-const COLUMNS: [&str; 5] = ["Many", "Medium", "Few", "Rare", "overall"];
+/// What columns there can be: all classes, and groups by their usual names; more than four groups have numbers.
+const COLUMNS: [&str; 7] = ["overall", "Many", "Medium", "Few", "Rare", "All", "Group N"];
 
 /// How much faster an image is evaluated than trained on.
 const EVALUATION: f64 = 3.3;
@@ -196,7 +196,10 @@ impl Recipe {
                 return wrong(format!("there is no {what}"));
             }
         }
-        if let Some(column) = self.columns.iter().find(|column| !COLUMNS.contains(&column.as_str())) {
+        let numbered =
+            |column: &str| column.strip_prefix("Group ").is_some_and(|number| number.parse::<usize>().is_ok());
+        let known = |column: &&String| numbered(column) || COLUMNS[..6].contains(&column.as_str());
+        if let Some(column) = self.columns.iter().find(|column| !known(column)) {
             return wrong(format!("column `{column}`: must be one of {}", COLUMNS.join(", ")));
         }
         let plain =
