@@ -10,6 +10,7 @@ use equipoise_data::augment::Normalize;
 use equipoise_nn::{Cpu, Engine, Kind, Network, Weights};
 use equipoise_record::{BEST_ON_TEST, CONFIG, DETAILS, Figures, METRICS, Norms, Outcome, RESULT};
 use equipoise_report::run::Run;
+use equipoise_report::statistics::tenths;
 use equipoise_train::TrainError;
 use equipoise_train::checkpoint::{Checkpoint, Header, transfer};
 use equipoise_train::folder::{Folder, StoreError, read_snapshot};
@@ -61,7 +62,8 @@ pub(crate) struct SettingArgs {
     /// Train the head only
     #[arg(long)]
     freeze: bool,
-    /// Parameters of the criterion and, for paper, the paper's schedule, clipping and choice of the best epoch
+    /// Parameters of the criterion (paper, reference: as its own paper has it, or recommended) and, for paper, the paper's
+    /// schedule, clipping and choice of the best epoch [default: recommended, unless --config names the criterion]
     #[arg(long, value_name = "NAME", value_parser = preset)]
     preset: Option<Preset>,
     /// A TOML file of settings, as `--print-config` prints them, or `recommended`: recipes/recommended.toml
@@ -98,6 +100,11 @@ impl SettingArgs {
         if let Some(path) = &self.config {
             let text = match path.to_str() {
                 Some("recommended") => RECOMMENDED.to_owned(),
+                Some(name) if !path.exists() => {
+                    let what =
+                        format!("--config {name}: there is no such file; the one recipe by name is `recommended`");
+                    return Err(Failure::Usage(what));
+                }
                 _ => read_text(path)?,
             };
             settings = Settings::from_toml(&text, &settings)
@@ -485,7 +492,7 @@ impl Watch for Show {
 
 /// A percentage, or that there is none.
 pub(crate) fn percent(x: Option<f64>) -> String {
-    x.map_or_else(|| "n/a".to_owned(), |x| format!("{x:.1}"))
+    x.map_or_else(|| "n/a".to_owned(), tenths)
 }
 
 fn groups_line(metrics: &Metrics) -> String {
@@ -578,7 +585,7 @@ pub(crate) fn taken_up(
     resume: &str,
 ) -> Result<Outcome, Failure> {
     let store = |error: StoreError| train_failure(error.into());
-    let (run, checkpoint) = match Found::at(place, settings)? {
+    let (run, mut trainer) = match Found::at(place, settings)? {
         Found::Done(outcome) => return Ok(*outcome),
         Found::Begun(_) => {
             let run = Folder::open(place).map_err(store)?;
@@ -586,15 +593,17 @@ pub(crate) fn taken_up(
             if let Some((_, Some(warning))) = &found {
                 warn(warning);
             }
-            (run, found.map(|(snapshot, _)| Checkpoint::new(snapshot)).transpose().map_err(train_failure)?)
+            let checkpoint = found.map(|(snapshot, _)| Checkpoint::new(snapshot)).transpose().map_err(train_failure)?;
+            (run, trainer(settings.clone(), root, pool, checkpoint.as_ref())?)
         }
         Found::Nothing => {
+            // before there is a folder: settings that cannot be used leave nothing behind
+            let trainer = trainer(settings.clone(), root, pool, None)?;
             let run = Folder::create(place).map_err(store)?;
             run.write(CONFIG, settings.to_toml().map_err(train_failure)?.as_bytes()).map_err(store)?;
-            (run, None)
+            (run, trainer)
         }
     };
-    let mut trainer = trainer(settings.clone(), root, pool, checkpoint.as_ref())?;
     drive(&mut trainer, &run, show, resume)
 }
 

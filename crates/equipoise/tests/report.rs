@@ -295,7 +295,7 @@ fn a_table_is_reproduced() {
         let args = [&["reproduce", "recipe.toml", "--dry-run", "--json"], more].concat();
         serde_json::from_str(&said(place, &args)).expect("JSON")
     };
-    assert_eq!(plan(&["--seeds", "3"]).len(), 3);
+    assert_eq!(plan(&["--seeds", "3", "--criteria", "softmax,"]).len(), 3);
     assert_eq!(plan(&["--criteria", "softmax,late", "--seeds", "2"]).len(), 4);
     let args = ["reproduce", "recipe.toml", "--criteria", "softmax,late", "--seeds", "2", "--quiet"];
     let table = said(place, &[&args[..], &["--jobs", "2", "--json"]].concat());
@@ -326,9 +326,14 @@ fn a_table_is_reproduced() {
     let shown =
         said(place, &["reproduce", "recipe.toml", "--criteria", "late", "--seeds", "2", "--show", "--markdown"]);
     assert!(shown.contains(r"LDAM \| deferred") && shown.contains("n/a"), "{shown}");
+    std::fs::write(place.join("settings.toml"), "epochs = 3\n").expect("room");
+    std::fs::write(place.join("mistyped.toml"), RECIPE.replace("fashion-mini", "fashion-mimi")).expect("room");
     for (args, want) in [
         (&["reproduce", "table9"][..], "table1, table2, table3, ingredients"),
         (&["reproduce", "nowhere.toml"], "nowhere.toml"),
+        (&["reproduce", "settings.toml"], "these are the settings of a run, no table: `equipoise train --config"),
+        (&["train", "--config", "recommendd"], "the one recipe by name is `recommended`"),
+        (&["reproduce", "mistyped.toml"], "fashion-mimi: no set of this name is known"),
         (&["reproduce", "table1", "--only", "mnist"], "cifar10/500"),
         (&["reproduce", "table1", "--criteria", "sofmax"], "softmax"),
         (&["reproduce", "table1", "--schedule", "long"], "paper or short"),
@@ -392,7 +397,8 @@ fn one_bad_run_of_a_table() {
     assert!(said.contains("[1/2] fashion/100 softmax seed 0") && said.contains("1 of 2 runs failed"), "{said}");
     let done = place.join("wild/short/fashion-100/late-s0/result.json");
     let mut result = json(&done);
-    assert!(text(&out.stdout).contains(&format!("{:.1}", result["last"]["top1"].as_f64().expect("a number"))));
+    let overall = result["last"]["top1"].as_f64().expect("a number");
+    assert!(text(&out.stdout).contains(&equipoise_report::statistics::tenths(overall)));
     for (field, value) in [("top1", serde_json::json!(4000.0)), ("groups", serde_json::json!(3))] {
         let good = std::mem::replace(&mut result["last"][field], value);
         std::fs::write(&done, result.to_string()).expect("room");

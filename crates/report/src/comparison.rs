@@ -6,7 +6,7 @@ use std::fmt::Write;
 use equipoise_record::Members;
 
 use crate::run::{Run, Which};
-use crate::statistics::{Difference, Spread, signed};
+use crate::statistics::{Difference, Spread, signed, tenths};
 
 /// Looks (colours, dashes, marks) that there are.
 pub const LOOKS: usize = 8;
@@ -119,8 +119,8 @@ impl Cell {
     pub fn text(&self) -> String {
         match self.spread {
             None => "n/a".to_owned(),
-            Some(Spread { mean, sd: None, .. }) => format!("{mean:.1}"),
-            Some(Spread { mean, sd: Some(sd), .. }) => format!("{mean:.1} ± {sd:.1}"),
+            Some(Spread { mean, sd: None, .. }) => tenths(mean),
+            Some(Spread { mean, sd: Some(sd), .. }) => format!("{} ± {}", tenths(mean), tenths(sd)),
         }
     }
 }
@@ -355,7 +355,7 @@ impl Comparison {
                     let direction = if d.mean < 0.0 { "lower" } else { "higher" };
                     match d.mean.abs() < 0.05 {
                         true => format!("equal {}", place(*column)),
-                        false => format!("{:.1} points {direction} {}", d.mean.abs(), place(*column)),
+                        false => format!("{} points {direction} {}", tenths(d.mean.abs()), place(*column)),
                     }
                 })
                 .collect();
@@ -376,9 +376,9 @@ impl Comparison {
             let half = d.half.unwrap_or(f64::INFINITY);
             if d.distinguishable() {
                 let verb = if d.mean < 0.0 { "loses" } else { "gains" };
-                parts.push(format!("{verb} {:.1} ± {half:.1} points {}", d.mean.abs(), place(*column)));
+                parts.push(format!("{verb} {} ± {} points {}", tenths(d.mean.abs()), tenths(half), place(*column)));
             } else {
-                unclear.push(format!("{} ({} ± {half:.1})", place(*column), signed(d.mean)));
+                unclear.push(format!("{} ({} ± {})", place(*column), signed(d.mean), tenths(half)));
             }
         }
         let seeds = match first.pairs {

@@ -75,9 +75,20 @@ impl Difference {
     }
 }
 
+/// A percentage with one decimal. A half goes up whatever its binary form: 97.65 is 97.7, as 97.95 is 98.0.
+#[must_use]
+pub fn tenths(x: f64) -> String {
+    format!("{:.1}", settled(x))
+}
+
+/// A number so little away from zero that its decimal halves round one way.
+fn settled(x: f64) -> f64 {
+    x + f64::copysign(1e-9, x)
+}
+
 /// A difference with its sign and one decimal; what rounds to nothing has none.
 pub(crate) fn signed(x: f64) -> String {
-    let text = format!("{x:+.1}");
+    let text = format!("{:+.1}", settled(x));
     if matches!(text.as_str(), "-0.0" | "+0.0") { "0.0".to_owned() } else { text }
 }
 
@@ -164,6 +175,15 @@ mod tests {
     #[track_caller]
     fn near(got: f64, want: f64, within: f64) {
         assert!((got - want).abs() <= within, "{got}, not {want}");
+    }
+
+    /// Halves go away from zero, though some are a little less in binary.
+    #[test]
+    fn decimal_halves() {
+        for (x, want) in [(97.65, "97.7"), (97.95, "98.0"), (16.95, "17.0"), (97.649, "97.6"), (0.0, "0.0")] {
+            assert_eq!(tenths(x), want);
+        }
+        assert_eq!([signed(-0.35), signed(0.45), signed(-0.04)], ["-0.4", "+0.5", "0.0"]);
     }
 
     /// From printed tables of Student's distribution.

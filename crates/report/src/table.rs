@@ -3,7 +3,7 @@
 use crate::comparison::{Cell, Comparison};
 use crate::escape::label;
 use crate::run::Run;
-use crate::statistics::signed;
+use crate::statistics::{signed, tenths};
 use crate::svg::put;
 
 /// A table.
@@ -61,12 +61,12 @@ impl Entry {
         match self {
             Self::Text(text) => label(text),
             Self::Count(count) => count.to_string(),
-            Self::Figure { mean, sd: None, .. } => format!("{mean:.1}"),
-            Self::Figure { mean, sd: Some(sd), .. } => format!("{mean:.1}{between}{sd:.1}"),
+            Self::Figure { mean, sd: None, .. } => tenths(*mean),
+            Self::Figure { mean, sd: Some(sd), .. } => format!("{}{between}{}", tenths(*mean), tenths(*sd)),
             Self::Change { mean, half: None, .. } => signed(*mean),
             Self::Change { mean, half: Some(half), clear } => {
                 let unclear = if *clear { "" } else { " n.d." };
-                format!("{}{between}{half:.1}{unclear}", signed(*mean))
+                format!("{}{between}{}{unclear}", signed(*mean), tenths(*half))
             }
             Self::Nothing => "n/a".to_owned(),
         }

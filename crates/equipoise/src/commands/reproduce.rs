@@ -68,7 +68,8 @@ pub(crate) struct Args {
     /// Runs per method, with seeds from 0 on
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..=1000))]
     seeds: u64,
-    /// How long runs are: paper, or short, which has the same shape and fits a CPU [default: paper, or what the table has instead]
+    /// How long runs are: paper, or short, which has the same shape and fits a CPU (ingredients: long or short) [default: the
+    /// longer]
     #[arg(long, value_name = "NAME")]
     schedule: Option<String>,
     /// Show what would be run, and how long that takes here
@@ -178,7 +179,14 @@ impl Recipe {
                 return Err(Failure::Usage(what));
             }
         };
-        let recipe: Self = toml::from_str(text).map_err(|error| Failure::Usage(format!("{name}: {error}")))?;
+        let recipe: Self = toml::from_str(text).map_err(|error| {
+            Failure::Usage(match Settings::from_toml(text, &Settings::default()) {
+                Ok(_) => {
+                    format!("{name}: these are the settings of a run, no table: `equipoise train --config {name}`")
+                }
+                Err(_) => format!("{name}: {error}"),
+            })
+        })?;
         recipe.check(name)?;
         Ok(recipe)
     }
@@ -273,8 +281,8 @@ impl Recipe {
 
     /// The runs that are asked for, cell by cell, and in a cell all methods before the next seed.
     fn jobs(&self, args: &Args) -> Result<Vec<Job<'_>>, Failure> {
-        let [asked, only] =
-            [&args.criteria, &args.only].map(|names| names.iter().map(|name| name.trim()).collect::<Vec<_>>());
+        let [asked, only] = [&args.criteria, &args.only]
+            .map(|names| names.iter().map(|name| name.trim()).filter(|name| !name.is_empty()).collect::<Vec<_>>());
         let schedule = self.schedule(args);
         if !self.schedules.contains_key(schedule) {
             let known: Vec<&str> = self.schedules.keys().map(String::as_str).collect();
@@ -395,8 +403,11 @@ fn plan(recipe: &Recipe, args: &Args, jobs: &[Job<'_>], seconds: &[f64], out: &m
 
 /// Whether a run's data is there.
 fn is_here(job: &Job<'_>, args: &Args) -> bool {
-    Known::named(&job.settings.data.set)
-        .is_none_or(|known| known.is_embedded() || args.root.root().join(known.name).is_dir())
+    let set = &job.settings.data.set;
+    match Known::named(set) {
+        Some(known) => known.is_embedded() || args.root.root().join(known.name).is_dir(),
+        None => Path::new(set).exists(),
+    }
 }
 
 /// Data that has to be got first.
@@ -406,8 +417,12 @@ fn missing_sets(args: &Args, jobs: &[Job<'_>]) -> Result<(), Failure> {
         None => Ok(()),
         Some(job) => {
             let set = &job.settings.data.set;
-            let what = format!("{set} is not here: `equipoise data fetch {set}` gets it, --only leaves cells out");
-            Err(Failure::Usage(what))
+            Err(Failure::Usage(match Known::named(set) {
+                Some(_) => format!("{set} is not here: `equipoise data fetch {set}` gets it, --only leaves cells out"),
+                None => {
+                    format!("{set}: no set of this name is known (`equipoise data list`), and no such path is here")
+                }
+            }))
         }
     }
 }

@@ -5,6 +5,7 @@ use serde_json::{Value, json};
 use super::{Part, colour, count, exact, figure, figures, several, signed};
 use crate::comparison::Recall;
 use crate::escape::{self, escape, label, short, short_name};
+use crate::statistics::tenths;
 use crate::svg::{Area, Axis, Kind, Panel, Scale, fitted, place, put, rounded, svg, tick, width};
 use crate::table::Table;
 
@@ -290,9 +291,9 @@ fn chart(part: &Part<'_>, columns: &[Column], recalls: &[Vec<Option<Recall>>], w
                 (_, None) => "no test images".to_owned(),
                 ([class], Some(mean)) if variant.runs.len() > 1 => {
                     let (low, high) = recalls[*class].map_or((*mean, *mean), |r| (r.low, r.high));
-                    format!("{mean:.1} % ({low:.1}–{high:.1})")
+                    format!("{} % ({}–{})", tenths(*mean), tenths(low), tenths(high))
                 }
-                (_, Some(mean)) => format!("{mean:.1} %"),
+                (_, Some(mean)) => format!("{} %", tenths(*mean)),
             };
             tip.push(format!("{}: {text}", short(&variant.label, 60)));
         }
@@ -382,7 +383,7 @@ fn table(part: &Part<'_>, order: &[(usize, Option<usize>)], recalls: &[Vec<Optio
         put!(html, r#"<td class="num" data-value="{}">{}</td>"#, known.test, count(known.test));
         for recalls in recalls {
             let recall = recalls[*class].map(|recall| recall.mean);
-            let text = recall.map_or_else(|| "n/a".to_owned(), |recall| format!("{recall:.1}"));
+            let text = recall.map_or_else(|| "n/a".to_owned(), tenths);
             put!(html, r#"<td class="num" data-value="{}">{text}</td>"#, exact(recall));
         }
         for own in recalls.iter().skip(1) {

@@ -3,7 +3,7 @@
 use super::{Part, colour, count, exact, figure, several, signed};
 use crate::comparison::Cell;
 use crate::escape::{block, escape, label, name, short};
-use crate::statistics::Difference;
+use crate::statistics::{Difference, tenths};
 use crate::svg::{Area, Axis, Kind, Panel, fitted, place, put, svg, width};
 use crate::table::Table;
 
@@ -117,8 +117,8 @@ fn entry(variant: usize, column: usize, cell: &Cell, difference: Option<Differen
     if let Some(difference) = difference {
         put!(html, r#" data-difference="{}" data-half="{}""#, difference.mean, exact(difference.half));
     }
-    let mean = format!("{:.1}", spread.mean);
-    let sd = spread.sd.map_or_else(String::new, |sd| format!(r#" <span class="sd">± {sd:.1}</span>"#));
+    let mean = tenths(spread.mean);
+    let sd = spread.sd.map_or_else(String::new, |sd| format!(r#" <span class="sd">± {}</span>"#, tenths(sd)));
     match cell.best {
         true => put!(html, ">{}", format_args!("<strong>{mean}{sd}</strong>")),
         false => put!(html, ">{mean}{sd}"),
@@ -126,7 +126,11 @@ fn entry(variant: usize, column: usize, cell: &Cell, difference: Option<Differen
     if let Some(difference) = difference {
         let (Difference { mean, half, .. }, clear) = (difference, difference.distinguishable());
         let half = half.map_or_else(String::new, |half| {
-            format!(" ± {half:.1}{}", if clear { "" } else { r#" <abbr title="not distinguishable">n.d.</abbr>"# })
+            format!(
+                " ± {}{}",
+                tenths(half),
+                if clear { "" } else { r#" <abbr title="not distinguishable">n.d.</abbr>"# }
+            )
         });
         put!(html, r#"<span class="difference">{}{half}</span>"#, signed(mean));
     }
