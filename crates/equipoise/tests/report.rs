@@ -333,7 +333,7 @@ fn a_table_is_reproduced() {
         (&["reproduce", "nowhere.toml"], "nowhere.toml"),
         (&["reproduce", "settings.toml"], "these are the settings of a run, no table: `equipoise train --config"),
         (&["train", "--config", "recommendd"], "the one recipe by name is `recommended`"),
-        (&["reproduce", "mistyped.toml"], "fashion-mimi: no set of this name is known"),
+        (&["reproduce", "mistyped.toml", "--out", "new"], "fashion-mimi: no set of this name is known"),
         (&["reproduce", "table1", "--only", "mnist"], "cifar10/500"),
         (&["reproduce", "table1", "--criteria", "sofmax"], "softmax"),
         (&["reproduce", "table1", "--schedule", "long"], "paper or short"),
@@ -342,6 +342,12 @@ fn a_table_is_reproduced() {
         let out = equipoise(place, args);
         assert!(out.status.code() == Some(2) && text(&out.stderr).contains(want), "{args:?}: {}", text(&out.stderr));
     }
+    // data that cannot be used leaves no folder behind that would be in the way of other data
+    std::fs::create_dir(place.join("nothing")).expect("room");
+    std::fs::write(place.join("mistyped.toml"), RECIPE.replace("fashion-mini", "nothing")).expect("room");
+    let out = equipoise(place, &["reproduce", "mistyped.toml", "--out", "new", "--quiet"]);
+    assert!(out.status.code() == Some(1) && text(&out.stderr).contains("1 of 1 runs failed"), "{}", text(&out.stderr));
+    assert!(!place.join("new/paper/fashion-100/softmax-s0").exists());
     for table in ["table1", "table2", "table3"] {
         let plan = said(place, &["reproduce", table, "--dry-run", "--data-root", "empty"]);
         assert!(plan.contains("not here"), "{plan}");

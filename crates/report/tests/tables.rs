@@ -39,7 +39,7 @@ fn markdown() {
 | --- | ---: | ---: | ---: |
 | softmax | 3 | 98.2 ± 0.8 | 28.8 ± 8.0 |
 | a_b, &lt;i&gt; \\|x\\\\ \\[1\\] \\* | 3 | **97.3 ± 0.3** | 71.7 |
-| \\$x\\$ &amp; \\_y\\_ #1 \\~^{} | 0 | n/a | -1.2 ± 3.0 n.d. |
+| \\$x\\$ &amp; \\_y\\_ #1 \\~^{} | 0 | n/a | -1.3 ± 3.0 n.d. |
 ";
     assert_eq!(table().markdown(), want);
 }
@@ -65,7 +65,7 @@ criterion & seeds & Many, {\"}all{\"} & Few\\textbar{}b \\\\
 \\midrule
 softmax & 3 & $98.2 \\pm 0.8$ & $28.8 \\pm 8.0$ \\\\
 a\\_b, \\textless{}i\\textgreater{} \\textbar{}x\\textbackslash{} {[}1{]} {*} & 3 & $\\mathbf{97.3 \\pm 0.3}$ & $71.7$ \\\\
-\\$x\\$ \\& \\_y\\_ \\#1 \\textasciitilde{}\\textasciicircum{}\\{\\} & 0 & n/a & $-1.2 \\pm 3.0$ n.d. \\\\
+\\$x\\$ \\& \\_y\\_ \\#1 \\textasciitilde{}\\textasciicircum{}\\{\\} & 0 & n/a & $-1.3 \\pm 3.0$ n.d. \\\\
 \\bottomrule
 \\end{tabular}
 ";
@@ -80,7 +80,7 @@ a set, 50 %
 criterion           seeds   Many, \"all\"             Few|b
 softmax                 3  98.2 +- 0.8       28.8 +- 8.0
 a_b, <i> |x\\ [1] *      3  97.3 +- 0.3*             71.7
-$x$ & _y_ #1 ~^{}       0          n/a   -1.2 +- 3.0 n.d.
+$x$ & _y_ #1 ~^{}       0          n/a   -1.3 +- 3.0 n.d.
 ";
     assert_eq!(table().plain(), want);
 }
