@@ -14,7 +14,7 @@ use equipoise_criterion::{DrwConfig, Pool};
 use equipoise_data::known::Known;
 use equipoise_nn::Network;
 use equipoise_record::Outcome;
-use equipoise_report::statistics::Spread;
+use equipoise_report::statistics::{Spread, tenths};
 use equipoise_report::table::{Entry, Table};
 use equipoise_train::settings::Settings;
 use serde::Deserialize;
@@ -442,7 +442,7 @@ fn work(args: &Args, jobs: &mut [Job<'_>]) -> Result<usize, Failure> {
         if !args.quiet {
             let overall = outcome.last.as_ref().and_then(|figures| figures.metrics.top1).unwrap_or(f64::NAN);
             // nobody to tell if this fails
-            let _ = writeln!(std::io::stderr(), "{title}: overall {overall:.1} in {}", time(outcome.seconds));
+            let _ = writeln!(std::io::stderr(), "{title}: overall {} in {}", tenths(overall), time(outcome.seconds));
         }
         job.outcome = Some(outcome);
         Ok(())

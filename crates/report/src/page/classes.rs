@@ -323,7 +323,13 @@ fn chart(part: &Part<'_>, columns: &[Column], recalls: &[Vec<Option<Recall>>], w
     for (variant, recalls) in comparison.variants.iter().zip(recalls) {
         let value = |column: Option<&Column>| mean(column?.classes.iter().filter_map(|c| recalls[*c]).map(|r| r.mean));
         if let (Some(first), Some(last)) = (value(columns.first()), value(columns.last())) {
-            put!(alt, "{}: {first:.1} % at the largest, {last:.1} % at the smallest. ", short(&variant.label, 60));
+            put!(
+                alt,
+                "{}: {} % at the largest, {} % at the smallest. ",
+                short(&variant.label, 60),
+                tenths(first),
+                tenths(last)
+            );
         }
     }
     let (most, least) =
