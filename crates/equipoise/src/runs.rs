@@ -16,7 +16,7 @@ use equipoise_train::checkpoint::{Checkpoint, Header, transfer};
 use equipoise_train::folder::{Folder, StoreError, read_snapshot};
 use equipoise_train::metrics::Metrics;
 use equipoise_train::prepare::Prepared;
-use equipoise_train::settings::{Choose, Settings};
+use equipoise_train::settings::{Architecture, SelectBest, Settings};
 use equipoise_train::trainer::{End, Epoch, Step, Trainer, Watch, Wish};
 use equipoise_train::workers::Alone;
 use serde_json::{Value, json};
@@ -37,7 +37,7 @@ pub(crate) struct SettingArgs {
     pub(crate) data: Option<String>,
     /// The network: resnet8, 14, 20, 32, 44 and 56 for small images, resnet18 and 50 for large ones
     #[arg(long)]
-    model: Option<String>,
+    model: Option<Architecture>,
     /// Take a long-tailed subset with this imbalance factor
     #[arg(long, value_name = "FACTOR")]
     imbalance: Option<f64>,
@@ -46,22 +46,25 @@ pub(crate) struct SettingArgs {
     epochs: Option<u64>,
     /// Images per step
     #[arg(long, value_name = "N")]
-    batch: Option<usize>,
+    batch_size: Option<usize>,
     /// Learning rate before the schedule
-    #[arg(long)]
-    rate: Option<f64>,
+    #[arg(long, value_name = "RATE")]
+    lr: Option<f64>,
     /// Seed of everything random, except for the choice of a subset
     #[arg(long, value_name = "N")]
     seed: Option<u64>,
     /// Share of the training images to choose the best epoch by
-    #[arg(long, value_name = "SHARE")]
-    val: Option<f64>,
+    #[arg(long, value_name = "FRACTION")]
+    val_fraction: Option<f64>,
+    /// Height and width that image files are scaled to [default: 32 for small networks, 224 for large ones]
+    #[arg(long, value_name = "PIXELS")]
+    image_size: Option<u32>,
     /// Weights to start from: a run's folder, a checkpoint or a safetensors file
     #[arg(long, value_name = "PATH")]
-    init: Option<String>,
+    weights: Option<String>,
     /// Train the head only
     #[arg(long)]
-    freeze: bool,
+    freeze_backbone: bool,
     /// Parameters of the criterion (paper, reference: as its own paper has it, or recommended) and, for paper, the paper's
     /// schedule, clipping and choice of the best epoch [default: recommended, unless --config names the criterion]
     #[arg(long, value_name = "NAME", value_parser = preset)]
@@ -118,24 +121,22 @@ impl SettingArgs {
         }
         if self.preset == Some(Preset::Paper) {
             settings.epochs = 200;
-            settings.choose = Choose::Test;
-            settings.optimizer.clip = 2.0;
+            settings.select_best = SelectBest::Test;
+            settings.optimizer.clip_grad_norm = 2.0;
         }
-        let put = |to: &mut String, from: &Option<String>| {
-            if let Some(from) = from {
-                to.clone_from(from);
-            }
-        };
-        put(&mut settings.data.set, &self.data);
-        put(&mut settings.model.name, &self.model);
+        if let Some(dataset) = &self.data {
+            settings.data.dataset.clone_from(dataset);
+        }
+        settings.model.name = self.model.unwrap_or(settings.model.name);
         settings.data.imbalance = self.imbalance.or(settings.data.imbalance);
         settings.epochs = self.epochs.unwrap_or(settings.epochs);
-        settings.batch = self.batch.unwrap_or(settings.batch);
-        settings.optimizer.rate = self.rate.unwrap_or(settings.optimizer.rate);
+        settings.batch_size = self.batch_size.unwrap_or(settings.batch_size);
+        settings.optimizer.learning_rate = self.lr.unwrap_or(settings.optimizer.learning_rate);
         settings.seed = self.seed.unwrap_or(settings.seed);
-        settings.data.val = self.val.unwrap_or(settings.data.val);
-        settings.model.init = self.init.clone().or(settings.model.init);
-        settings.model.freeze |= self.freeze;
+        settings.data.val_fraction = self.val_fraction.unwrap_or(settings.data.val_fraction);
+        settings.data.image_size = self.image_size.unwrap_or(settings.data.image_size);
+        settings.model.weights = self.weights.clone().or(settings.model.weights);
+        settings.model.freeze_backbone |= self.freeze_backbone;
         for change in &self.set {
             let Some((key, value)) = change.split_once('=') else {
                 return Err(Failure::Usage(format!("--set {change}: must be KEY=VALUE")));
@@ -144,7 +145,7 @@ impl SettingArgs {
         }
         settings.check().map_err(train_failure)?;
         // a run can be taken up from anywhere
-        let named = equipoise_data::known::Known::named(&settings.data.set).is_some();
+        let named = equipoise_data::known::Known::named(&settings.data.dataset).is_some();
         let whole = |path: &mut String| {
             if let Some(found) =
                 std::fs::canonicalize(&*path).ok().and_then(|found| found.into_os_string().into_string().ok())
@@ -153,9 +154,9 @@ impl SettingArgs {
             }
         };
         if !named {
-            whole(&mut settings.data.set);
+            whole(&mut settings.data.dataset);
         }
-        settings.data.subset.iter_mut().chain(&mut settings.model.init).for_each(whole);
+        settings.data.subset_file.iter_mut().chain(&mut settings.model.weights).for_each(whole);
         Ok(settings)
     }
 }
@@ -182,9 +183,9 @@ pub(crate) fn quoted(path: &Path) -> String {
 
 /// What a checkpoint's epoch was chosen by, if it was.
 pub(crate) fn chosen(header: &Header) -> &'static str {
-    match (header.best == Some(header.position.epoch) && header.position.step == 0, header.settings.choose) {
+    match (header.best == Some(header.position.epoch) && header.position.step == 0, header.settings.select_best) {
         (false, _) => "not chosen",
-        (true, Choose::Test) => "chosen on the test set: an optimistic figure",
+        (true, SelectBest::Test) => "chosen on the test set: an optimistic figure",
         (true, _) => "chosen on the validation part",
     }
 }
@@ -216,7 +217,7 @@ pub(crate) fn prepare(
 /// The network for some data.
 pub(crate) fn network(settings: &Settings, data: &Prepared) -> Result<Network, Failure> {
     let (channels, height, width) = data.train.loader.shape();
-    let network = Network::named(&settings.model.name, channels, [height, width], data.classes.len());
+    let network = Network::named(settings.model.name.name(), channels, [height, width], data.classes.len());
     Ok(network.map_err(|error| train_failure(error.into()))?.with_head(settings.head()))
 }
 
@@ -310,16 +311,16 @@ pub(crate) fn trainer(
     resume: Option<&Checkpoint>,
 ) -> Result<Trainer<Cpu, Alone>, Failure> {
     let data = prepare(&settings, None, root, pool)?;
-    if settings.batch > data.train.labels.len() {
-        warn(&format!("a batch of {} is the whole set of {} images", settings.batch, data.train.labels.len()));
+    if settings.batch_size > data.train.labels.len() {
+        warn(&format!("a batch of {} is the whole set of {} images", settings.batch_size, data.train.labels.len()));
     }
     let method = settings.criterion.method.id();
-    if settings.logit_adjust > 0.0 && !matches!(method, Id::Softmax | Id::Focal | Id::Ghm) {
-        warn(&format!("{method} corrects for class sizes in training, and logit_adjust does so again afterwards"));
+    if settings.logit_adjustment > 0.0 && !matches!(method, Id::Softmax | Id::Focal | Id::Ghm) {
+        warn(&format!("{method} corrects for class sizes in training, and logit_adjustment does so again afterwards"));
     }
-    let batch = settings.batch.min(data.train.labels.len());
+    let batch = settings.batch_size.min(data.train.labels.len());
     let mut engine = engine(network(&settings, &data)?, batch, settings.seed, pool)?;
-    if let (Some(path), None) = (&settings.model.init, resume) {
+    if let (Some(path), None) = (&settings.model.weights, resume) {
         start_from(path, &mut engine, &data.classes)?;
     }
     let mut trainer = Trainer::new(settings, data, engine, Alone, pool.clone()).map_err(train_failure)?;
@@ -616,11 +617,11 @@ fn outcome(trainer: &Trainer<Cpu, Alone>, show: &Show, end: End, seconds: f64) -
         Some(Figures { epoch: epoch.epoch, metrics, val_balanced })
     };
     let mut criterion = json!(settings.criterion);
-    let chosen = match settings.choose {
-        Choose::Test => BEST_ON_TEST,
-        Choose::Last => "the last epoch",
-        Choose::Auto | Choose::Val if trainer.data().val.is_some() => "the best epoch on the validation part",
-        Choose::Auto | Choose::Val => "the last epoch",
+    let chosen = match settings.select_best {
+        SelectBest::Test => BEST_ON_TEST,
+        SelectBest::Last => "the last epoch",
+        SelectBest::Auto | SelectBest::Val if trainer.data().val.is_some() => "the best epoch on the validation part",
+        SelectBest::Auto | SelectBest::Val => "the last epoch",
     };
     let instructions = match Simd::best() {
         Simd::Portable => String::new(),
@@ -634,8 +635,8 @@ fn outcome(trainer: &Trainer<Cpu, Alone>, show: &Show, end: End, seconds: f64) -
         criterion: settings.criterion.method.id().name().to_owned(),
         params: criterion["params"].take(),
         drw: criterion.get_mut("drw").map(Value::take),
-        logit_adjust: settings.logit_adjust,
-        model: settings.model.name.clone(),
+        logit_adjust: settings.logit_adjustment,
+        model: settings.model.name.to_string(),
         seed: settings.seed,
         subset_seed: settings.data.subset_seed,
         epochs: settings.epochs,

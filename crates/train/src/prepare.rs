@@ -73,20 +73,24 @@ impl Prepared {
         pool: &Pool,
         progress: Progress<'_>,
     ) -> Result<Self, TrainError> {
-        let refuse = |what: String| TrainError::Set { set: set.name.clone(), what };
+        let refuse = |what: String| TrainError::Dataset { dataset: set.name.clone(), what };
         if set.classes.len() < 2 {
             return Err(refuse(format!("{} class: at least 2 are needed to tell apart", set.classes.len())));
         }
         if set.test.labels.is_empty() {
             return Err(refuse("it has no test images".to_owned()));
         }
-        if settings.data.val > 0.0 && set.val.is_some() {
-            return Err(refuse("it has a validation part of its own: leave out `data.val`".to_owned()));
+        if settings.data.val_fraction > 0.0 && set.val.is_some() {
+            return Err(refuse("it has a validation part of its own: leave out `data.val_fraction`".to_owned()));
         }
-        if settings.data.val > 0.0 {
-            let (train, val) = divide(&set.train, set.classes.len(), settings.data.val, settings.data.split_seed);
+        if settings.data.val_fraction > 0.0 {
+            let (train, val) =
+                divide(&set.train, set.classes.len(), settings.data.val_fraction, settings.data.split_seed);
             if val.labels.is_empty() {
-                return Err(refuse(format!("no class is large enough for `data.val` = {}", settings.data.val)));
+                return Err(refuse(format!(
+                    "no class is large enough for `data.val_fraction` = {}",
+                    settings.data.val_fraction
+                )));
             }
             (set.train, set.val) = (train, Some(val));
         }
@@ -94,7 +98,7 @@ impl Prepared {
             return Err(refuse("it has no training images".to_owned()));
         }
         let counts = counts(&set.train.labels, set.classes.len())?;
-        let groups = settings.rule()?.groups(&counts);
+        let groups = settings.groups.groups(&counts);
         let parts = [Some(&set.train), set.val.as_ref(), Some(&set.test)];
         let parts: Vec<String> = parts.into_iter().flatten().map(|part| Fingerprint::of(part).to_string()).collect();
         let fingerprint = parts.join(", ");
@@ -116,7 +120,7 @@ impl Prepared {
         let shape = train.loader.shape();
         if test.loader.shape() != shape || val.as_ref().is_some_and(|val| val.loader.shape() != shape) {
             let what = format!("training images are {shape:?}, others {:?}", test.loader.shape());
-            return Err(TrainError::Set { set: set.name, what });
+            return Err(TrainError::Dataset { dataset: set.name, what });
         }
         Ok(Self {
             name: set.name,
@@ -147,8 +151,8 @@ fn normalize(set: &DataSet) -> Normalize {
 /// # Errors
 /// For settings out of range.
 pub fn recipe(settings: &Settings, files: bool, normalize: &Normalize, train: bool) -> Result<Recipe, TrainError> {
-    let (photographs, normalize) = (settings.large() && files, normalize.clone());
-    let side = match settings.data.side {
+    let (photographs, normalize) = (!settings.model.name.is_small() && files, normalize.clone());
+    let side = match settings.data.image_size {
         0 if photographs => 224,
         0 => 32,
         side => side,
@@ -157,7 +161,7 @@ pub fn recipe(settings: &Settings, files: bool, normalize: &Normalize, train: bo
         let policy = if train { settings.policy(normalize)? } else { Policy::plain(normalize) };
         return Ok(Recipe::Small { side, policy });
     }
-    let (randaugment, jitter) = if train { settings.changes()? } else { (None, None) };
+    let (randaugment, jitter) = if train { settings.color_augmentation()? } else { (None, None) };
     // 256 for 224, as everybody does
     let resize = (side * 8).div_ceil(7);
     let view = if train { View::RandomResizedCrop } else { View::CenterCrop { resize } };

@@ -22,7 +22,7 @@ use crate::folder::{BEST, Folder, read_snapshot};
 use crate::metrics::Metrics;
 use crate::norms::Observer;
 use crate::prepare::{Prepared, Shown};
-use crate::settings::{Choose, Settings};
+use crate::settings::{SelectBest, Settings};
 use crate::snapshot::Snapshot;
 use crate::workers::Workers;
 
@@ -162,22 +162,22 @@ impl<E: Engine, W: Workers> Trainer<E, W> {
                 want.1,
                 want.2
             );
-            return Err(TrainError::Set { set: data.name, what });
+            return Err(TrainError::Dataset { dataset: data.name, what });
         }
-        if settings.choose == Choose::Val && data.val.is_none() {
+        if settings.select_best == SelectBest::Val && data.val.is_none() {
             let what = "val: there is no validation part (`data.val` takes one out of the training images)".to_owned();
-            return Err(TrainError::Setting { field: "choose".to_owned(), what });
+            return Err(TrainError::Setting { field: "select_best".to_owned(), what });
         }
         if settings.patience > 0 && data.val.is_none() {
             let what = "there is no validation part to tell what is better".to_owned();
             return Err(TrainError::Setting { field: "patience".to_owned(), what });
         }
-        engine.freeze(settings.model.freeze);
+        engine.freeze(settings.model.freeze_backbone);
         let criterion = settings.criterion.init(&data.counts)?;
-        let sampler = Sampler::new(settings.kind()?, &data.train.labels, data.classes.len(), settings.seed)?;
-        let average = (settings.optimizer.ema > 0.0).then(|| EVALUATED.map(|kind| engine.tensors(kind)));
+        let sampler = Sampler::new(settings.sampler(), &data.train.labels, data.classes.len(), settings.seed)?;
+        let average = (settings.optimizer.ema_decay > 0.0).then(|| EVALUATED.map(|kind| engine.tensors(kind)));
         let work = Work::with_pool(pool.clone());
-        let mix = settings.mix()?;
+        let mix = settings.mixup()?;
         let (position, history, best) = (Position::default(), Vec::new(), None);
         let norms = Observer::new(&data.counts);
         Ok(Self {
@@ -216,7 +216,7 @@ impl<E: Engine, W: Workers> Trainer<E, W> {
         }
         // the same images may have moved
         let mut settings = header.settings.clone();
-        settings.data.set.clone_from(&self.settings.data.set);
+        settings.data.dataset.clone_from(&self.settings.data.dataset);
         if let Some(field) = settings.difference(&self.settings) {
             return wrong(&format!("it is of a run with another `{field}`"));
         }
@@ -306,10 +306,10 @@ impl<E: Engine, W: Workers> Trainer<E, W> {
     }
 
     /// Which part chooses, if any.
-    fn chooser(&self) -> Choose {
-        match self.settings.choose {
-            Choose::Auto if self.data.val.is_some() => Choose::Val,
-            Choose::Auto => Choose::Last,
+    fn chooser(&self) -> SelectBest {
+        match self.settings.select_best {
+            SelectBest::Auto if self.data.val.is_some() => SelectBest::Val,
+            SelectBest::Auto => SelectBest::Last,
             choose => choose,
         }
     }
@@ -322,7 +322,7 @@ impl<E: Engine, W: Workers> Trainer<E, W> {
 
     /// Images of a step that this worker sees.
     fn share(&self) -> usize {
-        self.settings.batch.div_ceil(self.workers.shard().size()).max(1)
+        self.settings.batch_size.div_ceil(self.workers.shard().size()).max(1)
     }
 
     /// Trains to the end, or until the watcher has had enough. Checkpoints go to the folder.
@@ -415,7 +415,13 @@ impl<E: Engine, W: Workers> Trainer<E, W> {
                 let number = made.labels.len();
                 gradient.resize(number * classes, 0.0);
                 weights.resize(number, 0.0);
-                let rate = schedule.rate(settings.optimizer.rate, settings.epochs, epoch, position.step, steps);
+                let rate = schedule.learning_rate(
+                    settings.optimizer.learning_rate,
+                    settings.epochs,
+                    epoch,
+                    position.step,
+                    steps,
+                );
                 let summary = {
                     let logits = engine.forward(&made.images, true)?;
                     let mixed =
@@ -441,7 +447,8 @@ impl<E: Engine, W: Workers> Trainer<E, W> {
                     workers.sum_gradients(engine.gradients());
                     engine.gradients().iter_mut().for_each(|g| *g /= size as f32);
                 }
-                let clip = (settings.optimizer.clip > 0.0).then_some(settings.optimizer.clip as f32);
+                let clip =
+                    (settings.optimizer.clip_grad_norm > 0.0).then_some(settings.optimizer.clip_grad_norm as f32);
                 let norm = engine.step(&Sgd {
                     rate: rate as f32,
                     momentum: settings.optimizer.momentum as f32,
@@ -455,7 +462,7 @@ impl<E: Engine, W: Workers> Trainer<E, W> {
                 if let Some(average) = average {
                     // at first over the last tenth of the steps: weights from the start would stay for long
                     let steps = position.steps as f64;
-                    let keep = settings.optimizer.ema.min((1.0 + steps) / (10.0 + steps)) as f32;
+                    let keep = settings.optimizer.ema_decay.min((1.0 + steps) / (10.0 + steps)) as f32;
                     let now = EVALUATED.into_iter().flat_map(|kind| engine.tensors(kind));
                     for (average, now) in average.iter_mut().flatten().zip(now) {
                         average.iter_mut().zip(now).for_each(|(a, w)| *a = keep * *a + (1.0 - keep) * w);
@@ -523,7 +530,13 @@ impl<E: Engine, W: Workers> Trainer<E, W> {
         self.last_norms = Some(norms.clone());
         let (epoch, steps) = (self.position.epoch, self.steps());
         let schedule = self.settings.schedule();
-        let rate = schedule.rate(self.settings.optimizer.rate, self.settings.epochs, epoch, steps - 1, steps);
+        let rate = schedule.learning_rate(
+            self.settings.optimizer.learning_rate,
+            self.settings.epochs,
+            epoch,
+            steps - 1,
+            steps,
+        );
         let loss = self.epoch_loss();
         let record = Epoch { epoch: epoch + 1, rate, loss, val, test };
         let better = self.is_better(&record);
@@ -599,9 +612,9 @@ impl<E: Engine, W: Workers> Trainer<E, W> {
 
     fn is_better(&self, record: &Epoch) -> bool {
         let figure = |epoch: &Epoch| match self.chooser() {
-            Choose::Val => epoch.val.as_ref().and_then(|metrics| metrics.balanced),
-            Choose::Test => epoch.test.as_ref().and_then(|metrics| metrics.top1),
-            Choose::Auto | Choose::Last => None,
+            SelectBest::Val => epoch.val.as_ref().and_then(|metrics| metrics.balanced),
+            SelectBest::Test => epoch.test.as_ref().and_then(|metrics| metrics.top1),
+            SelectBest::Auto | SelectBest::Last => None,
         };
         match (figure(record), self.best().and_then(figure)) {
             (Some(new), Some(old)) => new > old,
@@ -611,7 +624,7 @@ impl<E: Engine, W: Workers> Trainer<E, W> {
     }
 
     fn adjust(&self) -> Adjust {
-        Adjust::by_counts(&self.data.counts, self.settings.logit_adjust)
+        Adjust::by_counts(&self.data.counts, self.settings.logit_adjustment)
     }
 
     /// Metrics on the validation part and on the test set; `None` if the watcher stopped it.
@@ -622,7 +635,7 @@ impl<E: Engine, W: Workers> Trainer<E, W> {
         }
         let adjust = self.adjust();
         // what the engine has room for
-        let room = self.settings.batch.min(self.data.train.labels.len());
+        let room = self.settings.batch_size.min(self.data.train.labels.len());
         let mut tallies = Vec::new();
         let whole = self.data.test.labels.len() + self.data.val.as_ref().map_or(0, |val| val.labels.len());
         let mut before = 0;
@@ -654,7 +667,7 @@ impl<E: Engine, W: Workers> Trainer<E, W> {
     pub fn details(&mut self, folder: &Folder, watch: &mut dyn Watch) -> Result<Option<Details>, TrainError> {
         let own = EVALUATED.map(|kind| self.engine.tensors(kind));
         let mut epoch = self.position.epoch;
-        let best = self.best.filter(|best| self.chooser() == Choose::Val && *best != epoch);
+        let best = self.best.filter(|best| self.chooser() == SelectBest::Val && *best != epoch);
         let shown = match best {
             Some(best) => {
                 let checkpoint = Checkpoint::new(read_snapshot(&folder.path().join(BEST))?)?;
@@ -664,7 +677,7 @@ impl<E: Engine, W: Workers> Trainer<E, W> {
             None => self.average.clone().unwrap_or_else(|| own.clone()),
         };
         put(&mut self.engine, &shown)?;
-        let (room, whole) = (self.settings.batch.min(self.data.train.labels.len()), self.data.test.labels.len());
+        let (room, whole) = (self.settings.batch_size.min(self.data.train.labels.len()), self.data.test.labels.len());
         let adjust = self.adjust();
         let mut inquiry = Inquiry::new(&self.data);
         let mut go = |seen: &Seen<'_>| {

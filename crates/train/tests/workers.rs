@@ -10,7 +10,7 @@ use equipoise_nn::{Cpu, Network};
 use equipoise_pool::Pool;
 use equipoise_train::folder::Folder;
 use equipoise_train::prepare::Prepared;
-use equipoise_train::settings::Settings;
+use equipoise_train::settings::{Architecture, Settings};
 use equipoise_train::trainer::{End, Trainer, Unwatched};
 use equipoise_train::workers::{Alone, Workers};
 
@@ -85,8 +85,8 @@ impl Workers for Pair {
 }
 
 fn settings() -> Settings {
-    let mut settings = Settings { epochs: 2, batch: 64, ..Settings::default() };
-    settings.model.name = "resnet8".to_owned();
+    let mut settings = Settings { epochs: 2, batch_size: 64, ..Settings::default() };
+    settings.model.name = Architecture::Resnet8;
     settings.criterion = Config::from(Id::Cwap.preset(Preset::Recommended));
     settings
 }
@@ -98,7 +98,7 @@ fn trainer<W: Workers>(workers: W) -> Trainer<Cpu, W> {
     set.train = set.train.subset(&(0..1280).collect::<Vec<u32>>());
     let data = Prepared::new(set, &settings, None, &pool, &|_, _| {}).expect("it fits");
     let network = Network::named("resnet8", 1, [28, 28], 10).expect("known");
-    let engine = Cpu::new(network, settings.batch, settings.seed, pool.clone()).expect("valid");
+    let engine = Cpu::new(network, settings.batch_size, settings.seed, pool.clone()).expect("valid");
     Trainer::new(settings, data, engine, workers, pool).expect("it fits")
 }
 

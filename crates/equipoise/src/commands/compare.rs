@@ -7,7 +7,7 @@ use std::time::Duration;
 use equipoise_criterion::Id;
 use equipoise_record::CONFIG;
 use equipoise_train::folder::{Folder, StoreError, fresh};
-use equipoise_train::settings::Settings;
+use equipoise_train::settings::{Architecture, Settings};
 use serde_json::Value;
 
 use super::report::{open, plain, show_runs, summary};
@@ -23,7 +23,7 @@ Without a data set: `softmax`, `seesaw` and `cwap` on the set inside the program
 Examples:
   equipoise compare
   equipoise compare cifar10 --imbalance 100 --epochs 40 --seeds 3
-  equipoise compare path/to/images --criteria softmax,balanced-softmax,cwap --val 0.1")]
+  equipoise compare path/to/images --criteria softmax,balanced-softmax,cwap --val-fraction 0.1")]
 pub(crate) struct Args {
     #[command(flatten)]
     settings: SettingArgs,
@@ -51,9 +51,9 @@ pub(crate) struct Args {
 fn base(own: bool) -> Settings {
     let mut settings = Settings::default();
     if own {
-        settings.model.name = "resnet8".to_owned();
+        settings.model.name = Architecture::Resnet8;
         settings.epochs = 30;
-        settings.batch = 32;
+        settings.batch_size = 32;
         settings.evaluate_every = 5;
     }
     settings

@@ -14,7 +14,7 @@ use equipoise_data::index::{Fingerprint, read, to_text};
 use equipoise_data::known::{KNOWN, Known, data_root, load};
 use equipoise_data::longtail::{LongTail, Profile, Short, counts};
 use equipoise_data::{DataError, DataSet};
-use equipoise_train::settings::Data;
+use equipoise_train::settings::DataSettings;
 use serde_json::json;
 
 use crate::Failure;
@@ -190,44 +190,53 @@ pub(crate) fn failure(error: DataError) -> Failure {
 impl SetArgs {
     pub(crate) fn load(&self) -> Result<Chosen, Failure> {
         let profile = match self.profile {
-            ProfileName::Exp => "exp",
-            ProfileName::Step => "step",
+            ProfileName::Exp => Profile::Exp,
+            ProfileName::Step => Profile::Step,
         };
-        let data = Data {
-            set: self.data.clone(),
+        let data = DataSettings {
+            dataset: self.data.clone(),
             imbalance: self.imbalance,
-            profile: profile.to_owned(),
+            profile,
             subset_seed: self.subset_seed,
-            subset: self.subset.as_ref().map(|file| file.display().to_string()),
-            test: self.test,
+            subset_file: self.subset.as_ref().map(|file| file.display().to_string()),
+            test_fraction: self.test,
             split_seed: self.split_seed,
-            ..Data::default()
+            ..DataSettings::default()
         };
         load_set(&data, &self.root)
     }
 }
 
 /// Reads a set, and the subset of it that is wanted.
-pub(crate) fn load_set(data: &Data, root: &RootArgs) -> Result<Chosen, Failure> {
+pub(crate) fn load_set(data: &DataSettings, root: &RootArgs) -> Result<Chosen, Failure> {
     // also where it has no effect: a wrong option is never passed over
-    let split = Split { test: data.test, seed: data.split_seed };
+    let split = Split { test: data.test_fraction, seed: data.split_seed };
     split.check().map_err(failure)?;
-    let set = load(&data.set, &root.root(), split).map_err(failure)?;
-    let (subset, about) = match (&data.subset, data.imbalance) {
+    let set = load(&data.dataset, &root.root(), split).map_err(failure)?;
+    let (subset, about) = match (&data.subset_file, data.imbalance) {
         (Some(file), _) => {
             let positions = read(Path::new(file), Fingerprint::of(&set.train)).map_err(failure)?;
             (Some(positions), format!("the positions of {file}"))
         }
         (None, Some(imbalance)) => {
-            let profile = if data.profile == "step" { Profile::Step } else { Profile::Exp };
-            let tail = LongTail { imbalance, profile, seed: data.subset_seed };
+            let tail = LongTail { imbalance, profile: data.profile, seed: data.subset_seed };
             let positions = tail.draw(&set.train.labels, set.classes.len()).map_err(failure)?;
             warn_of_short(&tail, &set)?;
-            (Some(positions), format!("imbalance {imbalance}, profile {}, subset seed {}", data.profile, tail.seed))
+            (
+                Some(positions),
+                format!("imbalance {imbalance}, profile {}, subset seed {}", profile_name(data.profile), tail.seed),
+            )
         }
         (None, None) => (None, String::new()),
     };
     Ok(Chosen { set, subset, about })
+}
+
+fn profile_name(profile: Profile) -> &'static str {
+    match profile {
+        Profile::Exp => "exp",
+        Profile::Step => "step",
+    }
 }
 
 /// Says which classes have fewer images than the subset asks for.

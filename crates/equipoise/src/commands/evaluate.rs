@@ -58,14 +58,14 @@ pub(crate) fn run(args: &Args, out: &mut impl Write) -> Result<(), Failure> {
     let Checkpoint { header, mut parameters, statistics, .. } = checkpoint(&args.run)?;
     let pool = pool(args.threads)?;
     let mut settings = header.settings.clone();
-    let tau = args.logit_adjust.unwrap_or(settings.logit_adjust);
+    let tau = args.logit_adjust.unwrap_or(settings.logit_adjustment);
     let own = args.data.is_none();
     if let Some(data) = &args.data {
-        settings.data.set.clone_from(data);
-        (settings.data.imbalance, settings.data.subset, settings.data.val) = (None, None, 0.0);
+        settings.data.dataset.clone_from(data);
+        (settings.data.imbalance, settings.data.subset_file, settings.data.val_fraction) = (None, None, 0.0);
     }
     if let Some(rule) = args.groups {
-        settings.groups = rule.to_string();
+        settings.groups = rule;
     }
     let data = prepare(&settings, Some(&header.normalize), &args.root, &pool)?;
     if own && data.fingerprint != header.fingerprint {
@@ -91,7 +91,7 @@ pub(crate) fn run(args: &Args, out: &mut impl Write) -> Result<(), Failure> {
             format!("{}: its images are {loader:?}, the run's {:?}", data.name, (network.channels, network.size));
         return Err(Failure::Usage(what));
     }
-    let batch = settings.batch.min(data.test.labels.len());
+    let batch = settings.batch_size.min(data.test.labels.len());
     let mut engine = engine(network.clone(), batch, 0, &pool)?;
     if args.tau_norm > 0.0 {
         let head = format!("{}.weight", network.head_name());
@@ -111,7 +111,7 @@ pub(crate) fn run(args: &Args, out: &mut impl Write) -> Result<(), Failure> {
     let adjust = Adjust::by_counts(&header.counts, tau);
     let tally = evaluate(&mut engine, &data.test, batch, &pool, &adjust, &mut |_| true).map_err(train_failure)?;
     let Some(tally) = tally else { return Ok(()) };
-    let groups = settings.rule().map_err(train_failure)?.groups(&header.counts);
+    let groups = settings.groups.groups(&header.counts);
     let metrics = tally.metrics(&header.counts, &groups, &data.classes);
     let confusion: Vec<[u64; 3]> =
         tally.confusion().iter().map(|((label, said), n)| [u64::from(*label), u64::from(*said), *n]).collect();

@@ -57,7 +57,7 @@ pub(crate) fn run(args: &Args, out: &mut impl Write) -> Result<(), Failure> {
     }
     let (network, classes) = (&header.network.name, header.classes.len());
     writeln!(out, "{network}, {classes} classes, {}: {} bytes in {place}", trained(&header), bytes.len())?;
-    let tau = header.settings.logit_adjust;
+    let tau = header.settings.logit_adjustment;
     if tau > 0.0 {
         writeln!(
             out,

@@ -56,7 +56,7 @@ pub(crate) fn run(args: &Args, out: &mut impl Write) -> Result<(), Failure> {
     // files have three channels: a grey network sees their brightness, normalised afterwards
     let grey = network.channels == 1;
     let mut settings = header.settings.clone();
-    settings.data.side = network.size[0] as u32;
+    settings.data.image_size = network.size[0] as u32;
     if network.size[0] != network.size[1] {
         let what = format!(
             "the run's images are {} x {}: only square ones can be made of files",
@@ -72,7 +72,7 @@ pub(crate) fn run(args: &Args, out: &mut impl Write) -> Result<(), Failure> {
     };
     let loader = Loader::new(Images::Files(args.images.clone()), recipe, 0, &pool, &|_, _| {}).map_err(failure)?;
     let plane = network.size[0] * network.size[1];
-    let adjust = Adjust::by_counts(&header.counts, header.settings.logit_adjust);
+    let adjust = Adjust::by_counts(&header.counts, header.settings.logit_adjustment);
     let top = usize::from(args.top).min(header.classes.len());
     if args.csv {
         writeln!(out, "path,label,probability")?;

@@ -334,9 +334,11 @@ impl<'r> Job<'r> {
         if self.outcome.is_some() {
             return Ok(0.0);
         }
-        let side = if self.settings.large() { 224 } else { 32 };
-        let side = if self.settings.data.set == "tiny-imagenet" { 64 } else { side };
-        let network = Network::named(&self.settings.model.name, 3, [side, side], 10);
+        let side = match self.settings.data.dataset.as_str() {
+            "tiny-imagenet" => 64,
+            _ => self.settings.model.name.default_image_size() as usize,
+        };
+        let network = Network::named(self.settings.model.name.name(), 3, [side, side], 10);
         let work = network.map_err(|error| train_failure(error.into()))?.multiply_adds() as f64;
         let left = self.settings.epochs.saturating_sub(self.done) as f64;
         let [train, test] = self.cell.images.map(|images| images as f64);
@@ -403,7 +405,7 @@ fn plan(recipe: &Recipe, args: &Args, jobs: &[Job<'_>], seconds: &[f64], out: &m
 
 /// Whether a run's data is there.
 fn is_here(job: &Job<'_>, args: &Args) -> bool {
-    let set = &job.settings.data.set;
+    let set = &job.settings.data.dataset;
     match Known::named(set) {
         Some(known) => known.is_embedded() || args.root.root().join(known.name).is_dir(),
         None => Path::new(set).exists(),
@@ -416,7 +418,7 @@ fn missing_sets(args: &Args, jobs: &[Job<'_>]) -> Result<(), Failure> {
     match missing {
         None => Ok(()),
         Some(job) => {
-            let set = &job.settings.data.set;
+            let set = &job.settings.data.dataset;
             Err(Failure::Usage(match Known::named(set) {
                 Some(_) => format!("{set} is not here: `equipoise data fetch {set}` gets it, --only leaves cells out"),
                 None => {

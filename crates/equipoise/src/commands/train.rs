@@ -22,13 +22,13 @@ best.eqp if a best epoch is chosen, result.json, report.html (a page to look at)
 details.json) and events for TensorBoard. It is never overwritten. Ctrl-C saves and says how to go on; a run that was
 killed goes on from its last checkpoint, and ends as if nothing had happened, bit for bit.
 
-The test set chooses nothing: the best epoch is chosen on a validation part (--val 0.1, or one that the set has), else there is
+The test set chooses nothing: the best epoch is chosen on a validation part (--val-fraction 0.1, or one that the set has), else there is
 only the last. The preset `paper` reports the best epoch on the test set too, as the paper does, and says so.
 
 Examples:
   equipoise train
   equipoise train cifar10 --imbalance 100 --criterion cwap --model resnet32 --epochs 200
-  equipoise train path/to/images --val 0.1 --set augment.randaugment=[2,9]
+  equipoise train path/to/images --val-fraction 0.1 --set augment.randaugment=[2,9]
   equipoise train --resume runs/fashion-mini-cwap-resnet32-s0
   equipoise train --config recipe.toml --print-config")]
 pub(crate) struct Args {
@@ -41,14 +41,14 @@ pub(crate) struct Args {
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
     /// Go on with the run in this folder; name the data set if it has moved
-    #[arg(long, value_name = "DIR", conflicts_with_all = ["out", "model", "imbalance", "epochs", "batch", "rate", "seed", "val", "init", "freeze", "preset", "config", "set", "criterion"])]
+    #[arg(long, value_name = "DIR", conflicts_with_all = ["out", "model", "imbalance", "epochs", "batch_size", "lr", "seed", "val_fraction", "image_size", "weights", "freeze_backbone", "preset", "config", "set", "criterion"])]
     resume: Option<PathBuf>,
     /// Print the resolved settings and stop
     #[arg(long)]
     print_config: bool,
     /// Minutes between checkpoints within an epoch
     #[arg(long, value_name = "N", default_value_t = 5.0)]
-    save_minutes: f64,
+    checkpoint_minutes: f64,
     /// Show the report in a browser when the run has ended
     #[arg(long)]
     open: bool,
@@ -61,8 +61,8 @@ pub(crate) struct Args {
 }
 
 pub(crate) fn run(args: &Args, out: &mut impl Write) -> Result<(), Failure> {
-    if !(args.save_minutes >= 0.0 && args.save_minutes <= 1e6) {
-        return Err(Failure::Usage(format!("--save-minutes {}: must be at least 0", args.save_minutes)));
+    if !(args.checkpoint_minutes >= 0.0 && args.checkpoint_minutes <= 1e6) {
+        return Err(Failure::Usage(format!("--checkpoint-minutes {}: must be at least 0", args.checkpoint_minutes)));
     }
     let pool = pool(args.settings.threads)?;
     let (mut trainer, folder) = match &args.resume {
@@ -76,7 +76,7 @@ pub(crate) fn run(args: &Args, out: &mut impl Write) -> Result<(), Failure> {
                 return Ok(());
             }
             if let Some(data) = &args.settings.data {
-                settings.data.set.clone_from(data);
+                settings.data.dataset.clone_from(data);
             }
             let found = folder.load().map_err(|error| train_failure(error.into()))?;
             let mut checkpoint = None;
@@ -123,7 +123,7 @@ pub(crate) fn run(args: &Args, out: &mut impl Write) -> Result<(), Failure> {
             done.display()
         )));
     }
-    let save_every = Duration::from_secs_f64(60.0 * args.save_minutes);
+    let save_every = Duration::from_secs_f64(60.0 * args.checkpoint_minutes);
     let mut show = Show::new("", settings.epochs, args.quiet, true, save_every);
     let resume = format!("equipoise train --resume {}", quoted(folder.path()));
     let result = drive(&mut trainer, &folder, &mut show, &resume)?;
@@ -158,7 +158,7 @@ pub(crate) fn run(args: &Args, out: &mut impl Write) -> Result<(), Failure> {
 
 /// A readable name for a run, or for runs with several criteria.
 pub(crate) fn stem(settings: &Settings, one: bool) -> String {
-    let name = std::path::Path::new(&settings.data.set)
+    let name = std::path::Path::new(&settings.data.dataset)
         .file_name()
         .map_or_else(|| "data".to_owned(), |n| n.to_string_lossy().into_owned());
     let name: String = name.chars().map(|c| if c.is_alphanumeric() || "-_.".contains(c) { c } else { '-' }).collect();
