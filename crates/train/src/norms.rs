@@ -78,11 +78,11 @@ impl Observer {
         let views = views.map(|(view, (counts, weights))| {
             let class = self.classes.get(view).copied();
             let mean = |(k, sum): (&u64, &u64)| (*k > 0).then(|| (*sum as f64 / ONE / *k as f64) as f32);
-            let regions = class.and_then(|class| criterion.portrait(class as usize)).map(|portrait| Regions {
-                size: portrait.size,
-                widths: portrait.widths,
-                values: portrait.values,
-                weights: portrait.weights,
+            let regions = class.and_then(|class| criterion.class_histogram(class as usize)).map(|histogram| Regions {
+                size: histogram.effective_size,
+                widths: histogram.widths,
+                values: histogram.densities,
+                weights: histogram.weights,
             });
             View { class, counts: counts.to_vec(), weights: counts.iter().zip(weights).map(mean).collect(), regions }
         });

@@ -5,7 +5,7 @@
 
 use std::sync::mpsc::sync_channel;
 
-use equipoise_criterion::{Batch, BatchError, Criterion, Mixed, Output, Work};
+use equipoise_criterion::{Batch, BatchError, Criterion, Mixed, Output, Workspace};
 use equipoise_data::mix::{Mix, blend};
 use equipoise_data::sampler::Sampler;
 use equipoise_nn::{Engine, Kind, Sgd};
@@ -118,7 +118,7 @@ pub struct Trainer<E, W> {
     sampler: Sampler,
     mix: Option<Mix>,
     pool: Pool,
-    work: Work,
+    work: Workspace,
     position: Position,
     history: Vec<Epoch>,
     best: Option<u64>,
@@ -176,7 +176,7 @@ impl<E: Engine, W: Workers> Trainer<E, W> {
         let criterion = settings.criterion.init(&data.counts)?;
         let sampler = Sampler::new(settings.kind()?, &data.train.labels, data.classes.len(), settings.seed)?;
         let average = (settings.optimizer.ema > 0.0).then(|| EVALUATED.map(|kind| engine.tensors(kind)));
-        let work = Work::with_pool(pool.clone());
+        let work = Workspace::with_pool(pool.clone());
         let mix = settings.mix()?;
         let (position, history, best) = (Position::default(), Vec::new(), None);
         let norms = Observer::new(&data.counts);

@@ -18,9 +18,9 @@ const MOST_TASKS: usize = 128;
 
 /// Room that a training loop owns and hands to every call, so that a step allocates nothing once it is warm.
 ///
-/// Any criterion can use any `Work`; it holds no state that outlives a call.
+/// Any criterion can use any `Workspace`; it holds no state that outlives a call.
 #[derive(Debug, Default)]
-pub struct Work {
+pub struct Workspace {
     pool: Pool,
     pub(crate) simd: Simd,
     pub(crate) rows: Vec<Row>,
@@ -53,7 +53,7 @@ struct Task {
     counts: Vec<u64>,
 }
 
-impl Work {
+impl Workspace {
     /// Room for calls that run on the calling thread alone.
     #[must_use]
     pub fn new() -> Self {
@@ -172,7 +172,7 @@ pub(crate) struct Job<'a> {
     pub(crate) grad: &'a mut [f32],
     /// Whether `sums.raw` of every part must be that of the raw logits, whatever the criterion.
     pub(crate) raw_sums: bool,
-    pub(crate) work: &'a mut Work,
+    pub(crate) workspace: &'a mut Workspace,
 }
 
 /// Which passes over a row are wanted.
@@ -238,24 +238,24 @@ impl Line<'_> {
 impl Job<'_> {
     /// Calls `f` for every row with its slices and what is kept of it, on all threads.
     fn each(&mut self, f: impl Fn(&mut Line<'_>, &mut Row) + Sync) {
-        let (classes, raw_sums, work) = (self.classes, self.raw_sums, &mut *self.work);
-        let (simd, count, blocks) = (work.simd, work.rows.len(), classes.div_ceil(BLOCK));
-        let threads = if count * classes < WORTH_SPLITTING { 1 } else { work.pool.threads() };
+        let (classes, raw_sums, workspace) = (self.classes, self.raw_sums, &mut *self.workspace);
+        let (simd, count, blocks) = (workspace.simd, workspace.rows.len(), classes.div_ceil(BLOCK));
+        let threads = if count * classes < WORTH_SPLITTING { 1 } else { workspace.pool.threads() };
         // more tasks than threads: a thread that was held up is helped out
         let tasks = if threads == 1 { 1 } else { (TASKS_PER_THREAD * threads).min(count).min(MOST_TASKS) };
         let height = count.div_ceil(tasks);
-        while work.tasks.len() < tasks {
-            work.tasks.push(Task::default());
+        while workspace.tasks.len() < tasks {
+            workspace.tasks.push(Task::default());
         }
-        work.shifts.resize(count * blocks, 0.0);
+        workspace.shifts.resize(count * blocks, 0.0);
         let mut chunks = [const { None }; MOST_TASKS];
         let logits = self.batch.logits.chunks(height * classes);
         let grads = self.grad.chunks_mut(height * classes);
-        let rows = work.rows.chunks_mut(height).zip(work.shifts.chunks_mut(height * blocks));
-        for (chunk, parts) in chunks.iter_mut().zip(logits.zip(grads).zip(rows).zip(&mut work.tasks)) {
+        let rows = workspace.rows.chunks_mut(height).zip(workspace.shifts.chunks_mut(height * blocks));
+        for (chunk, parts) in chunks.iter_mut().zip(logits.zip(grads).zip(rows).zip(&mut workspace.tasks)) {
             *chunk = Some(parts);
         }
-        work.pool.each(&mut chunks[..tasks], |_, chunk| {
+        workspace.pool.each(&mut chunks[..tasks], |_, chunk| {
             let Some((((logits, grads), (rows, shifts)), task)) = chunk else { return };
             task.maxima.resize(blocks, 0.0);
             task.shifts.resize(blocks, 0.0);
@@ -292,23 +292,23 @@ impl Job<'_> {
 
     /// Whether every row of the first pass was finite.
     pub(crate) fn finite(&self) -> bool {
-        self.work.rows.iter().all(|row| row.finite)
+        self.workspace.rows.iter().all(|row| row.finite)
     }
 
-    /// Counts every logit's gradient norm into `work.mass` (sigmoid forms).
+    /// Counts every logit's gradient norm into `workspace.mass` (sigmoid forms).
     pub(crate) fn count_elements(&mut self, bins: usize) {
-        for task in &mut self.work.tasks {
+        for task in &mut self.workspace.tasks {
             task.counts.clear();
         }
         self.each(|line, row| {
             line.task.counts.resize(bins, 0);
             row.finite = super::sigmoid::count(line.simd, line.logits, row, &mut line.task.counts);
         });
-        let work = &mut *self.work;
-        work.mass.clear();
-        work.mass.resize(bins, 0.0);
-        for task in &work.tasks {
-            for (sum, &n) in work.mass.iter_mut().zip(&task.counts) {
+        let workspace = &mut *self.workspace;
+        workspace.mass.clear();
+        workspace.mass.resize(bins, 0.0);
+        for task in &workspace.tasks {
+            for (sum, &n) in workspace.mass.iter_mut().zip(&task.counts) {
                 *sum += n as f64;
             }
         }
