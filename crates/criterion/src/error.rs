@@ -2,7 +2,7 @@
 
 use thiserror::Error;
 
-use crate::config::Id;
+use crate::method::Id;
 
 /// A parameter, or the counts, cannot be used.
 #[derive(Clone, Debug, PartialEq, Error)]

@@ -9,29 +9,31 @@
 //! - [`Criterion::train`] takes a [`Batch`]; [`Criterion::end_epoch`] follows the last batch of an epoch.
 //! - [`State`] is what a criterion has counted: taken, put back, merged over workers.
 //!
-//! A [`Work`] made with a [`Pool`] splits batches over its threads; results do not depend on their number.
+//! A [`Workspace`] made with a [`Pool`] splits batches over its threads; results do not depend on their number.
 
 mod batch;
 mod config;
 mod counts;
 mod criterion;
+mod documentation;
 mod drw;
 mod error;
 mod kernel;
+mod margin;
 mod method;
-mod page;
-mod relative;
+mod parameters;
+mod registry;
 mod state;
 
 pub use batch::{Batch, Mixed, Output, Summary};
-pub use config::{Config, Field, Id, MethodConfig, Preset};
+pub use config::{Config, Preset};
 pub use criterion::Criterion;
+pub use documentation::{Documentation, Section};
 pub use drw::DrwConfig;
 pub use equipoise_pool::Pool;
 pub use equipoise_random as random;
 pub use equipoise_simd::Simd;
 pub use error::{BatchError, ConfigError, StateError};
-pub use kernel::rows::Work;
+pub use kernel::rows::Workspace;
 pub use method::*;
-pub use page::{Page, Section};
-pub use state::State;
+pub use parameters::Field;

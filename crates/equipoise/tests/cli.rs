@@ -137,8 +137,8 @@ fn wrong_cases_are_refused_in_one_line_that_names_the_field() {
         (case("cwap", r#", "params": {"regions": "some"}"#, step), "params.regions: unknown variant `some`"),
         (case("cwap", r#", "params": {"bins": 2.5}"#, step), "params.bins: invalid type: floating point"),
         (case("focal", r#", "preset": "best""#, step), "preset: unknown variant `best`"),
-        (case("focal", r#", "drw": {"beta": 0.9}"#, step), "drw: missing field `start`"),
-        (case("focal", r#", "drw": {"start": 1, "beta": 1}"#, step), "drw.beta = 1: must be"),
+        (case("focal", r#", "drw": {"beta": 0.9}"#, step), "drw: missing field `start_epoch`"),
+        (case("focal", r#", "drw": {"start_epoch": 1, "beta": 1}"#, step), "drw.beta = 1: must be"),
         (case("focal", r#", "extra": 1"#, step), "extra: unknown field `extra`"),
         (
             case("focal", "", r#"{"logits": [[0, 1], [2]], "labels": [0, 1]}"#),

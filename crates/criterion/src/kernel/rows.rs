@@ -6,7 +6,7 @@
 use equipoise_pool::Pool;
 
 use super::lanes::Simd;
-use super::shape::Shape;
+use super::shape::{Plain, Shape};
 use super::softmax::{self, BLOCK, Place, Slope, Sums};
 use crate::batch::Batch;
 
@@ -18,9 +18,9 @@ const MOST_TASKS: usize = 128;
 
 /// Room that a training loop owns and hands to every call, so that a step allocates nothing once it is warm.
 ///
-/// Any criterion can use any `Work`; it holds no state that outlives a call.
+/// Any criterion can use any `Workspace`; it holds no state that outlives a call.
 #[derive(Debug, Default)]
-pub struct Work {
+pub struct Workspace {
     pool: Pool,
     pub(crate) simd: Simd,
     pub(crate) rows: Vec<Row>,
@@ -53,7 +53,7 @@ struct Task {
     counts: Vec<u64>,
 }
 
-impl Work {
+impl Workspace {
     /// Room for calls that run on the calling thread alone.
     #[must_use]
     pub fn new() -> Self {
@@ -138,6 +138,11 @@ impl Row {
         self.weight = self.parts().iter().map(|p| p.gain * p.weighed.weight).sum();
     }
 
+    /// 1 - p_y of the raw logits, averaged over the labels by share.
+    pub(crate) fn gradient_norm(&self) -> f64 {
+        self.parts().iter().map(|p| p.share * p.sums.raw.miss()).sum()
+    }
+
     /// The largest slope of its parts, before the batch's denominator.
     pub(crate) fn steepest(&self) -> f64 {
         self.parts().iter().map(|p| (p.gain * p.weighed.scale).abs()).fold(0.0, f64::max)
@@ -165,7 +170,9 @@ pub(crate) struct Job<'a> {
     pub(crate) batch: &'a Batch<'a>,
     pub(crate) classes: usize,
     pub(crate) grad: &'a mut [f32],
-    pub(crate) work: &'a mut Work,
+    /// Whether `sums.raw` of every part must be that of the raw logits, whatever the criterion.
+    pub(crate) raw_sums: bool,
+    pub(crate) workspace: &'a mut Workspace,
 }
 
 /// Which passes over a row are wanted.
@@ -185,10 +192,21 @@ struct Line<'a> {
     grad: &'a mut [f32],
     shifts: &'a mut [f32],
     simd: Simd,
+    /// As in [`Job`].
+    raw_sums: bool,
     task: &'a mut Task,
 }
 
 impl Line<'_> {
+    /// The sums of the raw logits, for criteria whose own passes have no softmax. The gradient's memory is scratch.
+    fn raw_sums(&mut self, row: &mut Row) {
+        let Task { maxima, late, late_at, .. } = &mut *self.task;
+        let mut place = Place { maxima, shifts: self.shifts, exps: self.grad, late, late_at };
+        for part in row.parts_mut() {
+            part.sums = softmax::sums(self.simd, &mut Plain, self.logits, part.label, true, &mut place);
+        }
+    }
+
     /// One label of a row. The first label's gradient is made in place, a second one's beside it and added.
     fn part<M: Softmax>(&mut self, method: &M, k: usize, part: &mut Part, stage: Stage) {
         let Task { maxima, shifts, late, late_at, row, second, .. } = &mut *self.task;
@@ -201,7 +219,7 @@ impl Line<'_> {
         };
         // nothing was kept of a second label's exponentials
         if stage != Stage::Gradient || k > 0 {
-            part.sums = softmax::sums(self.simd, &mut shape, self.logits, part.label, &mut place);
+            part.sums = softmax::sums(self.simd, &mut shape, self.logits, part.label, self.raw_sums, &mut place);
         }
         if !part.sums.finite || stage == Stage::Sums {
             return;
@@ -220,30 +238,30 @@ impl Line<'_> {
 impl Job<'_> {
     /// Calls `f` for every row with its slices and what is kept of it, on all threads.
     fn each(&mut self, f: impl Fn(&mut Line<'_>, &mut Row) + Sync) {
-        let (classes, work) = (self.classes, &mut *self.work);
-        let (simd, count, blocks) = (work.simd, work.rows.len(), classes.div_ceil(BLOCK));
-        let threads = if count * classes < WORTH_SPLITTING { 1 } else { work.pool.threads() };
+        let (classes, raw_sums, workspace) = (self.classes, self.raw_sums, &mut *self.workspace);
+        let (simd, count, blocks) = (workspace.simd, workspace.rows.len(), classes.div_ceil(BLOCK));
+        let threads = if count * classes < WORTH_SPLITTING { 1 } else { workspace.pool.threads() };
         // more tasks than threads: a thread that was held up is helped out
         let tasks = if threads == 1 { 1 } else { (TASKS_PER_THREAD * threads).min(count).min(MOST_TASKS) };
         let height = count.div_ceil(tasks);
-        while work.tasks.len() < tasks {
-            work.tasks.push(Task::default());
+        while workspace.tasks.len() < tasks {
+            workspace.tasks.push(Task::default());
         }
-        work.shifts.resize(count * blocks, 0.0);
+        workspace.shifts.resize(count * blocks, 0.0);
         let mut chunks = [const { None }; MOST_TASKS];
         let logits = self.batch.logits.chunks(height * classes);
         let grads = self.grad.chunks_mut(height * classes);
-        let rows = work.rows.chunks_mut(height).zip(work.shifts.chunks_mut(height * blocks));
-        for (chunk, parts) in chunks.iter_mut().zip(logits.zip(grads).zip(rows).zip(&mut work.tasks)) {
+        let rows = workspace.rows.chunks_mut(height).zip(workspace.shifts.chunks_mut(height * blocks));
+        for (chunk, parts) in chunks.iter_mut().zip(logits.zip(grads).zip(rows).zip(&mut workspace.tasks)) {
             *chunk = Some(parts);
         }
-        work.pool.each(&mut chunks[..tasks], |_, chunk| {
+        workspace.pool.each(&mut chunks[..tasks], |_, chunk| {
             let Some((((logits, grads), (rows, shifts)), task)) = chunk else { return };
             task.maxima.resize(blocks, 0.0);
             task.shifts.resize(blocks, 0.0);
             let lines = logits.chunks_exact(classes).zip(grads.chunks_exact_mut(classes));
             for (((logits, grad), shifts), row) in lines.zip(shifts.chunks_exact_mut(blocks)).zip(rows.iter_mut()) {
-                f(&mut Line { logits, grad, shifts, simd, task }, row);
+                f(&mut Line { logits, grad, shifts, simd, raw_sums, task }, row);
             }
         });
     }
@@ -274,23 +292,23 @@ impl Job<'_> {
 
     /// Whether every row of the first pass was finite.
     pub(crate) fn finite(&self) -> bool {
-        self.work.rows.iter().all(|row| row.finite)
+        self.workspace.rows.iter().all(|row| row.finite)
     }
 
-    /// Counts every logit's gradient norm into `work.mass` (sigmoid forms).
+    /// Counts every logit's gradient norm into `workspace.mass` (sigmoid forms).
     pub(crate) fn count_elements(&mut self, bins: usize) {
-        for task in &mut self.work.tasks {
+        for task in &mut self.workspace.tasks {
             task.counts.clear();
         }
         self.each(|line, row| {
             line.task.counts.resize(bins, 0);
             row.finite = super::sigmoid::count(line.simd, line.logits, row, &mut line.task.counts);
         });
-        let work = &mut *self.work;
-        work.mass.clear();
-        work.mass.resize(bins, 0.0);
-        for task in &work.tasks {
-            for (sum, &n) in work.mass.iter_mut().zip(&task.counts) {
+        let workspace = &mut *self.workspace;
+        workspace.mass.clear();
+        workspace.mass.resize(bins, 0.0);
+        for task in &workspace.tasks {
+            for (sum, &n) in workspace.mass.iter_mut().zip(&task.counts) {
                 *sum += n as f64;
             }
         }
@@ -299,6 +317,11 @@ impl Job<'_> {
     /// Loss and gradient of the sigmoid form, divided by `over`; `gains` holds a weight per region of the gradient norm
     /// (one for all: no regions).
     pub(crate) fn elements(&mut self, gains: &[f32], over: f64) {
-        self.each(|line, row| super::sigmoid::row(line.simd, line.logits, row, gains, over, line.grad));
+        self.each(|line, row| {
+            if line.raw_sums {
+                line.raw_sums(row);
+            }
+            super::sigmoid::row(line.simd, line.logits, row, gains, over, line.grad);
+        });
     }
 }

@@ -23,8 +23,8 @@
 //! It has no parameters and is the strongest simple baseline: a method that does not beat it needs another reason.
 
 use super::biased::Biased;
-use crate::config::{Parameters, parameters};
 use crate::counts::{Counts, table};
+use crate::parameters::{Parameters, parameters};
 
 parameters! {
     /// `balanced-softmax` has no parameters.
@@ -33,6 +33,7 @@ parameters! {
 
 impl Parameters for BalancedSoftmaxConfig {
     type Method = BalancedSoftmax;
+    const CORRECTS_FOR_COUNTS: bool = true;
     fn build(&self, counts: &Counts) -> BalancedSoftmax {
         Biased { bias: table(counts.log_prior(), 0.0) }
     }

@@ -1,8 +1,8 @@
 //! Cross-entropy of a_j z_j + b_j: what `balanced-softmax`, `logit-adjusted`, `vs` and `cdt` have in common.
 
-use crate::criterion::Method;
 use crate::kernel::rows::{Job, Part, Softmax, Weighed};
 use crate::kernel::shape::{Affine, Bias};
+use crate::method::Method;
 
 /// Cross-entropy of z + b.
 #[derive(Clone, Debug)]

@@ -22,8 +22,8 @@
 //! gamma 0.1 to 0.4 in the paper's tables, the steeper the tail the smaller.
 
 use super::biased::ScaledAndBiased;
-use crate::config::{Parameters, parameters};
 use crate::counts::{Counts, table};
+use crate::parameters::{Parameters, parameters};
 
 parameters! {
     /// Parameters of `cdt`.
@@ -35,6 +35,7 @@ parameters! {
 
 impl Parameters for CdtConfig {
     type Method = Cdt;
+    const CORRECTS_FOR_COUNTS: bool = true;
     fn build(&self, counts: &Counts) -> Cdt {
         ScaledAndBiased {
             slope: table(counts.relative_power(self.gamma), 1.0),

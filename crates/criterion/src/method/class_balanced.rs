@@ -24,14 +24,15 @@
 //! power 1 often overshoots on steep tails (one rare image then counts as a hundred); 0.5 is the gentler choice.
 
 use super::weighted::{Reduction, Weighted};
-use crate::config::{Parameters, Preset, parameters};
+use crate::config::Preset;
 use crate::counts::Counts;
+use crate::parameters::{Parameters, parameters};
 
 parameters! {
     /// Parameters of `class-balanced`.
     pub struct ClassBalancedConfig for ClassBalanced {
         /// Exponent k of n^-k, 0 to 10; 1 is inverse frequency, 0.5 its square root.
-        pub power: f64 = 1.0, where |x| (0.0..=10.0).contains(&x) => "in 0..=10";
+        pub power: f64 = 0.5, where |x| (0.0..=10.0).contains(&x) => "in 0..=10";
         /// What the weighted sum is divided by: weights (drawn in this batch) or batch (examples).
         pub reduction: Reduction = Reduction::Weights;
     }
@@ -39,11 +40,12 @@ parameters! {
 
 impl Parameters for ClassBalancedConfig {
     type Method = ClassBalanced;
+    const CORRECTS_FOR_COUNTS: bool = true;
     fn preset(preset: Preset) -> Self {
         match preset {
-            Preset::Paper => Self { reduction: Reduction::Batch, ..Self::default() },
-            Preset::Reference => Self::default(),
-            Preset::Recommended => Self { power: 0.5, ..Self::default() },
+            Preset::Paper => Self { power: 1.0, reduction: Reduction::Batch },
+            Preset::Reference => Self { power: 1.0, ..Self::default() },
+            Preset::Recommended => Self::default(),
         }
     }
     fn build(&self, counts: &Counts) -> ClassBalanced {

@@ -23,8 +23,9 @@
 //! beta 0.9999 for CIFAR-sized sets, 0.999 for ImageNet and iNaturalist: the larger, the closer to inverse frequency.
 
 use super::weighted::{Reduction, Weighted};
-use crate::config::{Parameters, Preset, parameters};
+use crate::config::Preset;
 use crate::counts::Counts;
+use crate::parameters::{Parameters, parameters};
 
 parameters! {
     /// Parameters of `effective-number`.
@@ -38,6 +39,7 @@ parameters! {
 
 impl Parameters for EffectiveNumberConfig {
     type Method = EffectiveNumber;
+    const CORRECTS_FOR_COUNTS: bool = true;
     fn preset(preset: Preset) -> Self {
         match preset {
             Preset::Paper => Self { reduction: Reduction::Batch, ..Self::default() },

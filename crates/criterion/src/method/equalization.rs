@@ -29,13 +29,13 @@ use equipoise_random::Draws;
 use serde::{Deserialize, Serialize};
 
 use crate::batch::Batch;
-use crate::config::{Parameters, Preset, parameters};
+use crate::config::Preset;
 use crate::counts::Counts;
-use crate::criterion::Method;
 use crate::kernel::lanes::{Isa, LANES, Simd, dispatch};
 use crate::kernel::rows::{Job, Part, Softmax, Weighed};
 use crate::kernel::shape::Bias;
-
+use crate::method::Method;
+use crate::parameters::{Parameters, parameters};
 
 /// Which loss stands behind the name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -63,6 +63,7 @@ parameters! {
 
 impl Parameters for EqualizationConfig {
     type Method = Equalization;
+    const CORRECTS_FOR_COUNTS: bool = true;
     fn preset(preset: Preset) -> Self {
         match preset {
             Preset::Paper => Self { form: EqualizationForm::Sigmoid, ..Self::default() },
@@ -122,7 +123,7 @@ impl Softmax for Rows<'_> {
 impl Method for Equalization {
     fn rows(&self, job: &mut Job<'_>) {
         match self.form {
-            EqualizationForm::Softmax => job.fused(&Rows { method: self, batch: job.batch, simd: job.work.simd }),
+            EqualizationForm::Softmax => job.fused(&Rows { method: self, batch: job.batch, simd: job.workspace.simd }),
             EqualizationForm::Sigmoid => job.elements(&[1.0], 1.0),
         }
     }

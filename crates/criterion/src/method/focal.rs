@@ -23,11 +23,11 @@
 //! # Choosing
 //! gamma 1 in long-tail tables, 2 in detection. It balances difficulty, not class sizes: expect little for rare classes.
 
-use crate::config::{Parameters, parameters};
 use crate::counts::Counts;
-use crate::criterion::Method;
 use crate::kernel::rows::{Job, Part, Weighed};
-use crate::relative::NoMargin;
+use crate::margin::NoMargin;
+use crate::method::Method;
+use crate::parameters::{Parameters, parameters};
 
 parameters! {
     /// Parameters of `focal`.
@@ -39,6 +39,7 @@ parameters! {
 
 impl Parameters for FocalConfig {
     type Method = Focal;
+    const CORRECTS_FOR_COUNTS: bool = false;
     fn build(&self, _counts: &Counts) -> Focal {
         Focal { gamma: self.gamma }
     }

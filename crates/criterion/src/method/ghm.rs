@@ -32,15 +32,17 @@
 //! what `cwap` mends. The GHM-CWAP paper ran the sigmoid form divided by B C, which hardly learns with many classes.
 
 use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
 
 use crate::batch::Batch;
-use crate::config::{Parameters, Preset, parameters};
+use crate::config::Preset;
 use crate::counts::Counts;
-use crate::criterion::Method;
 use crate::error::StateError;
-use crate::kernel::rows::{Job, Part, Row, Weighed, Work};
-use crate::relative::NoMargin;
-use crate::state::{State, check_length, check_values};
+use crate::kernel::rows::{Job, Part, Row, Weighed, Workspace};
+use crate::margin::NoMargin;
+use crate::method::{Method, State};
+use crate::parameters::{Parameters, parameters};
+use crate::state::{check_length, check_values};
 
 /// What has a gradient norm.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -78,6 +80,7 @@ parameters! {
 
 impl Parameters for GhmConfig {
     type Method = Ghm;
+    const CORRECTS_FOR_COUNTS: bool = false;
     fn preset(preset: Preset) -> Self {
         match preset {
             Preset::Paper => Self { form: GhmForm::Sigmoid, ..Self::default() },
@@ -118,17 +121,17 @@ impl Ghm {
         ((g * f64::from(self.config.bins)) as usize).min(self.mass.len() - 1)
     }
 
-    /// From R in `work.mass` to A there, and tot / (A_k valid) of every region in `work.gains`.
-    fn harmonize(&self, work: &mut Work) {
-        let total: f64 = work.mass.iter().sum();
-        let valid = work.mass.iter().filter(|r| **r > 0.0).count() as f64;
-        work.gains.clear();
-        for (now, before) in work.mass.iter_mut().zip(&self.mass) {
+    /// From R in `workspace.mass` to A there, and tot / (A_k valid) of every region in `workspace.gains`.
+    fn harmonize(&self, workspace: &mut Workspace) {
+        let total: f64 = workspace.mass.iter().sum();
+        let valid = workspace.mass.iter().filter(|r| **r > 0.0).count() as f64;
+        workspace.gains.clear();
+        for (now, before) in workspace.mass.iter_mut().zip(&self.mass) {
             let held = *now > 0.0;
             if self.config.momentum > 0.0 {
                 *now = if held { self.config.momentum * before + (1.0 - self.config.momentum) * *now } else { *before };
             }
-            work.gains.push(if held { total / (*now * valid) } else { 0.0 });
+            workspace.gains.push(if held { total / (*now * valid) } else { 0.0 });
         }
     }
 
@@ -138,17 +141,17 @@ impl Ghm {
         if !job.finite() {
             return;
         }
-        let work = &mut *job.work;
-        work.mass.clear();
-        work.mass.resize(self.mass.len(), 0.0);
-        for part in work.rows.iter_mut().flat_map(Row::parts_mut) {
+        let workspace = &mut *job.workspace;
+        workspace.mass.clear();
+        workspace.mass.resize(self.mass.len(), 0.0);
+        for part in workspace.rows.iter_mut().flat_map(Row::parts_mut) {
             let region = self.region(part.sums.raw.miss());
             part.weighed.region = region as u32;
-            work.mass[region] += part.share;
+            workspace.mass[region] += part.share;
         }
-        self.harmonize(work);
-        for part in work.rows.iter_mut().flat_map(Row::parts_mut) {
-            let weight = work.gains[part.weighed.region as usize];
+        self.harmonize(workspace);
+        for part in workspace.rows.iter_mut().flat_map(Row::parts_mut) {
+            let weight = workspace.gains[part.weighed.region as usize];
             part.weighed = Weighed::constant(weight, part.sums.adjusted.cross_entropy());
         }
         job.gradients(&rows);
@@ -159,17 +162,17 @@ impl Ghm {
         if !job.finite() {
             return;
         }
-        self.harmonize(job.work);
-        // the job's loop needs `work` whole
-        let mut table = std::mem::take(&mut job.work.table);
+        self.harmonize(job.workspace);
+        // the job's loop needs `workspace` whole
+        let mut table = std::mem::take(&mut job.workspace.table);
         table.clear();
-        table.extend(job.work.gains.iter().map(|w| *w as f32));
+        table.extend(job.workspace.gains.iter().map(|w| *w as f32));
         let over = match self.config.average {
             GhmAverage::Elements => job.classes as f64,
             GhmAverage::Samples => 1.0,
         };
         job.elements(&table, over);
-        job.work.table = table;
+        job.workspace.table = table;
     }
 }
 
@@ -181,18 +184,22 @@ impl Method for Ghm {
         }
     }
 
-    fn observe(&mut self, _batch: &Batch<'_>, work: &Work) {
+    fn observe(&mut self, _batch: &Batch<'_>, workspace: &Workspace) {
         if self.config.momentum > 0.0 {
-            self.mass.copy_from_slice(&work.mass);
+            self.mass.copy_from_slice(&workspace.mass);
         }
     }
 
-    fn regions(&self, work: &Work) -> Option<u64> {
-        Some(work.gains.iter().filter(|w| **w > 0.0).count() as u64)
+    fn regions(&self, workspace: &Workspace) -> Option<u64> {
+        Some(workspace.gains.iter().filter(|w| **w > 0.0).count() as u64)
     }
 
     fn state(&self) -> State {
         State::Ghm(GhmState { mass: self.mass.clone() })
+    }
+
+    fn state_summary(&self) -> Value {
+        json!({"mass": self.mass})
     }
 
     fn restore(&mut self, state: &State) -> Result<(), StateError> {

@@ -24,11 +24,11 @@
 //! # Choosing
 //! head 0.3 to 0.4 and tail 0 to 0.1 in the paper, in a second stage that re-trains the classifier.
 
-use crate::config::{Parameters, parameters};
 use crate::counts::Counts;
-use crate::criterion::Method;
 use crate::kernel::rows::{Job, Part, Softmax, Weighed};
 use crate::kernel::shape::WithMean;
+use crate::method::Method;
+use crate::parameters::{Parameters, parameters};
 
 parameters! {
     /// Parameters of `label-aware-smoothing`.
@@ -42,6 +42,7 @@ parameters! {
 
 impl Parameters for LabelAwareSmoothingConfig {
     type Method = LabelAwareSmoothing;
+    const CORRECTS_FOR_COUNTS: bool = true;
     fn build(&self, counts: &Counts) -> LabelAwareSmoothing {
         let (least, most) = (counts.smallest(), counts.largest());
         let rank = |n: f64| if most > least { (n - least) / (most - least) } else { 0.0 };

@@ -21,11 +21,11 @@
 //! # Choosing
 //! scale 30 and max_margin 0.5 everywhere in the paper; it is meant to be used with `drw`.
 
-use crate::config::{Parameters, parameters};
 use crate::counts::Counts;
-use crate::criterion::Method;
 use crate::kernel::rows::{Job, Part, Softmax, Weighed};
 use crate::kernel::shape::Scaled;
+use crate::method::Method;
+use crate::parameters::{Parameters, parameters};
 
 parameters! {
     /// Parameters of `ldam`.
@@ -39,6 +39,7 @@ parameters! {
 
 impl Parameters for LdamConfig {
     type Method = Ldam;
+    const CORRECTS_FOR_COUNTS: bool = true;
     fn build(&self, counts: &Counts) -> Ldam {
         // n^(-1/4) / max_k n_k^(-1/4) = (n_min / n)^(1/4)
         let least = counts.smallest().max(1.0);

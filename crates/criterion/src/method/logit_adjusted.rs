@@ -23,8 +23,8 @@
 //! tau 1 aims at balanced accuracy; more favours the tail at the head's cost.
 
 use super::biased::Biased;
-use crate::config::{Parameters, parameters};
 use crate::counts::{Counts, table};
+use crate::parameters::{Parameters, parameters};
 
 parameters! {
     /// Parameters of `logit-adjusted`.
@@ -36,6 +36,7 @@ parameters! {
 
 impl Parameters for LogitAdjustedConfig {
     type Method = LogitAdjusted;
+    const CORRECTS_FOR_COUNTS: bool = true;
     fn build(&self, counts: &Counts) -> LogitAdjusted {
         Biased { bias: table(counts.log_prior().map(|l| self.tau * l), 0.0) }
     }

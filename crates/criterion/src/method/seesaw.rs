@@ -26,17 +26,19 @@
 //! p 0.8, q 2, eps 0.01 as published. The GHM-CWAP paper's "Seesaw" row is q = 0.
 
 use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
 
 use crate::batch::Batch;
-use crate::config::{Parameters, Preset, parameters};
+use crate::config::Preset;
 use crate::counts::Counts;
-use crate::criterion::Method;
 use crate::error::StateError;
 use crate::kernel::lanes::LANES;
-use crate::kernel::rows::{Job, Row, Weighed, Work};
+use crate::kernel::rows::{Job, Row, Weighed, Workspace};
 use crate::kernel::shape::Boost;
-use crate::relative::{Form, LevelRows, RatioRows};
-use crate::state::{State, check_length};
+use crate::margin::{Form, LevelRows, RatioRows};
+use crate::method::{Method, State};
+use crate::parameters::{Parameters, parameters};
+use crate::state::check_length;
 
 parameters! {
     /// Parameters of `seesaw`.
@@ -52,6 +54,7 @@ parameters! {
 
 impl Parameters for SeesawConfig {
     type Method = Seesaw;
+    const CORRECTS_FOR_COUNTS: bool = true;
     fn preset(preset: Preset) -> Self {
         match preset {
             Preset::Paper => Self { q: 0.0, ..Self::default() },
@@ -112,11 +115,6 @@ impl Seesaw {
         Form::for_span(self.config.p * (total.max(1) as f64).ln())
     }
 
-    /// The margin, without the compensation by scores.
-    pub(crate) fn margin(&self, label: usize, class: usize) -> f64 {
-        self.form.difference(self.table[label], self.table[class]).min(0.0)
-    }
-
     fn entry(&self, form: Form, seen: u64) -> f32 {
         let seen = seen.max(1) as f64;
         match form {
@@ -144,7 +142,7 @@ impl Seesaw {
 impl Method for Seesaw {
     fn rows(&self, job: &mut Job<'_>) {
         // the table as it is once this batch is counted
-        let mut table = std::mem::take(&mut job.work.table);
+        let mut table = std::mem::take(&mut job.workspace.table);
         let form = self.form_for(self.total.saturating_add(job.batch.len() as u64));
         table.clear();
         if form == self.form {
@@ -154,7 +152,7 @@ impl Method for Seesaw {
             table.resize(self.table.len(), 0.0);
         }
         // examples per class in this batch; all 0 between calls
-        let Work { rows, counts, .. } = &mut *job.work;
+        let Workspace { rows, counts, .. } = &mut *job.workspace;
         counts.resize(counts.len().max(table.len()), 0);
         rows.iter().for_each(|row| counts[Self::counted(row)] += 1);
         for class in rows.iter().map(Self::counted) {
@@ -169,16 +167,16 @@ impl Method for Seesaw {
             Form::Ratios => job.fused(&RatioRows { table: &table, boost, weigh }),
             Form::Levels => job.fused(&LevelRows { table: &table, most: 0.0, boost, weigh }),
         }
-        job.work.table = table;
+        job.workspace.table = table;
     }
 
-    fn observe(&mut self, batch: &Batch<'_>, work: &Work) {
-        for row in &work.rows {
+    fn observe(&mut self, batch: &Batch<'_>, workspace: &Workspace) {
+        for row in &workspace.rows {
             self.state.seen[Self::counted(row)] += 1;
         }
         self.total = self.total.saturating_add(batch.len() as u64);
         self.form = self.form_for(self.total);
-        self.table.copy_from_slice(&work.table);
+        self.table.copy_from_slice(&workspace.table);
     }
 
     fn end_epoch(&mut self) {
@@ -187,8 +185,18 @@ impl Method for Seesaw {
         }
     }
 
+    /// The mitigation alone: the compensation depends on the scores of each example.
+    fn margin(&self, label: usize, class: usize) -> Option<f64> {
+        Some(self.form.difference(self.table[label], self.table[class]).min(0.0))
+    }
+
     fn state(&self) -> State {
         State::Seesaw(self.state.clone())
+    }
+
+    fn state_summary(&self) -> Value {
+        let seen: Vec<u64> = (0..self.state.seen.len()).map(|class| self.state.of(class)).collect();
+        json!({"seen": seen})
     }
 
     fn restore(&mut self, state: &State) -> Result<(), StateError> {

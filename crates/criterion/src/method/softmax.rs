@@ -21,11 +21,11 @@
 //! # Choosing
 //! It has no parameters. Use it to see what the imbalance costs; on balanced data it is all you need.
 
-use crate::config::{Parameters, parameters};
 use crate::counts::Counts;
-use crate::criterion::Method;
 use crate::kernel::rows::{Job, Weighed};
-use crate::relative::NoMargin;
+use crate::margin::NoMargin;
+use crate::method::Method;
+use crate::parameters::{Parameters, parameters};
 
 parameters! {
     /// `softmax` has no parameters.
@@ -34,6 +34,7 @@ parameters! {
 
 impl Parameters for SoftmaxConfig {
     type Method = Softmax;
+    const CORRECTS_FOR_COUNTS: bool = false;
     fn build(&self, _counts: &Counts) -> Softmax {
         Softmax
     }

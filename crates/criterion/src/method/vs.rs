@@ -22,8 +22,8 @@
 //! gamma 0.2 to 0.3 and tau 1 to 1.25 in the paper's tables.
 
 use super::biased::ScaledAndBiased;
-use crate::config::{Parameters, parameters};
 use crate::counts::{Counts, table};
+use crate::parameters::{Parameters, parameters};
 
 parameters! {
     /// Parameters of `vs`.
@@ -37,6 +37,7 @@ parameters! {
 
 impl Parameters for VsConfig {
     type Method = Vs;
+    const CORRECTS_FOR_COUNTS: bool = true;
     fn build(&self, counts: &Counts) -> Vs {
         ScaledAndBiased {
             slope: table(counts.relative_power(self.gamma), 1.0),

@@ -2,9 +2,9 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::criterion::Method;
 use crate::kernel::rows::{Job, Part, Weighed};
-use crate::relative::NoMargin;
+use crate::margin::NoMargin;
+use crate::method::Method;
 
 /// What a weighted sum of losses is divided by.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -27,6 +27,10 @@ pub(crate) struct Weighted {
 impl Method for Weighted {
     fn divisor(&self) -> Option<&[f64]> {
         (self.reduction == Reduction::Weights).then_some(&self.weights)
+    }
+
+    fn ignores_empty_classes(&self) -> bool {
+        true
     }
 
     fn rows(&self, job: &mut Job<'_>) {

@@ -69,7 +69,7 @@ impl Settings {
         match &self.criterion.drw {
             Some(drw) => {
                 let must = "less than the number of epochs";
-                require(drw.start < self.epochs, "criterion.drw.start_epoch", drw.start, must)
+                require(drw.start_epoch < self.epochs, "criterion.drw.start_epoch", drw.start_epoch, must)
             }
             None => Ok(()),
         }

@@ -155,7 +155,6 @@ fn restart_criterion(old: &mut Table, new: &Table) {
     old.clear();
     old.extend(method.map(|method| ("method".to_owned(), method)));
     old.extend(drw.map(|drw| ("drw".to_owned(), drw)));
-    old.insert("preset".to_owned(), Value::String("recommended".to_owned()));
 }
 
 /// Whether a setting or section need not have a value.

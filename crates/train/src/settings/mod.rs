@@ -190,7 +190,7 @@ impl Default for Settings {
             logit_adjustment: 0.0,
             data: DataSettings::default(),
             model: ModelSettings::default(),
-            criterion: Config::from(Id::Cwap.preset(Preset::Recommended)),
+            criterion: Config::from(Id::Cwap.preset(Preset::default())),
             optimizer: OptimizerSettings::default(),
             augment: AugmentSettings::default(),
         }

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use super::intra::Scale;
 use crate::counts::Counts;
 use crate::error::StateError;
-use crate::kernel::rows::{Part, Row, Work};
+use crate::kernel::rows::{Part, Row, Workspace};
 use crate::state::{check_length, check_values};
 
 /// The region that holds g: [lo, hi), the last one closed.
@@ -63,6 +63,11 @@ impl Histogram {
     /// The region now being filled that an example with this gradient norm belongs to.
     pub(super) fn filling(&self, class: usize, g: f64) -> usize {
         region(&self.filling[class * self.bins..][..self.bins], g)
+    }
+
+    /// Widths of the regions that are being filled, class after class.
+    pub(super) fn filling_widths(&self) -> &[f64] {
+        &self.filling
     }
 
     pub(super) fn count(&mut self, class: usize, region: usize) {
@@ -179,7 +184,8 @@ impl CwapState {
         }
         check_length("bins", other.bins, self.bins)?;
         check_length("counts", other.counts.len(), self.counts.len())?;
-        let same = |a: &[f64], b: &[f64]| a.len() == b.len() && a.iter().zip(b).all(|(a, b)| a.to_bits() == b.to_bits());
+        let same =
+            |a: &[f64], b: &[f64]| a.len() == b.len() && a.iter().zip(b).all(|(a, b)| a.to_bits() == b.to_bits());
         if !same(&self.filling, &other.filling) {
             return Err(StateError::Apart { field: "filling" });
         }
@@ -209,44 +215,44 @@ impl Averages {
         Self { bins, values: vec![0.0; classes * bins], widths: vec![1.0 / bins as f64; classes * bins] }
     }
 
-    /// The densities of the batch's classes once it is counted: `work.classes` in order, `work.mass` their values.
-    pub(super) fn absorb(&self, work: &mut Work, momentum: f64, norm: impl Fn(&Part) -> f64) {
+    /// The densities of the batch's classes once it is counted: `workspace.classes` in order, `workspace.mass` their values.
+    pub(super) fn absorb(&self, workspace: &mut Workspace, momentum: f64, norm: impl Fn(&Part) -> f64) {
         let bins = self.bins;
-        work.classes.clear();
-        work.classes.extend(work.rows.iter().flat_map(Row::parts).map(|part| part.label as u32));
-        work.classes.sort_unstable();
-        work.classes.dedup();
+        workspace.classes.clear();
+        workspace.classes.extend(workspace.rows.iter().flat_map(Row::parts).map(|part| part.label as u32));
+        workspace.classes.sort_unstable();
+        workspace.classes.dedup();
         // examples per class and region in this batch; mixed ones are not counted
-        work.gains.clear();
-        work.gains.resize(work.classes.len() * bins, 0.0);
-        for row in work.rows.iter().filter(|row| row.count == 1) {
-            let (k, widths) = self.find(&work.classes, row.parts[0].label);
-            work.gains[k * bins + region(widths, norm(&row.parts[0]))] += 1.0;
+        workspace.gains.clear();
+        workspace.gains.resize(workspace.classes.len() * bins, 0.0);
+        for row in workspace.rows.iter().filter(|row| row.count == 1) {
+            let (k, widths) = self.find(&workspace.classes, row.parts[0].label);
+            workspace.gains[k * bins + region(widths, norm(&row.parts[0]))] += 1.0;
         }
-        work.mass.clear();
-        for (&class, counts) in work.classes.iter().zip(work.gains.chunks_exact(bins)) {
+        workspace.mass.clear();
+        for (&class, counts) in workspace.classes.iter().zip(workspace.gains.chunks_exact(bins)) {
             let at = class as usize * bins;
             let (values, widths) = (&self.values[at..at + bins], &self.widths[at..at + bins]);
             if counts.iter().all(|k| *k == 0.0) {
-                work.mass.extend_from_slice(values);
+                workspace.mass.extend_from_slice(values);
                 continue;
             }
             let density = counts.iter().zip(widths).map(|(k, d)| k / (bins as f64 * d));
-            work.mass.extend(values.iter().zip(density).map(|(v, now)| momentum * v + (1.0 - momentum) * now));
+            workspace.mass.extend(values.iter().zip(density).map(|(v, now)| momentum * v + (1.0 - momentum) * now));
         }
     }
 
-    /// Weights of every part from the densities in `work`.
-    pub(super) fn weigh(&self, work: &mut Work, scale: &Scale, norm: impl Fn(&Part) -> f64) {
+    /// Weights of every part from the densities in `workspace`.
+    pub(super) fn weigh(&self, workspace: &mut Workspace, scale: &Scale, norm: impl Fn(&Part) -> f64) {
         let bins = self.bins;
-        for (k, &class) in work.classes.iter().enumerate() {
+        for (k, &class) in workspace.classes.iter().enumerate() {
             let cells = k * bins..(k + 1) * bins;
             let widths = &self.widths[class as usize * bins..][..bins];
-            scale.weights(&work.mass[cells.clone()], widths, &mut work.gains[cells]);
+            scale.weights(&workspace.mass[cells.clone()], widths, &mut workspace.gains[cells]);
         }
-        for part in work.rows.iter_mut().flat_map(Row::parts_mut) {
-            let (k, widths) = self.find(&work.classes, part.label);
-            part.weighed.weight = work.gains[k * bins + region(widths, norm(part))];
+        for part in workspace.rows.iter_mut().flat_map(Row::parts_mut) {
+            let (k, widths) = self.find(&workspace.classes, part.label);
+            part.weighed.weight = workspace.gains[k * bins + region(widths, norm(part))];
         }
     }
 
@@ -256,10 +262,10 @@ impl Averages {
         (k, &self.widths[class * self.bins..][..self.bins])
     }
 
-    /// Keeps the densities of `work`; returns how many more regions are filled now.
-    pub(super) fn put(&mut self, work: &Work) -> i64 {
+    /// Keeps the densities of `workspace`; returns how many more regions are filled now.
+    pub(super) fn put(&mut self, workspace: &Workspace) -> i64 {
         let mut more = 0;
-        for (&class, values) in work.classes.iter().zip(work.mass.chunks_exact(self.bins)) {
+        for (&class, values) in workspace.classes.iter().zip(workspace.mass.chunks_exact(self.bins)) {
             for (old, new) in self.values[class as usize * self.bins..].iter_mut().zip(values) {
                 more += i64::from(*new > 0.0) - i64::from(*old > 0.0);
                 *old = *new;

@@ -2,7 +2,7 @@
 //! size S it comes from.
 
 use crate::counts::table;
-use crate::relative::Form;
+use crate::margin::Form;
 
 /// S = sum_i v_i^alpha over the non-empty regions, at least 1.
 pub(super) fn size(values: &[f64], alpha: f64) -> f64 {

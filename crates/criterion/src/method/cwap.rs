@@ -44,16 +44,16 @@ mod inter;
 mod intra;
 
 use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
 
 use crate::batch::Batch;
-use crate::config::{Parameters, Preset, parameters};
+use crate::config::Preset;
 use crate::counts::Counts;
-use crate::criterion::Method;
 use crate::error::{ConfigError, StateError};
-use crate::kernel::rows::{Job, Part, Row, Softmax, Weighed, Work};
-use crate::relative::{Form, LevelRows, NoMargin, RatioRows};
-use crate::method::Id;
-use crate::state::State;
+use crate::kernel::rows::{Job, Part, Row, Softmax, Weighed, Workspace};
+use crate::margin::{Form, LevelRows, NoMargin, RatioRows};
+use crate::method::{ClassHistogram, Id, Method, State};
+use crate::parameters::{Parameters, parameters};
 
 pub use histogram::{AverageState, CwapState};
 use histogram::{Averages, Histogram, region};
@@ -117,7 +117,7 @@ parameters! {
         /// Exponent of the densities, 0 (flat weights) to 10.
         pub alpha: f64 = 0.9, where |x| (0.0..=10.0).contains(&x) => "in 0..=10";
         /// Strength of the margins, 0 (none) to 100.
-        pub gamma: f64 = 0.8, where |x| (0.0..=100.0).contains(&x) => "in 0..=100";
+        pub gamma: f64 = 1.1, where |x| (0.0..=100.0).contains(&x) => "in 0..=100";
         /// How regions are cut: adaptive (AURA) or uniform (URA).
         pub regions: Regions = Regions::Adaptive;
         /// Whether examples are weighted inside their class.
@@ -131,7 +131,7 @@ parameters! {
         /// Whether classes have margins.
         pub inter: bool = true;
         /// Whether margins reach to both sides, gamma ln(S_n / S_m): towards more frequent classes too, as in balanced-softmax.
-        pub two_sided: bool = false;
+        pub two_sided: bool = true;
         /// Scale of the weights: class-mean, class-gradient, valid-bins, batch-mean or none.
         pub normalize: Normalize = Normalize::ClassGradient;
         /// Uniform pseudo-examples per real one that keep the weights bounded, 0 to 1e6.
@@ -149,12 +149,14 @@ parameters! {
 
 impl Parameters for CwapConfig {
     type Method = Cwap;
-    /// `paper` is the paper to the letter.
+    const CORRECTS_FOR_COUNTS: bool = true;
     fn preset(preset: Preset) -> Self {
+        let reference = Self { gamma: 0.8, two_sided: false, ..Self::default() };
         match preset {
-            Preset::Paper => Self { normalize: Normalize::None, prior: 0.0, ..Self::default() },
-            Preset::Reference => Self::default(),
-            Preset::Recommended => Self { two_sided: true, gamma: 1.1, ..Self::default() },
+            // the paper to the letter
+            Preset::Paper => Self { normalize: Normalize::None, prior: 0.0, ..reference },
+            Preset::Reference => reference,
+            Preset::Recommended => Self::default(),
         }
     }
     fn check_for(&self, counts: &Counts) -> Result<(), ConfigError> {
@@ -167,23 +169,11 @@ impl Parameters for CwapConfig {
     fn build(&self, counts: &Counts) -> Cwap {
         let histogram = Histogram::new(counts, self.bins as usize);
         let averages = (self.memory == Memory::Ema).then(|| Averages::new(counts.classes(), self.bins as usize));
-        let mut cwap = Cwap { config: self.clone(), histogram, averages, margins: None, weights: Vec::new(), filled: 0 };
+        let mut cwap =
+            Cwap { config: self.clone(), histogram, averages, margins: None, weights: Vec::new(), filled: 0 };
         cwap.rebuild();
         cwap
     }
-}
-
-/// What `cwap` knows of a class.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Portrait {
-    /// Effective size S.
-    pub size: f64,
-    /// Widths d of the regions.
-    pub widths: Vec<f64>,
-    /// Densities v.
-    pub values: Vec<f64>,
-    /// Weights W that examples in each region get in the next epoch; with `normalize: batch-mean`, before a batch scales them.
-    pub weights: Vec<f64>,
 }
 
 /// Intra- and inter-category balance.
@@ -227,30 +217,8 @@ impl Cwap {
     }
 
     /// S of every class.
-    pub(crate) fn sizes(&self) -> Vec<f64> {
+    fn sizes(&self) -> Vec<f64> {
         self.histogram.classes().map(|(values, _)| inter::size(values, self.config.alpha)).collect()
-    }
-
-    /// The regions behind the next epoch's weights of a class, and the weights.
-    pub(crate) fn portrait(&self, class: usize) -> Portrait {
-        let bins = self.histogram.bins;
-        let cells = class * bins..(class + 1) * bins;
-        let (values, widths) = match &self.averages {
-            None => (&self.histogram.values, &self.histogram.widths),
-            Some(averages) => (&averages.values, &averages.widths),
-        };
-        let (values, widths) = (values[cells.clone()].to_vec(), widths[cells.clone()].to_vec());
-        let mut weights = vec![1.0; bins];
-        if self.config.intra {
-            self.scale().weights(&values, &widths, &mut weights);
-            weights.iter_mut().for_each(|w| *w = self.capped(*w));
-        }
-        let size = inter::size(&self.histogram.values[cells], self.config.alpha);
-        Portrait { size, widths, values, weights }
-    }
-
-    pub(crate) fn margin(&self, label: usize, class: usize) -> Option<f64> {
-        Some(self.margins.as_ref()?.margin(label, class))
     }
 
     /// The gradient norm g of an example.
@@ -297,22 +265,22 @@ impl Cwap {
             return;
         }
         match &self.averages {
-            None => job.work.rows.iter_mut().flat_map(Row::parts_mut).for_each(|part| {
+            None => job.workspace.rows.iter_mut().flat_map(Row::parts_mut).for_each(|part| {
                 part.weighed.weight = self.frozen(part);
             }),
             Some(averages) => {
-                averages.absorb(job.work, self.config.momentum, |part| self.norm(part));
-                averages.weigh(job.work, &self.scale(), |part| self.norm(part));
+                averages.absorb(job.workspace, self.config.momentum, |part| self.norm(part));
+                averages.weigh(job.workspace, &self.scale(), |part| self.norm(part));
             }
         }
         let mean = match self.config.normalize {
             Normalize::BatchMean => {
-                let parts = job.work.rows.iter().flat_map(Row::parts);
-                parts.map(|part| part.share * part.weighed.weight).sum::<f64>() / job.work.rows.len() as f64
+                let parts = job.workspace.rows.iter().flat_map(Row::parts);
+                parts.map(|part| part.share * part.weighed.weight).sum::<f64>() / job.workspace.rows.len() as f64
             }
             _ => 1.0,
         };
-        for part in job.work.rows.iter_mut().flat_map(Row::parts_mut) {
+        for part in job.workspace.rows.iter_mut().flat_map(Row::parts_mut) {
             part.weighed = self.weighed(part, part.weighed.weight / mean);
         }
         job.gradients(rows);
@@ -333,16 +301,16 @@ impl Method for Cwap {
         }
     }
 
-    fn observe(&mut self, batch: &Batch<'_>, work: &Work) {
+    fn observe(&mut self, batch: &Batch<'_>, workspace: &Workspace) {
         // mixed examples are not counted
-        for row in work.rows.iter().filter(|row| row.count == 1) {
+        for row in workspace.rows.iter().filter(|row| row.count == 1) {
             self.histogram.count(row.parts[0].label, row.parts[0].weighed.region as usize);
         }
         let intra = self.intra(batch.epoch);
         if let Some(averages) = &mut self.averages
             && intra
         {
-            self.filled = self.filled.saturating_add_signed(averages.put(work));
+            self.filled = self.filled.saturating_add_signed(averages.put(workspace));
         }
     }
 
@@ -357,8 +325,35 @@ impl Method for Cwap {
         self.rebuild();
     }
 
-    fn regions(&self, _work: &Work) -> Option<u64> {
+    fn regions(&self, _workspace: &Workspace) -> Option<u64> {
         Some(self.filled)
+    }
+
+    fn margin(&self, label: usize, class: usize) -> Option<f64> {
+        Some(self.margins.as_ref()?.margin(label, class))
+    }
+
+    fn class_histogram(&self, class: usize) -> Option<ClassHistogram> {
+        let bins = self.histogram.bins;
+        let cells = class * bins..(class + 1) * bins;
+        let (values, widths) = match &self.averages {
+            None => (&self.histogram.values, &self.histogram.widths),
+            Some(averages) => (&averages.values, &averages.widths),
+        };
+        let (densities, widths) = (values[cells.clone()].to_vec(), widths[cells.clone()].to_vec());
+        let mut weights = vec![1.0; bins];
+        if self.config.intra {
+            self.scale().weights(&densities, &widths, &mut weights);
+            weights.iter_mut().for_each(|w| *w = self.capped(*w));
+        }
+        let effective_size = inter::size(&self.histogram.values[cells], self.config.alpha);
+        Some(ClassHistogram { effective_size, widths, densities, weights })
+    }
+
+    fn state_summary(&self) -> Value {
+        let by_class = |table: &[f64]| table.chunks(self.histogram.bins).map(<[f64]>::to_vec).collect::<Vec<_>>();
+        let (values, widths) = (by_class(&self.histogram.values), by_class(self.histogram.filling_widths()));
+        json!({"sizes": self.sizes(), "values": values, "widths": widths})
     }
 
     fn state(&self) -> State {

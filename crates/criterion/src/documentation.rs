@@ -1,18 +1,18 @@
-//! A method's page: what its source file says about it at the top.
+//! A method's documentation: what its source file says about it at the top.
 //!
-//! The header of each method's file is the one text about it: rustdoc, `equipoise criteria NAME` and the pages under
+//! The header of each method's file is the one text about it: rustdoc, `equipoise criteria NAME` and the documentations under
 //! `docs/` show it.
 
 /// What a method's file says about it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Page {
+pub struct Documentation {
     /// The idea in one line.
     pub idea: String,
     /// Equation, Symbols, Paper, Differs, Reduces to, Choosing.
     pub sections: Vec<Section>,
 }
 
-/// A part of a page.
+/// A section of a criterion's documentation.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Section {
     /// Its heading.
@@ -21,31 +21,31 @@ pub struct Section {
     pub text: String,
 }
 
-impl Page {
+impl Documentation {
     /// Reads the `//!` header of a source file.
-    pub(crate) fn of(source: &str) -> Self {
-        let mut page = Self { idea: String::new(), sections: Vec::new() };
+    pub(crate) fn parse(source: &str) -> Self {
+        let mut documentation = Self { idea: String::new(), sections: Vec::new() };
         for line in source.lines().map_while(|line| line.strip_prefix("//!")) {
             let line = line.strip_prefix(' ').unwrap_or(line);
-            match (line.strip_prefix("# "), page.sections.last_mut()) {
+            match (line.strip_prefix("# "), documentation.sections.last_mut()) {
                 (Some(heading), _) => {
-                    page.sections.push(Section { heading: heading.to_owned(), text: String::new() });
+                    documentation.sections.push(Section { heading: heading.to_owned(), text: String::new() });
                 }
                 (None, Some(section)) => {
                     section.text.push_str(line);
                     section.text.push('\n');
                 }
-                (None, None) if page.idea.is_empty() => {
+                (None, None) if documentation.idea.is_empty() => {
                     // after "`id`: "
-                    line.split_once("`: ").map_or(line, |(_, idea)| idea).clone_into(&mut page.idea);
+                    line.split_once("`: ").map_or(line, |(_, idea)| idea).clone_into(&mut documentation.idea);
                 }
                 (None, None) => {}
             }
         }
-        for section in &mut page.sections {
+        for section in &mut documentation.sections {
             section.text = section.text.trim_matches('\n').to_owned();
         }
-        page
+        documentation
     }
 
     /// The text under a heading, empty if there is none.
