@@ -9,6 +9,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 
 use equipoise_pool::Pool;
+use equipoise_random::Example;
 
 use crate::augment::{Normalize, Policy};
 use crate::chance::{Jitter, RandAugment};
@@ -199,7 +200,8 @@ impl Loader {
         let mut tasks: Vec<(u32, &mut [f32], Option<Unreadable>)> =
             places.iter().zip(out.chunks_exact_mut(stride)).map(|(at, out)| (*at, out, None)).collect();
         pool.each(&mut tasks, |_, (at, out, failed)| {
-            if let Err(what) = self.with_viewer(|viewer| self.image(*at, seed, epoch, out, viewer)) {
+            let example = Example { seed, epoch, example: (*at).into() };
+            if let Err(what) = self.with_viewer(|viewer| self.image(*at, example, out, viewer)) {
                 *failed = Some(Unreadable { at: *at, path: self.files[*at as usize].clone(), what });
             }
         });
@@ -229,7 +231,7 @@ impl Loader {
     }
 
     /// One image that is not in memory at its final size.
-    fn image(&self, at: u32, seed: u64, epoch: u64, out: &mut [f32], viewer: &mut Viewer) -> Result<(), String> {
+    fn image(&self, at: u32, example: Example, out: &mut [f32], viewer: &mut Viewer) -> Result<(), String> {
         let read;
         let image = match &self.kept {
             Kept::Photos(photos) if photos[at as usize].is_some() => photos[at as usize].as_ref(),
@@ -240,13 +242,13 @@ impl Loader {
         };
         let Some(image) = image else { return Ok(()) };
         match &self.recipe {
-            Recipe::Photo { view, .. } => viewer.view(image, view, seed, epoch, at.into(), out),
+            Recipe::Photo { view, .. } => viewer.view(image, view, example, out),
             Recipe::Small { side, policy } => {
                 let side = *side as usize;
                 let mut bytes = vec![0; 3 * side * side];
                 viewer.fit(image, &mut bytes);
                 let one = Pixels { channels: 3, height: side, width: side, bytes: bytes.into() };
-                policy.image(&one, 0, (seed, epoch, at.into()), &mut policy.room(&one), out);
+                policy.image(&one, 0, example, &mut policy.room(&one), out);
             }
         }
         Ok(())

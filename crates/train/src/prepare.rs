@@ -8,13 +8,11 @@ use equipoise_data::longtail::counts;
 use equipoise_data::photo::View;
 use equipoise_data::{DataSet, Images, Part};
 use equipoise_pool::Pool;
-use equipoise_random::Draws;
+use equipoise_random::{Example, Stream};
 
 use crate::error::TrainError;
 use crate::settings::Settings;
 
-/// Keeps these draws apart from those of other parts of a run with the same seed.
-const SALT: u64 = 0x7661_6c00_0000_0000;
 /// Bytes of decoded photographs that are kept of each part.
 const ROOM: u64 = 4 << 30;
 
@@ -173,7 +171,8 @@ fn divide(part: &Part, classes: usize, share: f64, seed: u64) -> (Part, Part) {
     let mut taken = vec![false; part.labels.len()];
     for mut places in of_class {
         let number = ((places.len() as f64 * share).round() as usize).min(places.len().saturating_sub(1));
-        places.sort_by_key(|at| Draws::new(seed ^ SALT, 0, u64::from(*at)).at(0));
+        let key = |at: &u32| Example { seed, epoch: 0, example: (*at).into() }.draws(Stream::ValidationSplit).at(0);
+        places.sort_by_key(key);
         places.iter().take(number).for_each(|at| taken[*at as usize] = true);
     }
     let of = |want: bool| (0..part.labels.len() as u32).filter(|at| taken[*at as usize] == want).collect::<Vec<u32>>();

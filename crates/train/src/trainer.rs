@@ -700,7 +700,10 @@ fn make(
     made.partners.clear();
     made.shares.clear();
     if let Some(mix) = mix {
-        let partners: Vec<_> = places.iter().map(|at| mix.draw(seed, epoch, u64::from(*at), whole.len())).collect();
+        let partners: Vec<_> = places
+            .iter()
+            .map(|at| mix.draw(equipoise_random::Example { seed, epoch, example: u64::from(*at) }, whole.len()))
+            .collect();
         let others: Vec<u32> = partners.iter().map(|partner| whole[partner.place]).collect();
         let mut images = vec![0.0; places.len() * one];
         train.loader.batch(&others, seed, epoch, &mut images, &pool)?;

@@ -14,15 +14,12 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use equipoise_random::Draws;
+use equipoise_random::{Example, Stream};
 
 use crate::decode::may_be_image;
 use crate::error::DataError;
 use crate::set::{DataSet, Images, Part, Problem};
 use crate::source::{cannot_read, fnv1a};
-
-/// Keeps these draws apart from those of other parts of a run with the same seed.
-const SALT: u64 = 0x7370_6c69_7400_0000;
 
 /// How a tree without `train/` is split.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -173,7 +170,7 @@ pub(super) fn divide(root: &Path, tree: Tree, split: Split, names: &[String]) ->
         let tested = share.clamp(usize::from(files.len() > 1), files.len().saturating_sub(1));
         let key = |file: &PathBuf| {
             let inside = file.strip_prefix(root).unwrap_or(file).as_os_str().as_encoded_bytes();
-            Draws::new(split.seed ^ SALT, 0, fnv1a(inside)).at(0)
+            Example { seed: split.seed, epoch: 0, example: fnv1a(inside) }.draws(Stream::TestSplit).at(0)
         };
         let mut keyed: Vec<(u64, PathBuf)> = files.into_iter().map(|file| (key(&file), file)).collect();
         keyed.sort();

@@ -512,8 +512,7 @@ fn timed<T>(f: impl FnOnce() -> T) -> (T, Duration) {
     (value, start.elapsed())
 }
 
-/// A normal deviate at a position (Box and Muller).
+/// The normal number of an index.
 fn normal(draws: Draws, position: u64) -> f32 {
-    let (u, v) = (1.0 - draws.unit(2 * position), draws.unit(2 * position + 1));
-    ((-2.0 * u.ln()).sqrt() * (std::f64::consts::TAU * v).cos()) as f32
+    draws.normal(2 * position) as f32
 }
