@@ -1,12 +1,12 @@
 //! From a data set to what a run sees of it: parts with loaders, counts, groups.
 
-use equipoise_data::augment::{Normalize, Policy};
-use equipoise_data::groups::Group;
-use equipoise_data::index::Fingerprint;
-use equipoise_data::loader::{Loader, Progress, Recipe};
-use equipoise_data::longtail::counts;
-use equipoise_data::photo::View;
-use equipoise_data::{DataSet, Images, Part};
+use equipoise_data::batch::loader::{Loader, Progress, Recipe};
+use equipoise_data::batch::photo::View;
+use equipoise_data::batch::small::{Normalize, Policy};
+use equipoise_data::describe::groups::Group;
+use equipoise_data::subset::index::Fingerprint;
+use equipoise_data::subset::long_tail::counts;
+use equipoise_data::{Dataset, Images, Split};
 use equipoise_pool::Pool;
 use equipoise_random::{Example, Stream};
 
@@ -65,7 +65,7 @@ impl Prepared {
     /// # Errors
     /// For a set that cannot be trained on, and files that cannot be read.
     pub fn new(
-        mut set: DataSet,
+        mut set: Dataset,
         settings: &Settings,
         normalized: Option<&Normalize>,
         pool: &Pool,
@@ -100,7 +100,7 @@ impl Prepared {
         let files = matches!(set.train.images, Images::Files(_));
         let train_recipe = recipe(settings, files, &normalize, true)?;
         let plain = recipe(settings, files, &normalize, false)?;
-        let show = |part: Part, recipe: Recipe| -> Result<Shown, TrainError> {
+        let show = |part: Split, recipe: Recipe| -> Result<Shown, TrainError> {
             let names = match &part.images {
                 Images::Memory(_) => None,
                 Images::Files(files) => Some(files.iter().map(|file| file.display().to_string()).collect()),
@@ -132,7 +132,7 @@ impl Prepared {
 }
 
 /// By what a set's pixels are normalised: published figures where there are any, else those of its training images.
-fn normalize(set: &DataSet) -> Normalize {
+fn normalize(set: &Dataset) -> Normalize {
     match (&set.train.images, set.name.as_str()) {
         (_, "cifar10" | "cifar100") => Normalize::cifar(),
         (Images::Memory(pixels), _) => Normalize::of(pixels, &(0..pixels.len() as u32).collect::<Vec<_>>()),
@@ -163,7 +163,7 @@ pub fn recipe(settings: &Settings, files: bool, normalize: &Normalize, train: bo
 }
 
 /// Takes a share of every class out of a part: what stays, and what is taken. No class loses its last image.
-fn divide(part: &Part, classes: usize, share: f64, seed: u64) -> (Part, Part) {
+fn divide(part: &Split, classes: usize, share: f64, seed: u64) -> (Split, Split) {
     let mut of_class: Vec<Vec<u32>> = vec![Vec::new(); classes];
     for (at, label) in part.labels.iter().enumerate() {
         of_class[*label as usize].push(at as u32);
@@ -185,17 +185,17 @@ mod tests {
 
     use super::*;
 
-    fn part(labels: &[u32]) -> Part {
+    fn part(labels: &[u32]) -> Split {
         let bytes: Vec<u8> = (0..labels.len() as u8).collect();
         let pixels = Pixels { channels: 1, height: 1, width: 1, bytes: bytes.into() };
-        Part { images: Images::Memory(pixels), labels: labels.to_vec() }
+        Split { images: Images::Memory(pixels), labels: labels.to_vec() }
     }
 
     #[test]
     fn a_share_of_every_class_is_taken() {
         let labels: Vec<u32> = [vec![0; 20], vec![1; 10], vec![2; 1], vec![4; 3]].concat();
         let (train, val) = divide(&part(&labels), 5, 0.2, 7);
-        let counted = |part: &Part| counts(&part.labels, 5).expect("valid");
+        let counted = |part: &Split| counts(&part.labels, 5).expect("valid");
         assert_eq!((counted(&train), counted(&val)), (vec![16, 8, 1, 0, 2], vec![4, 2, 0, 0, 1]));
         // nothing is lost, nothing is in both
         let mut all: Vec<u8> =

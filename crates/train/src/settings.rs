@@ -4,11 +4,11 @@
 //! written, how progress is shown) has no influence on the result.
 
 use equipoise_criterion::{Config, Id, Preset};
-use equipoise_data::augment::{Normalize, Policy};
-use equipoise_data::chance::{Jitter, RandAugment};
-use equipoise_data::groups::Rule;
-use equipoise_data::mix::Mix;
-use equipoise_data::sampler::Kind;
+use equipoise_data::batch::mixup::Mix;
+use equipoise_data::batch::random_ops::{Jitter, RandAugment};
+use equipoise_data::batch::sampler::Kind;
+use equipoise_data::batch::small::{Normalize, Policy};
+use equipoise_data::describe::groups::Rule;
 use equipoise_nn::network::Head;
 use serde::{Deserialize, Serialize};
 use toml::{Table, Value};
@@ -162,7 +162,7 @@ impl Default for Settings {
 
 impl Default for Data {
     fn default() -> Self {
-        let split = equipoise_data::format::folder::Split::default();
+        let split = equipoise_data::read::format::class_folders::SplitRule::default();
         Self {
             set: "fashion-mini".to_owned(),
             imbalance: None,

@@ -6,8 +6,8 @@
 use std::sync::mpsc::sync_channel;
 
 use equipoise_criterion::{Batch, BatchError, Criterion, Mixed, Output, Work};
-use equipoise_data::mix::{Mix, blend};
-use equipoise_data::sampler::Sampler;
+use equipoise_data::batch::mixup::{Mix, blend};
+use equipoise_data::batch::sampler::Sampler;
 use equipoise_nn::{Engine, Kind, Sgd};
 use equipoise_pool::Pool;
 pub use equipoise_record::Epoch;
@@ -386,7 +386,7 @@ impl<E: Engine, W: Workers> Trainer<E, W> {
         let (steps, share) = (self.steps(), self.share());
         let order = self.sampler.epoch(epoch, self.workers.shard());
         let whole = if self.mix.is_some() {
-            self.sampler.epoch(epoch, equipoise_data::sampler::Shard::WHOLE)
+            self.sampler.epoch(epoch, equipoise_data::batch::sampler::Shard::WHOLE)
         } else {
             Vec::new()
         };

@@ -10,7 +10,7 @@ use std::str::FromStr;
 use equipoise_random::{Draws, Example, Stream};
 
 use crate::error::DataError;
-use crate::longtail::by_class;
+use crate::subset::long_tail::by_class;
 
 /// How often classes are drawn.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -7,10 +7,10 @@
 
 use equipoise_random::{Draws, Example, Stream};
 
-use crate::augment::Normalize;
-use crate::chance::{self, Jitter, RandAugment};
-use crate::change::Changer;
-use crate::decode::Rgb;
+use crate::batch::ops::Changer;
+use crate::batch::random_ops::{self, Jitter, RandAugment};
+use crate::batch::small::Normalize;
+use crate::read::decode::Rgb;
 
 /// What is done to photographs.
 #[derive(Clone, Debug, PartialEq)]
@@ -136,7 +136,7 @@ impl Viewer {
             self.bytes.resize(out.len(), 0);
             self.scaler.scale(image, mirrored, &mut self.bytes, |_, x| (x + 0.5) as u8);
             let changes = (self.randaugment, self.jitter);
-            chance::change(changes, example, (side, side), &mut self.changer, &mut self.bytes);
+            random_ops::change(changes, example, (side, side), &mut self.changer, &mut self.bytes);
             self.normalize.fill(side * side, &self.bytes, out);
         } else {
             let Normalize { scale, offset } = &self.normalize;

@@ -8,10 +8,10 @@ use equipoise_pool::Pool;
 use equipoise_random::{Example, Stream};
 use serde::{Deserialize, Serialize};
 
-use crate::chance::{self, Jitter, RandAugment};
-use crate::change::Changer;
+use crate::batch::ops::Changer;
+use crate::batch::random_ops::{self, Jitter, RandAugment};
+use crate::dataset::Pixels;
 use crate::error::DataError;
-use crate::set::Pixels;
 
 /// x -> (x / 255 - mean) / std, by channel.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -180,7 +180,7 @@ impl Policy {
         let image = pixels.image(at).chunks_exact(plane);
         if let Some((changer, view)) = room {
             image.zip(view.chunks_exact_mut(plane)).for_each(|(from, to)| window.crop(from, to, width, 0, |x| x));
-            chance::change((self.randaugment, self.jitter), example, (height, width), changer, view);
+            random_ops::change((self.randaugment, self.jitter), example, (height, width), changer, view);
             self.normalize.fill(plane, view, out);
         } else {
             for (c, (from, to)) in image.zip(out.chunks_exact_mut(plane)).enumerate() {

@@ -11,13 +11,13 @@ use std::sync::{Mutex, PoisonError};
 use equipoise_pool::Pool;
 use equipoise_random::Example;
 
-use crate::augment::{Normalize, Policy};
-use crate::chance::{Jitter, RandAugment};
-use crate::decode::{Bounds, Rgb, decode, read_image};
+use crate::batch::photo::{View, Viewer};
+use crate::batch::random_ops::{Jitter, RandAugment};
+use crate::batch::small::{Normalize, Policy};
+use crate::batch::thumbnail;
+use crate::dataset::{Images, Pixels};
 use crate::error::{DataError, Unreadable};
-use crate::photo::{View, Viewer};
-use crate::picture;
-use crate::set::{Images, Pixels};
+use crate::read::decode::{Bounds, Rgb, decode, read_image};
 
 /// Called with the images done and all of them, now and then, from any thread.
 pub type Progress<'a> = &'a (dyn Fn(u64, u64) + Sync);
@@ -218,10 +218,10 @@ impl Loader {
     /// If there is no such image.
     pub fn picture(&self, at: u32, side: u32) -> Result<String, DataError> {
         let place = at as usize;
-        let read = || open(&self.files[place]).and_then(|photo| picture::of_image(&photo, side));
+        let read = || open(&self.files[place]).and_then(|photo| thumbnail::of_image(&photo, side));
         let picture = match &self.kept {
-            Kept::Pixels(pixels) => picture::of_pixels(pixels, place, side),
-            Kept::Photos(photos) => photos[place].as_ref().map_or_else(read, |photo| picture::of_image(photo, side)),
+            Kept::Pixels(pixels) => thumbnail::of_pixels(pixels, place, side),
+            Kept::Photos(photos) => photos[place].as_ref().map_or_else(read, |photo| thumbnail::of_image(photo, side)),
             Kept::Nothing => read(),
         };
         picture.map_err(|what| {

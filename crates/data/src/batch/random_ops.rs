@@ -4,7 +4,7 @@
 
 use equipoise_random::{Example, Stream};
 
-use crate::change::{Change, Changer};
+use crate::batch::ops::{Change, Changer};
 use crate::error::DataError;
 
 /// Positions of the jitter's draws: three for the order, four for the factors. RandAugment's follow.
