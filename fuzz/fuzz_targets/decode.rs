@@ -2,7 +2,7 @@
 
 #![no_main]
 
-use equipoise_data::decode::{Bounds, decode};
+use equipoise_data::read::decode::{Bounds, decode};
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|bytes: &[u8]| {

@@ -4,7 +4,7 @@
 
 use std::path::Path;
 
-use equipoise_data::index;
+use equipoise_data::subset::index;
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|bytes: &[u8]| {

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use thiserror::Error;
 
 fn known_names() -> String {
-    crate::known::KNOWN.iter().map(|known| known.name).collect::<Vec<_>>().join(", ")
+    crate::acquire::catalog::KNOWN.iter().map(|known| known.name).collect::<Vec<_>>().join(", ")
 }
 
 /// An image file that cannot be used.
@@ -30,7 +30,7 @@ fn some(files: &[Unreadable]) -> String {
 }
 
 fn fetched(name: &str) -> String {
-    let fetchable = crate::known::Known::named(name).is_some_and(|known| !known.files.is_empty());
+    let fetchable = crate::acquire::catalog::Known::named(name).is_some_and(|known| !known.files.is_empty());
     if fetchable { format!("`equipoise data fetch {name}` gets it, ") } else { String::new() }
 }
 

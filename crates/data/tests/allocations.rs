@@ -3,7 +3,7 @@
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 
-use equipoise_data::change::{Change, Changer};
+use equipoise_data::batch::ops::{Change, Changer};
 
 /// The system's allocator, counted by thread.
 struct Counting;

@@ -13,11 +13,12 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use common::folder;
-use equipoise_data::decode::{Bounds, decode};
-use equipoise_data::format::folder::Split;
-use equipoise_data::format::{cifar, idx, inat, list, tiny_imagenet};
-use equipoise_data::import::unpack;
-use equipoise_data::{index, known};
+use equipoise_data::acquire::catalog;
+use equipoise_data::acquire::import::unpack;
+use equipoise_data::read::decode::{Bounds, decode};
+use equipoise_data::read::format::class_folders::SplitRule;
+use equipoise_data::read::format::{cifar, idx, inat, list, tiny_imagenet};
+use equipoise_data::subset::index;
 use flate2::Compression;
 use flate2::write::{GzEncoder, ZlibEncoder};
 
@@ -238,10 +239,10 @@ fn archive_bombs() {
         refused(&format!("{name}, read"), || cifar::cifar10(&file));
         fs::create_dir_all(&target).expect("a folder");
         refused(&format!("{name}, recognised"), || {
-            known::load(file.to_str().expect("UTF-8"), &target, Split::default())
+            catalog::load(file.to_str().expect("UTF-8"), &target, SplitRule::default())
         });
-        let from = known::Known::named("cifar10").expect("known");
-        refused(&format!("{name}, imported"), || equipoise_data::import::import(from, &file, &target));
+        let from = catalog::Known::named("cifar10").expect("known");
+        refused(&format!("{name}, imported"), || equipoise_data::acquire::import::import(from, &file, &target));
     };
     let (regular, long, pax) = (tar::EntryType::Regular, tar::EntryType::GNULongName, tar::EntryType::XHeader);
     both("gzip of 10 GB in data_batch_1.bin", &gzip(&header("data_batch_1.bin", regular, 10 << 30), 100));
@@ -289,7 +290,7 @@ fn text_bombs() {
     for name in ["x.csv", "x.jsonl"] {
         let case = |what: &str, bytes: &[u8]| {
             write(name, bytes);
-            refused(&format!("{name}: {what}"), || list::list(&at(name), Split::default()));
+            refused(&format!("{name}: {what}"), || list::list(&at(name), SplitRule::default()));
         };
         case("a line of 100 MB", &large);
         case("100 MB of spaces", &vec![b' '; 100 << 20]);

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use equipoise_data::change::{Change, Changer};
+use equipoise_data::batch::ops::{Change, Changer};
 use serde::Deserialize;
 
 #[derive(Deserialize)]

@@ -4,11 +4,11 @@
 
 use std::path::PathBuf;
 
-use equipoise_data::format::cifar::cifar10;
-use equipoise_data::known::data_root;
-use equipoise_data::{DataSet, Part, fnv1a};
+use equipoise_data::acquire::catalog::data_root;
+use equipoise_data::read::format::cifar::cifar10;
+use equipoise_data::{Dataset, Split, fnv1a};
 
-fn real() -> Option<DataSet> {
+fn real() -> Option<Dataset> {
     let named = std::env::var_os("EQUIPOISE_CIFAR10").filter(|value| !value.is_empty()).map(PathBuf::from);
     let imported = || Some(data_root(None).join("cifar10")).filter(|place| place.exists());
     let Some(place) = named.or_else(imported) else {
@@ -28,7 +28,7 @@ struct Figures {
     hash: u64,
 }
 
-fn check(set: &DataSet, part: &Part, want: &Figures) {
+fn check(set: &Dataset, part: &Split, want: &Figures) {
     assert_eq!(set.classes[part.labels[0] as usize], want.class);
     let image = part.images.pixels().expect("in memory").image(0);
     let sum = |channel: usize| image[1024 * channel..][..1024].iter().map(|b| u32::from(*b)).sum::<u32>();

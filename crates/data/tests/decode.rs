@@ -11,7 +11,7 @@ use std::io::Cursor;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use common::damaged;
-use equipoise_data::decode::{Bounds, DecodeError, Rgb, decode};
+use equipoise_data::read::decode::{Bounds, DecodeError, Rgb, decode};
 use equipoise_random::Draws;
 use image::codecs::jpeg::JpegEncoder;
 use image::codecs::webp::WebPEncoder;

@@ -13,9 +13,9 @@ use std::time::Duration;
 
 use common::{Folder, cifar10_files, folder, gzip, idx_images, idx_labels, tar_gz};
 use equipoise_data::DataError;
-use equipoise_data::download::{Event, Patience};
-use equipoise_data::fetch::{Fetch, Fetched};
-use equipoise_data::known::{Known, Official};
+use equipoise_data::acquire::catalog::{Known, Official};
+use equipoise_data::acquire::download::{Event, Patience};
+use equipoise_data::acquire::fetch::{Fetch, Fetched};
 
 /// What a client asked for.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -160,7 +160,8 @@ impl Set {
         let fetched = fetched.expect("good");
         assert_eq!(fetched.set.train.labels, [0, 1, 2, 3, 4, 5, 6, 7, 8, 9]);
         assert_eq!(fetched.place, self.root.path().join("cifar10"));
-        let again = equipoise_data::known::load("cifar10", self.root.path(), Default::default()).expect("in place");
+        let again =
+            equipoise_data::acquire::catalog::load("cifar10", self.root.path(), Default::default()).expect("in place");
         assert_eq!(again, fetched.set);
         assert_eq!(self.root.path().read_dir().expect("reads").count(), 1, "something was left behind");
     }
@@ -537,7 +538,7 @@ fn a_full_disk_is_said_so() {
 /// The table of known sets is well-formed.
 #[test]
 fn official_files() {
-    for known in equipoise_data::known::KNOWN {
+    for known in equipoise_data::acquire::catalog::KNOWN {
         for file in known.files {
             assert!(file.url.starts_with("http") && !file.name().is_empty(), "{file:?}");
             let hexadecimal = |md5: &str| md5.len() == 32 && md5.bytes().all(|b| b"0123456789abcdef".contains(&b));

@@ -6,10 +6,10 @@ use std::fs;
 use std::path::Path;
 
 use common::{Folder, folder};
-use equipoise_data::format::folder::{Split, tree};
-use equipoise_data::groups::Rule;
-use equipoise_data::inspect::inspect;
-use equipoise_data::{DataError, DataSet, Images, Part};
+use equipoise_data::describe::groups::Rule;
+use equipoise_data::describe::inspect::inspect;
+use equipoise_data::read::format::class_folders::{SplitRule, tree};
+use equipoise_data::{DataError, Dataset, Images, Split};
 use equipoise_pool::Pool;
 use image::{ImageFormat, Rgb, RgbImage};
 
@@ -28,7 +28,7 @@ fn zoo() -> Folder {
     here
 }
 
-fn files(part: &Part) -> Vec<String> {
+fn files(part: &Split) -> Vec<String> {
     let Images::Files(files) = &part.images else { panic!("not files") };
     let name = |path: &std::path::PathBuf| {
         let folder = path.parent().and_then(Path::file_name).unwrap_or_default();
@@ -37,8 +37,8 @@ fn files(part: &Part) -> Vec<String> {
     files.iter().map(name).collect()
 }
 
-fn read(path: &Path) -> DataSet {
-    tree(path, Split::default()).expect("good")
+fn read(path: &Path) -> Dataset {
+    tree(path, SplitRule::default()).expect("good")
 }
 
 #[test]
@@ -53,9 +53,9 @@ fn one_tree_is_split_within_every_class() {
     all.dedup();
     assert_eq!(all.len(), 17, "an image is in both parts, or in none");
     assert_eq!(set, read(zoo.path()), "the same again");
-    let other = tree(zoo.path(), Split { seed: 1, ..Split::default() }).expect("good");
+    let other = tree(zoo.path(), SplitRule { seed: 1, ..SplitRule::default() }).expect("good");
     assert_ne!(files(&other.test), files(&set.test));
-    let half = tree(zoo.path(), Split { test: 0.5, seed: 0 }).expect("good");
+    let half = tree(zoo.path(), SplitRule { test: 0.5, seed: 0 }).expect("good");
     assert_eq!(half.counts().expect("labels"), [5, 2, 1]);
     // another class changes nothing for those that were there
     picture(&zoo.path().join("ant/0.png"), 1);
@@ -82,24 +82,24 @@ fn train_val_and_test_folders() {
     let set = read(here.path());
     assert_eq!((set.val, set.test.labels), (None, vec![0, 0, 1, 1]));
     picture(&here.path().join("val/c/0.png"), 1);
-    let error = tree(here.path(), Split::default()).expect_err("class c").to_string();
+    let error = tree(here.path(), SplitRule::default()).expect_err("class c").to_string();
     assert!(error.contains("val/c: there is no such class in"), "{error}");
     fs::remove_dir_all(here.path().join("val")).expect("removes");
-    let error = tree(here.path(), Split::default()).expect_err("nothing to test on").to_string();
+    let error = tree(here.path(), SplitRule::default()).expect_err("nothing to test on").to_string();
     assert!(error.ends_with("there is no test or val folder"), "{error}");
 }
 
 #[test]
 fn bad_trees() {
     let here = folder("bad");
-    let error = |path: &Path| tree(path, Split::default()).expect_err("bad");
+    let error = |path: &Path| tree(path, SplitRule::default()).expect_err("bad");
     assert!(matches!(error(&here.path().join("nowhere")), DataError::Read { .. }));
     assert!(matches!(error(here.path()), DataError::NoImages { .. }));
     fs::create_dir_all(here.path().join("empty")).expect("a folder");
     assert!(matches!(error(here.path()), DataError::NoImages { .. }));
     picture(&here.path().join("Cat/0.png"), 1);
     for share in [0.0, 1.0, -1.0, f64::NAN] {
-        assert!(matches!(tree(here.path(), Split { test: share, seed: 0 }), Err(DataError::Share { .. })));
+        assert!(matches!(tree(here.path(), SplitRule { test: share, seed: 0 }), Err(DataError::Share { .. })));
     }
     picture(&here.path().join("cat/0.png"), 2);
     let problems: Vec<String> = read(here.path()).problems.iter().map(|p| p.what.clone()).collect();
@@ -147,7 +147,7 @@ fn odd_paths() {
     assert_eq!(set.problems.len(), 8 + usize::from(pipe), "{:?}", set.problems);
     // names that become the same text cannot both be classes
     picture(&here.path().join(OsStr::from_bytes(b"\xfe\xff")).join("0.png"), 2);
-    assert!(matches!(tree(here.path(), Split::default()), Err(DataError::SameClass { .. })));
+    assert!(matches!(tree(here.path(), SplitRule::default()), Err(DataError::SameClass { .. })));
 }
 
 /// A thousand folders in each other are read; a path that is longer than the system takes is an error.
@@ -167,7 +167,7 @@ fn deep_trees() {
     let other = here.path().join(".other");
     picture(&other.join(deep(1500)).join("2.png"), 3);
     fs::rename(&other, class.join(deep(1000)).join("other")).expect("moves");
-    let error = tree(here.path(), Split::default()).expect_err("too deep");
+    let error = tree(here.path(), SplitRule::default()).expect_err("too deep");
     assert!(matches!(error, DataError::Read { .. }), "{error}");
 }
 
@@ -201,7 +201,7 @@ fn what_is_not_read_is_named() {
 fn folders_as_people_have_them() {
     let here = folder("people");
     let at = |name: &str| here.path().join(name);
-    let said = || tree(here.path(), Split::default()).expect_err("bad").to_string();
+    let said = || tree(here.path(), SplitRule::default()).expect_err("bad").to_string();
     picture(&at("Test/a/0.png"), 1);
     picture(&at("VALID/a/0.png"), 2);
     assert!(said().ends_with("there is no train folder beside the others"), "{}", said());
@@ -227,7 +227,7 @@ fn folders_as_people_have_them() {
     }
     picture(&at("train/a/0.png"), 3);
     if fs::read_dir(here.path()).expect("reads").count() == 4 {
-        assert!(matches!(tree(here.path(), Split::default()), Err(DataError::TwoParts { .. })), "{}", said());
+        assert!(matches!(tree(here.path(), SplitRule::default()), Err(DataError::TwoParts { .. })), "{}", said());
         fs::remove_dir_all(at("train")).expect("removes");
     }
     fs::remove_dir_all(at("VALID")).expect("removes");
@@ -263,7 +263,11 @@ fn locked_folders() {
     let lock = |mode| fs::set_permissions(here.path(), fs::Permissions::from_mode(mode)).expect("is ours");
     lock(0o000);
     let locked = fs::read_dir(here.path()).is_err();
-    let found = equipoise_data::known::load(here.path().to_str().expect("UTF-8"), Path::new("x"), Split::default());
+    let found = equipoise_data::acquire::catalog::load(
+        here.path().to_str().expect("UTF-8"),
+        Path::new("x"),
+        SplitRule::default(),
+    );
     lock(0o755);
     // whoever may read everything still can
     assert!(!locked || matches!(found, Err(DataError::Read { .. })), "{found:?}");
@@ -277,7 +281,7 @@ fn a_list_of_what_is_no_file() {
     let text = format!("/dev/zero,a\n/dev/null,a\n{},b\nnowhere.png,b\n", here.path().display());
     let list = here.path().join("x.csv");
     fs::write(&list, text).expect("writes");
-    let set = equipoise_data::format::list::list(&list, Split::default()).expect("a list");
+    let set = equipoise_data::read::format::list::list(&list, SplitRule::default()).expect("a list");
     let report = inspect(&set, Rule::default(), &Pool::single(), &|_, _| {}).expect("labels");
     let mut said: Vec<(&str, &str)> = report.problems.iter().map(|p| (&p.path[..], &p.what[..])).collect();
     said.sort_unstable_by_key(|(path, _)| path.len());
@@ -310,8 +314,12 @@ fn a_messy_folder() {
     }
 }
 
-fn list(name: &str, text: &str) -> Result<DataSet, DataError> {
-    equipoise_data::format::list::parse(&Path::new("lists").join(name), &mut text.as_bytes(), Split::default())
+fn list(name: &str, text: &str) -> Result<Dataset, DataError> {
+    equipoise_data::read::format::list::parse(
+        &Path::new("lists").join(name),
+        &mut text.as_bytes(),
+        SplitRule::default(),
+    )
 }
 
 #[test]
@@ -384,8 +392,11 @@ fn lines_that_make_no_sense_are_named() {
         assert_eq!(said, "lists/x.jsonl: line 1: label: text or a whole number is needed");
     }
     assert_eq!(said("x.csv", "\n\n"), "lists/x.csv: it names no image");
-    let broken =
-        equipoise_data::format::list::parse(Path::new("x.csv"), &mut &b"a.png,1\nb\xff.png,1\n"[..], Split::default());
+    let broken = equipoise_data::read::format::list::parse(
+        Path::new("x.csv"),
+        &mut &b"a.png,1\nb\xff.png,1\n"[..],
+        SplitRule::default(),
+    );
     assert!(broken.expect_err("not UTF-8").to_string().starts_with("x.csv: line 2: "));
     assert!(said("x.jsonl", "{\"path\": \"a\", \"label\": 1}\n{\"path\": 1}\n").starts_with("lists/x.jsonl: line 2: "));
 }
@@ -399,7 +410,7 @@ fn a_hundred_thousand_damaged_lists() {
         let mut read = 0;
         for round in 0..100_000 {
             let bytes = common::damaged(text.as_bytes(), equipoise_random::Draws::new(2, kind as u64, round));
-            let set = equipoise_data::format::list::parse(Path::new(name), &mut &bytes[..], Split::default());
+            let set = equipoise_data::read::format::list::parse(Path::new(name), &mut &bytes[..], SplitRule::default());
             read += usize::from(set.is_ok());
         }
         assert!((1000..99_000).contains(&read), "{name}: {read} of 100,000 could be read");
@@ -408,7 +419,7 @@ fn a_hundred_thousand_damaged_lists() {
 
 #[test]
 fn tiny_imagenet_as_shipped() {
-    use equipoise_data::format::tiny_imagenet::tiny_imagenet;
+    use equipoise_data::read::format::tiny_imagenet::tiny_imagenet;
     let here = folder("tiny");
     let write = |name: &str, text: &str| fs::write(here.path().join(name), text).expect("writes");
     for (wnid, number) in [("n02", 3), ("n01", 2)] {
@@ -426,7 +437,11 @@ fn tiny_imagenet_as_shipped() {
     assert!(set.problems[0].path.ends_with("train/n03") && set.problems.len() == 1, "{:?}", set.problems);
     assert_eq!((set.train.labels.clone(), set.test.labels.clone()), (vec![0, 0, 1, 1, 1], vec![0, 1]));
     assert_eq!(files(&set.test), ["images/val_1.JPEG", "images/val_0.JPEG"]);
-    let found = equipoise_data::known::load(here.path().to_str().expect("UTF-8"), Path::new("x"), Split::default());
+    let found = equipoise_data::acquire::catalog::load(
+        here.path().to_str().expect("UTF-8"),
+        Path::new("x"),
+        SplitRule::default(),
+    );
     assert_eq!(found.expect("recognised"), set);
     write("val/val_annotations.txt", "val_0.JPEG\tn09\n");
     let error = tiny_imagenet(here.path()).expect_err("class n09").to_string();
@@ -456,7 +471,7 @@ fn tiny_imagenet_as_shipped() {
 
 #[test]
 fn inaturalist_annotations() {
-    use equipoise_data::format::inat::inat2017;
+    use equipoise_data::read::format::inat::inat2017;
     let here = folder("inat");
     let write = |name: &str, text: &str| fs::write(here.path().join(name), text).expect("writes");
     let json = |images: &str, annotations: &str| {
@@ -476,7 +491,8 @@ fn inaturalist_annotations() {
     assert!(files(&set.train)[1].ends_with("a/b.jpg"));
     let more = json(&[images.clone(), image(9, "x.jpg")].join(","), &label(6, 7)).replace("Hyla", "Rana");
     let val = fs::read(here.path().join("val2017.json")).expect("reads");
-    let other = equipoise_data::format::inat::parse(Path::new(""), Path::new(""), &mut more.as_bytes(), &mut &val[..]);
+    let other =
+        equipoise_data::read::format::inat::parse(Path::new(""), Path::new(""), &mut more.as_bytes(), &mut &val[..]);
     let other = other.map(|set| (set.classes, set.problems[0].what.clone()));
     let twins = ["Rana (2)", "Rana (7)"].map(str::to_owned).to_vec();
     assert_eq!(other.expect("good"), (twins, "2 images without an annotation are not read".to_owned()));

@@ -7,8 +7,8 @@ use std::path::Path;
 
 use common::{cifar10_files, folder, idx_images, idx_labels, tar_gz, write_all};
 use equipoise_data::DataError;
-use equipoise_data::import::{Imported, import};
-use equipoise_data::known::Known;
+use equipoise_data::acquire::catalog::Known;
+use equipoise_data::acquire::import::{Imported, import};
 
 fn cifar10(from: &Path, root: &Path) -> Result<Imported, DataError> {
     import(Known::named("cifar10").expect("known"), from, root)
@@ -75,7 +75,7 @@ fn errors_name_the_source_and_any_outer_folder_will_do() {
     let (archive, root) = (here.path().join("cf.tar.gz"), here.path().join("root"));
     fs::write(&archive, tar_gz("another-name", &cifar10_files())).expect("writes");
     let Imported { place, set, .. } = cifar10(&archive, &root).expect("good");
-    let again = equipoise_data::known::load("cifar10", &root, Default::default()).expect("in place");
+    let again = equipoise_data::acquire::catalog::load("cifar10", &root, Default::default()).expect("in place");
     assert_eq!(again, set);
     fs::remove_dir_all(place).expect("removes");
     fs::write(&archive, tar_gz("another-name", &cifar10_files()[1..])).expect("writes");
@@ -98,6 +98,6 @@ fn labels_are_as_many_as_images() {
             ("train-labels-idx1-ubyte".to_owned(), labels),
         ],
     );
-    let error = equipoise_data::format::idx::folder(here.path(), "own", None).expect_err("too many");
+    let error = equipoise_data::read::format::idx::folder(here.path(), "own", None).expect_err("too many");
     assert!(matches!(error, DataError::Mismatch { got: 600_000_000, want: 2, .. }), "{error}");
 }

@@ -6,11 +6,11 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use common::folder;
-use equipoise_data::augment::{Normalize, Policy};
-use equipoise_data::chance::{Jitter, RandAugment};
-use equipoise_data::loader::{Loader, Recipe};
-use equipoise_data::photo::View;
-use equipoise_data::{DataError, Images, Part, Pixels};
+use equipoise_data::batch::loader::{Loader, Recipe};
+use equipoise_data::batch::photo::View;
+use equipoise_data::batch::random_ops::{Jitter, RandAugment};
+use equipoise_data::batch::small::{Normalize, Policy};
+use equipoise_data::{DataError, Images, Pixels, Split};
 use equipoise_pool::Pool;
 use image::RgbImage;
 
@@ -110,7 +110,7 @@ fn every_bad_file_is_named_before_the_first_batch() {
             };
             assert_eq!(bad.iter().map(|bad| bad.at).collect::<Vec<_>>(), [2, 5, 8, 9]);
             assert!(bad.iter().all(|bad| bad.path == files[bad.at as usize] && !bad.what.is_empty()));
-            let part = Part { images: Images::Files(files.clone()), labels: vec![0, 0, 0, 1, 1, 1, 2, 2, 2, 2] };
+            let part = Split { images: Images::Files(files.clone()), labels: vec![0, 0, 0, 1, 1, 1, 2, 2, 2, 2] };
             let (rest, left_out) = part.without(&bad, 4);
             assert_eq!(left_out, [1, 1, 2, 0]);
             assert_eq!(rest.labels, [0, 0, 1, 1, 2, 2]);

@@ -7,9 +7,9 @@ use std::io::Cursor;
 use std::path::Path;
 
 use common::folder;
-use equipoise_data::format::folder::{Split, tree};
-use equipoise_data::groups::Rule;
-use equipoise_data::inspect::inspect;
+use equipoise_data::describe::groups::Rule;
+use equipoise_data::describe::inspect::inspect;
+use equipoise_data::read::format::class_folders::{SplitRule, tree};
 use equipoise_pool::Pool;
 use image::{DynamicImage, ImageFormat, Rgb, RgbImage};
 
@@ -91,7 +91,7 @@ fn ten_thousand_images() {
         let wrong = if number % 1000 == 55 && is_locked(&path) { Some("ermission denied") } else { wrong };
         bad.extend(wrong.map(|what| (path.display().to_string(), what)));
     }
-    let set = tree(here.path(), Split::default()).expect("a tree");
+    let set = tree(here.path(), SplitRule::default()).expect("a tree");
     let report = inspect(&set, Rule::default(), &Pool::new(2).expect("threads"), &|_, _| {}).expect("labels");
     for (path, what) in &bad {
         let said: Vec<_> = report.problems.iter().filter(|problem| problem.path == *path).collect();

@@ -7,14 +7,14 @@ use std::io::Read;
 use std::path::Path;
 
 use common::{cifar10_files, damaged, folder, gzip, idx_images, idx_labels, record, tar_gz, write_all};
-use equipoise_data::format::{cifar, idx, inat, tiny_imagenet};
-use equipoise_data::import::{Checksum, import, unpack};
-use equipoise_data::index;
-use equipoise_data::known::Known;
-use equipoise_data::{DataError, DataSet};
+use equipoise_data::acquire::catalog::Known;
+use equipoise_data::acquire::import::{Checksum, import, unpack};
+use equipoise_data::read::format::{cifar, idx, inat, tiny_imagenet};
+use equipoise_data::subset::index;
+use equipoise_data::{DataError, Dataset};
 use equipoise_random::Draws;
 
-fn check_cifar10(set: &DataSet) {
+fn check_cifar10(set: &Dataset) {
     assert_eq!((set.name.as_str(), set.classes.len(), set.classes[3].as_str()), ("cifar10", 10, "cat"));
     assert_eq!(set.train.labels, [0, 1, 2, 3, 4, 5, 6, 7, 8, 9]);
     assert_eq!(set.test.labels, [0, 1]);
@@ -85,7 +85,8 @@ fn bad_cifar() {
     );
     let foreign = here.path().join("foreign.tar.gz");
     fs::write(&foreign, tar_gz("x", &[("y".to_owned(), vec![1])])).expect("writes");
-    let error = equipoise_data::known::load(foreign.to_str().expect("UTF-8"), Path::new("x"), Default::default());
+    let error =
+        equipoise_data::acquire::catalog::load(foreign.to_str().expect("UTF-8"), Path::new("x"), Default::default());
     assert!(matches!(error, Err(DataError::ForeignArchive { .. })), "{error:?}");
     // an archive that is no archive, and one that is cut off
     let file = here.path().join("x.tar.gz");
@@ -297,7 +298,7 @@ fn sets_are_imported_from_folders_and_archives() {
         // ours is not the official archive, and a folder cannot be told
         assert_eq!(matches!(imported.checksum, Some(Checksum::Differs { .. })), archived);
         assert_eq!(imported.checksum.is_none(), !archived);
-        let again = equipoise_data::known::load("cifar10", &root, Default::default()).expect("in place");
+        let again = equipoise_data::acquire::catalog::load("cifar10", &root, Default::default()).expect("in place");
         check_cifar10(&again);
         assert!(matches!(import(known("cifar10"), &from, &root), Err(DataError::InPlace { .. })));
         assert_eq!(entries(&root), 1, "something was left behind");

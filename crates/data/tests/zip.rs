@@ -8,9 +8,9 @@ use std::path::{Component, Path};
 
 use common::{damaged, folder};
 use equipoise_data::DataError;
-use equipoise_data::import::{import, unpack_zip};
-use equipoise_data::known::Known;
-use equipoise_data::zip::walk;
+use equipoise_data::acquire::catalog::Known;
+use equipoise_data::acquire::import::{import, unpack_zip};
+use equipoise_data::read::zip::walk;
 use equipoise_random::Draws;
 use flate2::write::DeflateEncoder;
 use flate2::{Compression, Crc};
@@ -137,7 +137,7 @@ fn tiny_imagenet_is_imported_as_shipped() {
     assert_eq!((imported.set.classes, imported.set.train.labels), (vec!["goldfish".to_owned()], vec![0]));
     let checksum = imported.checksum.map(|checksum| format!("{checksum:?}")).expect("there is an official one");
     assert!(checksum.contains("Differs") && checksum.contains("90528d7ca1a48142e341f4ef8d21d0de"), "{checksum}");
-    let again = equipoise_data::known::load("tiny-imagenet", &root, Default::default()).expect("in place");
+    let again = equipoise_data::acquire::catalog::load("tiny-imagenet", &root, Default::default()).expect("in place");
     assert_eq!(again.test.labels, [0]);
 }
 

@@ -8,10 +8,10 @@
 use std::path::Path;
 
 use equipoise_criterion::{Batch, Config, Id, Output, Preset, Workspace};
-use equipoise_data::augment::{Normalize, Policy};
-use equipoise_data::format::cifar::cifar10;
-use equipoise_data::longtail::LongTail;
-use equipoise_data::sampler::{Kind, Sampler, Shard};
+use equipoise_data::batch::sampler::{Kind, Sampler, Shard};
+use equipoise_data::batch::small::{Normalize, Policy};
+use equipoise_data::read::format::cifar::cifar10;
+use equipoise_data::subset::long_tail::LongTail;
 use equipoise_nn::{Cpu, Engine, Kernels, Network, Sgd};
 use equipoise_pool::Pool;
 use equipoise_simd::Simd;

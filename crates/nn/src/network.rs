@@ -6,13 +6,10 @@
 
 use std::fmt::Display;
 
-use equipoise_random::Draws;
+use equipoise_random::{Example, Stream};
 use serde::{Deserialize, Serialize};
 
 use crate::error::NnError;
-
-/// Keeps these draws apart from those of other parts of a run with the same seed.
-const SALT: u64 = 0x6e65_7477_6f72_6b00;
 
 /// Every network that can be named.
 pub const NAMES: [&str; 8] =
@@ -372,7 +369,7 @@ impl Network {
     #[must_use]
     pub fn initial(&self, seed: u64) -> Vec<Vec<f32>> {
         let each = |(number, tensor): (usize, Tensor)| {
-            let draws = Draws::new(seed ^ SALT, 0, number as u64);
+            let draws = Example { seed, epoch: 0, example: number as u64 }.draws(Stream::NetworkInit);
             let head = tensor.name.starts_with(self.head_name());
             match (tensor.shape.len(), tensor.name.ends_with(".weight")) {
                 (1, true) => vec![1.0; tensor.len()],
@@ -384,7 +381,7 @@ impl Network {
                 _ => {
                     let fan_in: usize = tensor.shape[1..].iter().product();
                     let deviation = (2.0 / fan_in as f64).sqrt();
-                    (0..tensor.len()).map(|i| (deviation * normal(draws, i as u64)) as f32).collect()
+                    (0..tensor.len()).map(|i| (deviation * draws.normal(2 * i as u64)) as f32).collect()
                 }
             }
         };
@@ -403,12 +400,6 @@ impl Layer {
 /// A side after the stem's max pool.
 pub(crate) fn pooled(size: [usize; 2]) -> [usize; 2] {
     size.map(|side| (side - 1) / 2 + 1)
-}
-
-/// A normal deviate at a position (Box and Muller).
-fn normal(draws: Draws, position: u64) -> f64 {
-    let (u, v) = (1.0 - draws.unit(2 * position), draws.unit(2 * position + 1));
-    (-2.0 * u.ln()).sqrt() * (std::f64::consts::TAU * v).cos()
 }
 
 #[cfg(test)]

@@ -1,10 +1,10 @@
 //! Training really works: small loops over the engine's seam.
 
 use equipoise_criterion::{Batch, Config, Id, Output, Preset, Workspace};
-use equipoise_data::augment::{Normalize, Policy};
-use equipoise_data::embedded::fashion_mini;
-use equipoise_data::sampler::{Kind, Sampler, Shard};
-use equipoise_data::{Part, Pixels};
+use equipoise_data::acquire::embedded::fashion_mini;
+use equipoise_data::batch::sampler::{Kind, Sampler, Shard};
+use equipoise_data::batch::small::{Normalize, Policy};
+use equipoise_data::{Pixels, Split};
 use equipoise_nn::{Cpu, Engine, Kernels, Network, Sgd};
 use equipoise_pool::Pool;
 use equipoise_simd::Simd;
@@ -19,12 +19,12 @@ struct Run {
     losses: Vec<f64>,
 }
 
-fn pixels(part: &Part) -> &Pixels {
+fn pixels(part: &Split) -> &Pixels {
     part.images.pixels().expect("in memory")
 }
 
 /// Trains on some places of a part with softmax; the rate falls linearly.
-fn train(part: &Part, places: &[u32], epochs: u64, seed: u64, augment: bool, kernels: Kernels) -> Run {
+fn train(part: &Split, places: &[u32], epochs: u64, seed: u64, augment: bool, kernels: Kernels) -> Run {
     let pool = Pool::new(2).expect("threads");
     let network = Network::named("resnet8", 1, [28, 28], 10).expect("known");
     let mut engine = Cpu::with_kernels(network, BATCH, seed, pool.clone(), Simd::best(), kernels).expect("valid");
@@ -59,7 +59,7 @@ fn train(part: &Part, places: &[u32], epochs: u64, seed: u64, augment: bool, ker
 }
 
 /// Share of images that get their label.
-fn accuracy(run: &mut Run, part: &Part, places: &[u32]) -> f64 {
+fn accuracy(run: &mut Run, part: &Split, places: &[u32]) -> f64 {
     let (images, mut hits) = (pixels(part), 0);
     for some in places.chunks(BATCH) {
         let mut batch = vec![0.0; some.len() * images.stride()];

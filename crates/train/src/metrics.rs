@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use equipoise_data::groups::Group;
+use equipoise_data::describe::groups::Group;
 pub use equipoise_record::{ClassMetric, GroupMetric, Metrics};
 
 /// Bins of the expected calibration error.

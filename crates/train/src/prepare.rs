@@ -1,20 +1,18 @@
 //! From a data set to what a run sees of it: parts with loaders, counts, groups.
 
-use equipoise_data::augment::{Normalize, Policy};
-use equipoise_data::groups::Group;
-use equipoise_data::index::Fingerprint;
-use equipoise_data::loader::{Loader, Progress, Recipe};
-use equipoise_data::longtail::counts;
-use equipoise_data::photo::View;
-use equipoise_data::{DataSet, Images, Part};
+use equipoise_data::batch::loader::{Loader, Progress, Recipe};
+use equipoise_data::batch::photo::View;
+use equipoise_data::batch::small::{Normalize, Policy};
+use equipoise_data::describe::groups::Group;
+use equipoise_data::subset::index::Fingerprint;
+use equipoise_data::subset::long_tail::counts;
+use equipoise_data::{Dataset, Images, Split};
 use equipoise_pool::Pool;
-use equipoise_random::Draws;
+use equipoise_random::{Example, Stream};
 
 use crate::error::TrainError;
 use crate::settings::Settings;
 
-/// Keeps these draws apart from those of other parts of a run with the same seed.
-const SALT: u64 = 0x7661_6c00_0000_0000;
 /// Bytes of decoded photographs that are kept of each part.
 const ROOM: u64 = 4 << 30;
 
@@ -67,7 +65,7 @@ impl Prepared {
     /// # Errors
     /// For a set that cannot be trained on, and files that cannot be read.
     pub fn new(
-        mut set: DataSet,
+        mut set: Dataset,
         settings: &Settings,
         normalized: Option<&Normalize>,
         pool: &Pool,
@@ -106,7 +104,7 @@ impl Prepared {
         let files = matches!(set.train.images, Images::Files(_));
         let train_recipe = recipe(settings, files, &normalize, true)?;
         let plain = recipe(settings, files, &normalize, false)?;
-        let show = |part: Part, recipe: Recipe| -> Result<Shown, TrainError> {
+        let show = |part: Split, recipe: Recipe| -> Result<Shown, TrainError> {
             let names = match &part.images {
                 Images::Memory(_) => None,
                 Images::Files(files) => Some(files.iter().map(|file| file.display().to_string()).collect()),
@@ -138,7 +136,7 @@ impl Prepared {
 }
 
 /// By what a set's pixels are normalised: published figures where there are any, else those of its training images.
-fn normalize(set: &DataSet) -> Normalize {
+fn normalize(set: &Dataset) -> Normalize {
     match (&set.train.images, set.name.as_str()) {
         (_, "cifar10" | "cifar100") => Normalize::cifar(),
         (Images::Memory(pixels), _) => Normalize::of(pixels, &(0..pixels.len() as u32).collect::<Vec<_>>()),
@@ -169,7 +167,7 @@ pub fn recipe(settings: &Settings, files: bool, normalize: &Normalize, train: bo
 }
 
 /// Takes a share of every class out of a part: what stays, and what is taken. No class loses its last image.
-fn divide(part: &Part, classes: usize, share: f64, seed: u64) -> (Part, Part) {
+fn divide(part: &Split, classes: usize, share: f64, seed: u64) -> (Split, Split) {
     let mut of_class: Vec<Vec<u32>> = vec![Vec::new(); classes];
     for (at, label) in part.labels.iter().enumerate() {
         of_class[*label as usize].push(at as u32);
@@ -177,7 +175,8 @@ fn divide(part: &Part, classes: usize, share: f64, seed: u64) -> (Part, Part) {
     let mut taken = vec![false; part.labels.len()];
     for mut places in of_class {
         let number = ((places.len() as f64 * share).round() as usize).min(places.len().saturating_sub(1));
-        places.sort_by_key(|at| Draws::new(seed ^ SALT, 0, u64::from(*at)).at(0));
+        let key = |at: &u32| Example { seed, epoch: 0, example: (*at).into() }.draws(Stream::ValidationSplit).at(0);
+        places.sort_by_key(key);
         places.iter().take(number).for_each(|at| taken[*at as usize] = true);
     }
     let of = |want: bool| (0..part.labels.len() as u32).filter(|at| taken[*at as usize] == want).collect::<Vec<u32>>();
@@ -190,17 +189,17 @@ mod tests {
 
     use super::*;
 
-    fn part(labels: &[u32]) -> Part {
+    fn part(labels: &[u32]) -> Split {
         let bytes: Vec<u8> = (0..labels.len() as u8).collect();
         let pixels = Pixels { channels: 1, height: 1, width: 1, bytes: bytes.into() };
-        Part { images: Images::Memory(pixels), labels: labels.to_vec() }
+        Split { images: Images::Memory(pixels), labels: labels.to_vec() }
     }
 
     #[test]
     fn a_share_of_every_class_is_taken() {
         let labels: Vec<u32> = [vec![0; 20], vec![1; 10], vec![2; 1], vec![4; 3]].concat();
         let (train, val) = divide(&part(&labels), 5, 0.2, 7);
-        let counted = |part: &Part| counts(&part.labels, 5).expect("valid");
+        let counted = |part: &Split| counts(&part.labels, 5).expect("valid");
         assert_eq!((counted(&train), counted(&val)), (vec![16, 8, 1, 0, 2], vec![4, 2, 0, 0, 1]));
         // nothing is lost, nothing is in both
         let mut all: Vec<u8> =

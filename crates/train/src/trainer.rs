@@ -6,8 +6,8 @@
 use std::sync::mpsc::sync_channel;
 
 use equipoise_criterion::{Batch, BatchError, Criterion, Mixed, Output, Workspace};
-use equipoise_data::mix::{Mix, blend};
-use equipoise_data::sampler::Sampler;
+use equipoise_data::batch::mixup::{Mix, blend};
+use equipoise_data::batch::sampler::Sampler;
 use equipoise_nn::{Engine, Kind, Sgd};
 use equipoise_pool::Pool;
 pub use equipoise_record::Epoch;
@@ -386,7 +386,7 @@ impl<E: Engine, W: Workers> Trainer<E, W> {
         let (steps, share) = (self.steps(), self.share());
         let order = self.sampler.epoch(epoch, self.workers.shard());
         let whole = if self.mix.is_some() {
-            self.sampler.epoch(epoch, equipoise_data::sampler::Shard::WHOLE)
+            self.sampler.epoch(epoch, equipoise_data::batch::sampler::Shard::WHOLE)
         } else {
             Vec::new()
         };
@@ -718,7 +718,10 @@ fn make(
     made.partners.clear();
     made.shares.clear();
     if let Some(mix) = mix {
-        let partners: Vec<_> = places.iter().map(|at| mix.draw(seed, epoch, u64::from(*at), whole.len())).collect();
+        let partners: Vec<_> = places
+            .iter()
+            .map(|at| mix.draw(equipoise_random::Example { seed, epoch, example: u64::from(*at) }, whole.len()))
+            .collect();
         let others: Vec<u32> = partners.iter().map(|partner| whole[partner.place]).collect();
         let mut images = vec![0.0; places.len() * one];
         train.loader.batch(&others, seed, epoch, &mut images, &pool)?;

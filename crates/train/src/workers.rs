@@ -1,7 +1,7 @@
 //! The only thing that a run knows about other processes that train the same network.
 
 use equipoise_criterion::State;
-use equipoise_data::sampler::Shard;
+use equipoise_data::batch::sampler::Shard;
 
 /// Some processes that train one network together: each sees a part of every epoch, all make the same steps.
 pub trait Workers {

@@ -4,8 +4,8 @@ use std::path::PathBuf;
 use std::sync::{Arc, Barrier, Mutex};
 
 use equipoise_criterion::{Config, Id, Preset, State};
-use equipoise_data::embedded;
-use equipoise_data::sampler::Shard;
+use equipoise_data::acquire::embedded;
+use equipoise_data::batch::sampler::Shard;
 use equipoise_nn::{Cpu, Network};
 use equipoise_pool::Pool;
 use equipoise_train::folder::Folder;

@@ -8,10 +8,10 @@ use anyhow::Context;
 use clap::{Subcommand, ValueEnum};
 use equipoise_criterion::random::Draws;
 use equipoise_criterion::{Batch, Config, Id, Output, Pool, Preset, Simd, Workspace};
-use equipoise_data::augment::{Normalize, Policy};
-use equipoise_data::chance::{Jitter, RandAugment};
-use equipoise_data::loader::{Loader, Recipe};
-use equipoise_data::photo::View;
+use equipoise_data::batch::loader::{Loader, Recipe};
+use equipoise_data::batch::photo::View;
+use equipoise_data::batch::random_ops::{Jitter, RandAugment};
+use equipoise_data::batch::small::{Normalize, Policy};
 use equipoise_data::{DataError, Images, Pixels};
 use equipoise_nn::measure::{Measured, Shape, peak};
 use equipoise_nn::{Cpu, Engine, Kernels, Network, NnError, Sgd};
@@ -512,8 +512,7 @@ fn timed<T>(f: impl FnOnce() -> T) -> (T, Duration) {
     (value, start.elapsed())
 }
 
-/// A normal deviate at a position (Box and Muller).
+/// The normal number of an index.
 fn normal(draws: Draws, position: u64) -> f32 {
-    let (u, v) = (1.0 - draws.unit(2 * position), draws.unit(2 * position + 1));
-    ((-2.0 * u.ln()).sqrt() * (std::f64::consts::TAU * v).cos()) as f32
+    draws.normal(2 * position) as f32
 }

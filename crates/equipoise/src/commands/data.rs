@@ -6,14 +6,14 @@ use std::time::{Duration, Instant};
 
 use anyhow::Context;
 use clap::{Subcommand, ValueEnum};
-use equipoise_data::download::Event;
-use equipoise_data::fetch::{Fetch, Fetched};
-use equipoise_data::format::folder::Split;
-use equipoise_data::import::{Checksum, Imported, import};
-use equipoise_data::index::{Fingerprint, read, to_text};
-use equipoise_data::known::{KNOWN, Known, data_root, load};
-use equipoise_data::longtail::{LongTail, Profile, Short, counts};
-use equipoise_data::{DataError, DataSet};
+use equipoise_data::acquire::catalog::{KNOWN, Known, data_root, load};
+use equipoise_data::acquire::download::Event;
+use equipoise_data::acquire::fetch::{Fetch, Fetched};
+use equipoise_data::acquire::import::{Checksum, Imported, import};
+use equipoise_data::read::format::class_folders::SplitRule;
+use equipoise_data::subset::index::{Fingerprint, read, to_text};
+use equipoise_data::subset::long_tail::{LongTail, Profile, Short, counts};
+use equipoise_data::{DataError, Dataset};
 use equipoise_train::settings::DataSettings;
 use serde_json::json;
 
@@ -132,10 +132,10 @@ pub(crate) struct SetArgs {
     #[arg(long, value_name = "N", default_value_t = 0, requires = "imbalance")]
     subset_seed: u32,
     /// Share of every class to test on, for a folder per class without train/ and test/
-    #[arg(long, value_name = "SHARE", default_value_t = Split::default().test)]
+    #[arg(long, value_name = "SHARE", default_value_t = SplitRule::default().test)]
     test: f64,
     /// Seed of that split
-    #[arg(long, value_name = "N", default_value_t = Split::default().seed)]
+    #[arg(long, value_name = "N", default_value_t = SplitRule::default().seed)]
     split_seed: u64,
     #[command(flatten)]
     root: RootArgs,
@@ -151,7 +151,7 @@ enum ProfileName {
 
 /// What was read.
 pub(crate) struct Chosen {
-    pub(crate) set: DataSet,
+    pub(crate) set: Dataset,
     /// Positions of the subset, if one was asked for.
     pub(crate) subset: Option<Vec<u32>>,
     /// Where the subset comes from.
@@ -210,7 +210,7 @@ impl SetArgs {
 /// Reads a set, and the subset of it that is wanted.
 pub(crate) fn load_set(data: &DataSettings, root: &RootArgs) -> Result<Chosen, Failure> {
     // also where it has no effect: a wrong option is never passed over
-    let split = Split { test: data.test_fraction, seed: data.split_seed };
+    let split = SplitRule { test: data.test_fraction, seed: data.split_seed };
     split.check().map_err(failure)?;
     let set = load(&data.dataset, &root.root(), split).map_err(failure)?;
     let (subset, about) = match (&data.subset_file, data.imbalance) {
@@ -240,7 +240,7 @@ fn profile_name(profile: Profile) -> &'static str {
 }
 
 /// Says which classes have fewer images than the subset asks for.
-fn warn_of_short(tail: &LongTail, set: &DataSet) -> Result<(), Failure> {
+fn warn_of_short(tail: &LongTail, set: &Dataset) -> Result<(), Failure> {
     let short = tail.short(&set.train.labels, set.classes.len()).map_err(failure)?;
     let short =
         short.iter().map(|Short { class, quota, images }| format!("{} has {images} of {quota}", set.classes[*class]));
@@ -398,7 +398,7 @@ fn progress(have: u64, of: Option<u64>, speed: f64) -> String {
     text
 }
 
-fn say(out: &mut impl Write, known: &Known, set: &DataSet, place: &Path) -> Result<(), Failure> {
+fn say(out: &mut impl Write, known: &Known, set: &Dataset, place: &Path) -> Result<(), Failure> {
     let (train, test, classes) = (set.train.labels.len(), set.test.labels.len(), set.classes.len());
     let (name, place) = (known.name, place.display());
     writeln!(out, "{name}: {train} training and {test} test images, {classes} classes, now in {place}")?;

@@ -3,7 +3,7 @@
 use std::io::Write;
 use std::path::PathBuf;
 
-use equipoise_data::groups::Rule;
+use equipoise_data::describe::groups::Rule;
 use equipoise_nn::network::Head;
 use equipoise_nn::{Engine, Kind};
 use equipoise_train::checkpoint::Checkpoint;

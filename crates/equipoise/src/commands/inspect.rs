@@ -4,8 +4,8 @@ use std::io::Write;
 
 use anyhow::Context;
 use equipoise_criterion::Pool;
-use equipoise_data::groups::Rule;
-use equipoise_data::inspect::{Report, inspect};
+use equipoise_data::describe::groups::Rule;
+use equipoise_data::describe::inspect::{Report, inspect};
 
 use super::data::{Chosen, SetArgs, failure};
 use crate::progress::Progress;

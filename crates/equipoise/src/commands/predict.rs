@@ -4,8 +4,8 @@ use std::io::Write;
 use std::path::PathBuf;
 
 use equipoise_data::Images;
-use equipoise_data::augment::{Normalize, Policy};
-use equipoise_data::loader::{Loader, Recipe};
+use equipoise_data::batch::loader::{Loader, Recipe};
+use equipoise_data::batch::small::{Normalize, Policy};
 use equipoise_nn::{Engine, Kind};
 use equipoise_train::checkpoint::Checkpoint;
 use equipoise_train::evaluate::Adjust;

@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use equipoise_criterion::{DrwConfig, Pool};
-use equipoise_data::known::Known;
+use equipoise_data::acquire::catalog::Known;
 use equipoise_nn::Network;
 use equipoise_record::Outcome;
 use equipoise_report::statistics::{Spread, tenths};

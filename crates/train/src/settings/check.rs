@@ -2,7 +2,7 @@
 
 use std::fmt::Display;
 
-use equipoise_data::format::folder::Split;
+use equipoise_data::read::format::class_folders::SplitRule;
 
 use super::{AugmentSettings, DataSettings, OptimizerSettings, SelectBest, Settings};
 use crate::error::TrainError;
@@ -85,7 +85,7 @@ impl DataSettings {
             let what = "a run has either 'data.imbalance' or 'data.subset_file'".to_owned();
             return Err(TrainError::Setting { field: "data.subset_file".to_owned(), what });
         }
-        let rule = Split { test: self.test_fraction, seed: self.split_seed };
+        let rule = SplitRule { test: self.test_fraction, seed: self.split_seed };
         require(rule.check().is_ok(), "data.test_fraction", self.test_fraction, "more than 0 and less than 1")?;
         fraction("data.val_fraction", self.val_fraction)?;
         require(self.image_size <= 65_536, "data.image_size", self.image_size, "at most 65536")

@@ -14,12 +14,12 @@ mod tests;
 use std::fmt;
 
 use equipoise_criterion::{Config, Id, Preset};
-use equipoise_data::augment::{Normalize, Policy};
-use equipoise_data::chance::{Jitter, RandAugment};
-use equipoise_data::groups::Rule;
-use equipoise_data::longtail::Profile;
-use equipoise_data::mix::Mix;
-use equipoise_data::sampler::Kind;
+use equipoise_data::batch::mixup::Mix;
+use equipoise_data::batch::random_ops::{Jitter, RandAugment};
+use equipoise_data::batch::sampler::Kind;
+use equipoise_data::batch::small::{Normalize, Policy};
+use equipoise_data::describe::groups::Rule;
+use equipoise_data::subset::long_tail::Profile;
 use equipoise_nn::network::Head;
 use serde::{Deserialize, Serialize};
 
@@ -199,7 +199,7 @@ impl Default for Settings {
 
 impl Default for DataSettings {
     fn default() -> Self {
-        let split = equipoise_data::format::folder::Split::default();
+        let split = equipoise_data::read::format::class_folders::SplitRule::default();
         Self {
             dataset: "fashion-mini".to_owned(),
             imbalance: None,

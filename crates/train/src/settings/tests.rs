@@ -81,7 +81,10 @@ fn values_that_cannot_be_used_are_refused() {
         ("[model]\nhead = \"round\"", "setting 'model.head': unknown variant `round`, expected `linear` or `cosine`"),
         ("[model]\nhead_scale = 0.0", "setting 'model.head_scale' is 0; it must be finite and more than 0"),
         ("[criterion]\nmethod = \"focal\"\nparams = { gamma = -1.0 }", "focal: gamma = -1"),
-        ("[criterion.drw]\nstart_epoch = 99", "setting 'criterion.drw.start_epoch' is 99; it must be less than the number"),
+        (
+            "[criterion.drw]\nstart_epoch = 99",
+            "setting 'criterion.drw.start_epoch' is 99; it must be less than the number",
+        ),
         ("[optimizer]\nlearning_rate = 1e300", "setting 'optimizer.learning_rate' is 1"),
         ("[optimizer]\nlearning_rate = -1.0", "setting 'optimizer.learning_rate' is -1; it must be finite and more"),
         ("[optimizer]\nmomentum = 1", "setting 'optimizer.momentum' is 1; it must be at least 0 and less than 1"),

@@ -6,9 +6,9 @@ use std::fmt::{self, Write};
 use std::io::Read;
 use std::path::{Path, PathBuf};
 
+use crate::dataset::{Images, Split};
 use crate::error::DataError;
-use crate::set::{Images, Part};
-use crate::source::{lines, open};
+use crate::read::source::{lines, open};
 
 /// The largest file accepted: ten million positions.
 const MOST: u64 = 128 << 20;
@@ -29,7 +29,7 @@ pub struct Fingerprint {
 impl Fingerprint {
     /// That of a training set.
     #[must_use]
-    pub fn of(part: &Part) -> Self {
+    pub fn of(part: &Split) -> Self {
         let mut hash = 0xcbf2_9ce4_8422_2325u64;
         let mut add = |bytes: &[u8]| {
             hash = bytes.iter().fold(hash, |h, b| (h ^ u64::from(*b)).wrapping_mul(0x0100_0000_01b3));
@@ -149,7 +149,7 @@ mod tests {
     fn fingerprints_tell_labels_and_places_apart() {
         let files = |root: &str, names: [&str; 2], labels: [u32; 2]| {
             let images = Images::Files(names.iter().map(|name| Path::new(root).join(name)).collect());
-            Fingerprint::of(&Part { images, labels: labels.to_vec() })
+            Fingerprint::of(&Split { images, labels: labels.to_vec() })
         };
         let one = files("/data/x", ["a/1.png", "b/1.png"], [0, 1]);
         assert_eq!(one, files("y", ["a/1.png", "b/1.png"], [0, 1]));

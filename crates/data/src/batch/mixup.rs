@@ -4,12 +4,9 @@
 //! the epoch, which every worker can make, and is shown as it would be in its own place. A criterion takes the labels of the
 //! partners and the shares of a batch as the two slices of its `Mixed`.
 
-use equipoise_random::Draws;
+use equipoise_random::{Draws, Example, Stream};
 
 use crate::error::DataError;
-
-/// Keeps these draws apart from those of other parts of a run with the same seed.
-const SALT: u64 = 0x6d69_7800_0000_0000;
 
 /// How images are mixed.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -49,9 +46,9 @@ impl Mix {
     /// # Panics
     /// If there are no places.
     #[must_use]
-    pub fn draw(&self, seed: u64, epoch: u64, example: u64, among: usize) -> Partner {
+    pub fn draw(&self, example: Example, among: usize) -> Partner {
         assert!(among > 0, "a place to choose");
-        let draws = Draws::new(seed ^ SALT, epoch, example);
+        let draws = example.draws(Stream::Mixup);
         let place = (draws.unit(0) * among as f64) as usize;
         // one minus: never 0, so that the logarithms are finite and their difference is a number
         let log = |position: u64| (1.0 - draws.unit(position)).ln();
@@ -69,8 +66,7 @@ fn log_gamma(draws: Draws, first: u64, shape: f64) -> f64 {
     let mut position = first;
     // more than nineteen of twenty tries are taken
     loop {
-        let (u, turn) = (1.0 - draws.unit(position), draws.unit(position + 1));
-        let normal = (-2.0 * u.ln()).sqrt() * (std::f64::consts::TAU * turn).cos();
+        let normal = draws.normal(position);
         let root = 1.0 + c * normal;
         if root > 0.0 {
             let (v, log) = (root * root * root, 3.0 * root.ln());
@@ -98,7 +94,9 @@ mod tests {
 
     fn shares(alpha: f64, number: u64) -> Vec<f64> {
         let mix = Mix::new(alpha).expect("valid");
-        let mut shares: Vec<f64> = (0..number).map(|i| mix.draw(3, i % 10, i / 10, 7).share.into()).collect();
+        let mut shares: Vec<f64> = (0..number)
+            .map(|i| mix.draw(Example { seed: 3, epoch: i % 10, example: i / 10 }, 7).share.into())
+            .collect();
         shares.sort_by(f64::total_cmp);
         shares
     }
@@ -145,14 +143,15 @@ mod tests {
     #[test]
     fn partners_are_any_of_the_places_and_repeat() {
         let mix = Mix::new(1.0).expect("valid");
+        let draw = |seed, epoch, example, among| mix.draw(Example { seed, epoch, example }, among);
         let mut seen = [0; 7];
-        (0..7000).for_each(|example| seen[mix.draw(1, 2, example, 7).place] += 1);
+        (0..7000).for_each(|example| seen[mix.draw(Example { seed: 1, epoch: 2, example }, 7).place] += 1);
         assert!(seen.iter().all(|n| (850..1150).contains(n)), "{seen:?}");
-        assert_eq!(mix.draw(1, 2, 3, 7), mix.draw(1, 2, 3, 7));
-        for other in [mix.draw(0, 2, 3, 7), mix.draw(1, 3, 3, 7), mix.draw(1, 2, 4, 7)] {
-            assert_ne!(mix.draw(1, 2, 3, 7).share, other.share);
+        assert_eq!(draw(1, 2, 3, 7), draw(1, 2, 3, 7));
+        for other in [draw(0, 2, 3, 7), draw(1, 3, 3, 7), draw(1, 2, 4, 7)] {
+            assert_ne!(draw(1, 2, 3, 7).share, other.share);
         }
-        assert_eq!(mix.draw(1, 2, 3, 1).place, 0);
+        assert_eq!(draw(1, 2, 3, 1).place, 0);
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! Readers, one format each.
 
 pub mod cifar;
-pub mod folder;
+pub mod class_folders;
 pub mod idx;
 pub mod inat;
 pub mod list;

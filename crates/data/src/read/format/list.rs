@@ -14,10 +14,10 @@ use serde::Deserialize;
 use serde::de::IgnoredAny;
 use serde_json::Value;
 
-use super::folder::{Split, Tree, divide, gather, twins};
+use super::class_folders::{SplitRule, Tree, divide, gather, twins};
+use crate::dataset::{Dataset, Problem};
 use crate::error::DataError;
-use crate::set::{DataSet, Problem};
-use crate::source::{MOST_LINE, Metered, cannot_read, lines, open, unmarked};
+use crate::read::source::{MOST_LINE, Metered, cannot_read, lines, open, unmarked};
 
 /// The largest list accepted.
 const MOST: u64 = 1 << 30;
@@ -33,7 +33,7 @@ struct Entry {
 ///
 /// # Errors
 /// Names the line that makes no sense.
-pub fn list(file: &Path, split: Split) -> Result<DataSet, DataError> {
+pub fn list(file: &Path, split: SplitRule) -> Result<Dataset, DataError> {
     parse(file, &mut *open(file)?, split)
 }
 
@@ -55,7 +55,7 @@ fn extension(path: &Path, known: &[&str]) -> bool {
 ///
 /// # Errors
 /// Names the line that makes no sense.
-pub fn parse(file: &Path, text: &mut dyn Read, split: Split) -> Result<DataSet, DataError> {
+pub fn parse(file: &Path, text: &mut dyn Read, split: SplitRule) -> Result<Dataset, DataError> {
     let mut problems = Vec::new();
     let entries =
         if is_csv(file) { csv_entries(file, text, &mut problems)? } else { json_entries(file, text, &mut problems)? };
@@ -121,7 +121,7 @@ pub fn parse(file: &Path, text: &mut dyn Read, split: Split) -> Result<DataSet, 
         }
     };
     problems.extend(twins(&names, file));
-    Ok(DataSet { name, classes: names, train, val, test, problems })
+    Ok(Dataset { name, classes: names, train, val, test, problems })
 }
 
 /// What columns and fields may be called: path, label, part.

@@ -7,9 +7,9 @@ use std::collections::BTreeMap;
 use std::io::Read;
 use std::path::Path;
 
+use crate::dataset::{Dataset, Images, Pixels, Split};
 use crate::error::DataError;
-use crate::set::{DataSet, Images, Part, Pixels};
-use crate::source::{Loaded, cannot_read, members, named, unpacked};
+use crate::read::source::{Loaded, cannot_read, members, named, unpacked};
 
 /// Bytes of an image.
 const IMAGE: usize = 3 * 32 * 32;
@@ -66,7 +66,7 @@ pub const CIFAR_100: Layout = Layout {
 ///
 /// # Errors
 /// Names the file that is missing, torn or has a label out of range.
-pub fn cifar10(path: &Path) -> Result<DataSet, DataError> {
+pub fn cifar10(path: &Path) -> Result<Dataset, DataError> {
     CIFAR_10.read(path)
 }
 
@@ -74,12 +74,12 @@ pub fn cifar10(path: &Path) -> Result<DataSet, DataError> {
 ///
 /// # Errors
 /// Names the file that is missing, torn or has a label out of range.
-pub fn cifar100(path: &Path) -> Result<DataSet, DataError> {
+pub fn cifar100(path: &Path) -> Result<Dataset, DataError> {
     CIFAR_100.read(path)
 }
 
 impl Layout {
-    fn read(&self, path: &Path) -> Result<DataSet, DataError> {
+    fn read(&self, path: &Path) -> Result<Dataset, DataError> {
         // data_batch_1 or train beside batches.meta or meta: what Python pickled
         let python = |folder: &Path| {
             folder.join("batches.meta").is_file() || folder.join("meta").is_file() && folder.join("train").is_file()
@@ -94,7 +94,7 @@ impl Layout {
     ///
     /// # Errors
     /// Names the file that is missing, torn or has a label out of range.
-    pub fn archive(&self, path: &Path, reader: &mut dyn Read) -> Result<DataSet, DataError> {
+    pub fn archive(&self, path: &Path, reader: &mut dyn Read) -> Result<Dataset, DataError> {
         let mut reader = unpacked(reader).map_err(cannot_read(path))?;
         self.set(path, &members(path, &mut *reader, &self.files(), self.most_bytes())?)
     }
@@ -107,7 +107,7 @@ impl Layout {
         MOST_RECORDS * (self.labels + IMAGE) as u64
     }
 
-    fn set(&self, path: &Path, files: &BTreeMap<String, Loaded>) -> Result<DataSet, DataError> {
+    fn set(&self, path: &Path, files: &BTreeMap<String, Loaded>) -> Result<Dataset, DataError> {
         let part = |names: &[&str]| {
             let (mut bytes, mut labels) = (Vec::new(), Vec::new());
             for name in names {
@@ -116,7 +116,7 @@ impl Layout {
                 self.records(&file.path, &file.bytes, &mut bytes, &mut labels)?;
             }
             let pixels = Pixels { channels: 3, height: 32, width: 32, bytes: bytes.into() };
-            Ok(Part { images: Images::Memory(pixels), labels })
+            Ok(Split { images: Images::Memory(pixels), labels })
         };
         let (train, test) = (part(self.train)?, part(&[self.test])?);
         let classes = match files.get(self.names_file) {
@@ -124,7 +124,7 @@ impl Layout {
             None if self.classes == 10 => NAMES_10.map(str::to_owned).to_vec(),
             None => (0..self.classes).map(|c| format!("class {c}")).collect(),
         };
-        Ok(DataSet { name: self.name.to_owned(), classes, train, val: None, test, problems: Vec::new() })
+        Ok(Dataset { name: self.name.to_owned(), classes, train, val: None, test, problems: Vec::new() })
     }
 
     /// Reads the records of a file (`path` is for messages) and puts pixels and labels behind those that are there.

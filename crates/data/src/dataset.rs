@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use serde::Serialize;
 
 use crate::error::{DataError, Unreadable};
-use crate::longtail;
+use crate::subset::long_tail;
 
 /// Decoded images of one size, 8 bits, channel after channel.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -88,7 +88,7 @@ impl Images {
 
 /// Images with labels.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Part {
+pub struct Split {
     /// The images.
     pub images: Images,
     /// The class of each.
@@ -106,22 +106,22 @@ pub struct Problem {
 
 /// A data set.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct DataSet {
+pub struct Dataset {
     /// What it is called in results.
     pub name: String,
     /// The classes' names, by label.
     pub classes: Vec<String>,
     /// What is trained on, in its original order.
-    pub train: Part,
+    pub train: Split,
     /// What choices are made on, where the set has such a part.
-    pub val: Option<Part>,
+    pub val: Option<Split>,
     /// What is tested on.
-    pub test: Part,
+    pub test: Split,
     /// What was odd while reading; nothing is skipped without being named here.
     pub problems: Vec<Problem>,
 }
 
-impl Part {
+impl Split {
     /// The images at these positions, in that order.
     ///
     /// # Panics
@@ -151,12 +151,12 @@ impl Part {
     }
 }
 
-impl DataSet {
+impl Dataset {
     /// Training images per class.
     ///
     /// # Errors
     /// For a label out of range.
     pub fn counts(&self) -> Result<Vec<u64>, DataError> {
-        longtail::counts(&self.train.labels, self.classes.len())
+        long_tail::counts(&self.train.labels, self.classes.len())
     }
 }

@@ -7,13 +7,10 @@
 use std::fmt;
 use std::str::FromStr;
 
-use equipoise_random::Draws;
+use equipoise_random::{Draws, Example, Stream};
 
 use crate::error::DataError;
-use crate::longtail::by_class;
-
-/// Keeps these draws apart from those of other parts of a run with the same seed.
-const SALT: u64 = 0x7361_6d70_6c65_7200;
+use crate::subset::long_tail::by_class;
 
 /// How often classes are drawn.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -110,9 +107,9 @@ pub struct Sampler {
     examples: usize,
 }
 
-/// What the draws of one epoch are for; each has a stream of its own.
+/// What the draws of one epoch are for.
 #[derive(Clone, Copy)]
-enum Stream {
+enum Purpose {
     Order,
     Class,
     Within,
@@ -155,13 +152,13 @@ impl Sampler {
         whole.into_iter().skip(shard.rank).step_by(shard.size).collect()
     }
 
-    fn draws(&self, epoch: u64, stream: Stream, of: u64) -> Draws {
-        Draws::new(self.seed ^ SALT, epoch, (of << 2) | stream as u64)
+    fn draws(&self, epoch: u64, purpose: Purpose, of: u64) -> Draws {
+        Example { seed: self.seed, epoch, example: (of << 2) | purpose as u64 }.draws(Stream::Sampler)
     }
 
     /// Every example once, by a random key of its own.
     fn every_example(&self, epoch: u64) -> Vec<u32> {
-        let draws = self.draws(epoch, Stream::Order, 0);
+        let draws = self.draws(epoch, Purpose::Order, 0);
         let mut keyed: Vec<(u64, u32)> =
             self.classes.iter().flatten().map(|example| (draws.at(u64::from(*example)), *example)).collect();
         keyed.sort_unstable();
@@ -177,7 +174,7 @@ impl Sampler {
             sum + share
         });
         let last = self.classes.len().saturating_sub(1);
-        let draws = self.draws(epoch, Stream::Class, 0);
+        let draws = self.draws(epoch, Purpose::Class, 0);
         let mut turns: Vec<(usize, Vec<u32>)> = vec![(0, Vec::new()); self.classes.len()];
         (0..self.examples)
             .map(|k| {
@@ -187,7 +184,7 @@ impl Sampler {
                 let size = self.classes[class].len();
                 if *taken % size == 0 {
                     // keyed by the class's first example, not by its number: the order of classes does not matter
-                    let within = self.draws(epoch, Stream::Within, u64::from(self.classes[class][0]));
+                    let within = self.draws(epoch, Purpose::Within, u64::from(self.classes[class][0]));
                     let round = (*taken / size * self.examples) as u64;
                     let mut keyed: Vec<(u64, u32)> =
                         self.classes[class].iter().map(|e| (within.at(round + u64::from(*e)), *e)).collect();

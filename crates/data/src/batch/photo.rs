@@ -5,15 +5,12 @@
 //! tries, else the middle; bilinear with antialiasing, as Pillow. RandAugment and jitter, where wanted, come between that and
 //! the normalisation, in 8 bits. What happens to an image is a function of (seed, epoch, example).
 
-use equipoise_random::Draws;
+use equipoise_random::{Draws, Example, Stream};
 
-use crate::augment::Normalize;
-use crate::chance::{self, Jitter, RandAugment};
-use crate::change::Changer;
-use crate::decode::Rgb;
-
-/// Keeps these draws apart from those of other parts of a run with the same seed.
-const SALT: u64 = 0x7068_6f74_6f00_0000;
+use crate::batch::ops::Changer;
+use crate::batch::random_ops::{self, Jitter, RandAugment};
+use crate::batch::small::Normalize;
+use crate::read::decode::Rgb;
 
 /// What is done to photographs.
 #[derive(Clone, Debug, PartialEq)]
@@ -117,10 +114,10 @@ impl Viewer {
     ///
     /// # Panics
     /// If `out` has another size.
-    pub fn view(&mut self, image: &Rgb, view: &View, seed: u64, epoch: u64, example: u64, out: &mut [f32]) {
+    pub fn view(&mut self, image: &Rgb, view: &View, example: Example, out: &mut [f32]) {
         let side = self.size as usize;
         assert_eq!(out.len(), 3 * side * side, "room for every pixel");
-        let draws = Draws::new(seed ^ SALT, epoch, example);
+        let draws = example.draws(Stream::PhotoCrop);
         let (width, height) = (image.width as usize, image.height as usize);
         let (area, mirrored, inside) = match view {
             View::RandomResizedCrop => {
@@ -138,8 +135,8 @@ impl Viewer {
         if changes && *view == View::RandomResizedCrop {
             self.bytes.resize(out.len(), 0);
             self.scaler.scale(image, mirrored, &mut self.bytes, |_, x| (x + 0.5) as u8);
-            let (changes, example) = ((self.randaugment, self.jitter), (seed, epoch, example));
-            chance::change(changes, example, (side, side), &mut self.changer, &mut self.bytes);
+            let changes = (self.randaugment, self.jitter);
+            random_ops::change(changes, example, (side, side), &mut self.changer, &mut self.bytes);
             self.normalize.fill(side * side, &self.bytes, out);
         } else {
             let Normalize { scale, offset } = &self.normalize;
@@ -239,7 +236,7 @@ mod tests {
 
     fn view(image: &Rgb, view: &View, epoch: u64) -> Vec<f32> {
         let mut out = vec![f32::NAN; 3 * 16 * 16];
-        Viewer::new(16, plain()).view(image, view, 1, epoch, 0, &mut out);
+        Viewer::new(16, plain()).view(image, view, Example { seed: 1, epoch, example: 0 }, &mut out);
         out
     }
 
@@ -303,7 +300,12 @@ mod tests {
         ];
         for (image, row, column) in cases {
             let mut out = vec![f32::NAN; 3 * 22 * 22];
-            Viewer::new(22, plain()).view(&image, &View::CenterCrop { resize: 26 }, 0, 0, 0, &mut out);
+            Viewer::new(22, plain()).view(
+                &image,
+                &View::CenterCrop { resize: 26 },
+                Example { seed: 0, epoch: 0, example: 0 },
+                &mut out,
+            );
             for i in 0..22 {
                 let (red, green) = (out[11 * 22 + i], out[22 * 22 + 22 * i + 11]);
                 assert!((red - f32::from(row[i])).abs() <= 1.01, "row, {i}: {red}, not {}", row[i]);
@@ -331,15 +333,16 @@ mod tests {
         let mut viewer = Viewer::new(16, plain()).with_changes(Some(randaugment), Some(jitter));
         let mut out = vec![f32::NAN; 3 * 16 * 16];
         let middle = View::CenterCrop { resize: 20 };
-        viewer.view(&image, &middle, 1, 0, 0, &mut out);
+        viewer.view(&image, &middle, Example { seed: 1, epoch: 0, example: 0 }, &mut out);
         assert_eq!(out, view(&image, &middle, 0));
         for epoch in 0..20 {
             let mut want: Vec<u8> =
                 view(&image, &View::RandomResizedCrop, epoch).iter().map(|x| (x + 0.5) as u8).collect();
             let mut changer = Changer::new(16, 16);
-            let changes = randaugment.draw(1, epoch, 0, 16, 16).chain(jitter.draw(1, epoch, 0));
+            let example = Example { seed: 1, epoch, example: 0 };
+            let changes = randaugment.draw(example, 16, 16).chain(jitter.draw(example));
             changes.for_each(|change| changer.apply(change, &mut want));
-            viewer.view(&image, &View::RandomResizedCrop, 1, epoch, 0, &mut out);
+            viewer.view(&image, &View::RandomResizedCrop, example, &mut out);
             let rounded: Vec<u8> = out.iter().map(|x| x.round() as u8).collect();
             assert_eq!(rounded, want, "epoch {epoch}");
         }

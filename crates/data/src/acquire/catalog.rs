@@ -2,12 +2,12 @@
 
 use std::path::{Path, PathBuf};
 
-use crate::embedded::{FASHION_NAMES, fashion_mini};
+use crate::acquire::embedded::{FASHION_NAMES, fashion_mini};
+use crate::dataset::Dataset;
 use crate::error::DataError;
-use crate::format::folder::{self, Split};
-use crate::format::{cifar, idx, inat, list, tiny_imagenet};
-use crate::set::DataSet;
-use crate::source::{cannot_read, is_archive};
+use crate::read::format::class_folders::{self, SplitRule};
+use crate::read::format::{cifar, idx, inat, list, tiny_imagenet};
+use crate::read::source::{cannot_read, is_archive};
 
 /// A set that can be named.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -223,7 +223,7 @@ pub fn data_root(given: Option<&Path>) -> PathBuf {
 ///
 /// # Errors
 /// Says what is missing or wrong, and where.
-pub fn load(name_or_path: &str, root: &Path, split: Split) -> Result<DataSet, DataError> {
+pub fn load(name_or_path: &str, root: &Path, split: SplitRule) -> Result<Dataset, DataError> {
     if let Some(known) = Known::named(name_or_path) {
         let place = root.join(known.name);
         if known.reader != Reader::Embedded && is_missing(&place)? {
@@ -235,7 +235,7 @@ pub fn load(name_or_path: &str, root: &Path, split: Split) -> Result<DataSet, Da
     if is_missing(path)? {
         return Err(DataError::Unknown { name: name_or_path.to_owned() });
     }
-    let name = folder::name_of(path);
+    let name = class_folders::name_of(path);
     let holds = |names: &[&str]| names.iter().any(|name| path.join(name).exists());
     if list::is_list(path) {
         return list::list(path, split);
@@ -263,8 +263,8 @@ pub fn load(name_or_path: &str, root: &Path, split: Split) -> Result<DataSet, Da
         tiny_imagenet::tiny_imagenet(path)
     } else if inat::is_inat(path) {
         inat::inat2017(path)
-    } else if folder::is_tree(path)? {
-        folder::tree(path, split)
+    } else if class_folders::is_tree(path)? {
+        class_folders::tree(path, split)
     } else {
         Err(DataError::Unrecognised { path: path.to_owned() })
     }
@@ -307,7 +307,7 @@ impl Known {
     ///
     /// # Errors
     /// Says what is missing or wrong, and where.
-    pub fn load(&self, path: &Path) -> Result<DataSet, DataError> {
+    pub fn load(&self, path: &Path) -> Result<Dataset, DataError> {
         match self.reader {
             Reader::Embedded => fashion_mini(),
             Reader::Cifar10 => cifar::cifar10(path),
@@ -315,7 +315,7 @@ impl Known {
             Reader::Idx(names) => idx::folder(path, self.name, Some(names)),
             Reader::TinyImagenet => tiny_imagenet::tiny_imagenet(path),
             Reader::Tree => {
-                folder::tree(path, Split::default()).map(|set| DataSet { name: self.name.to_owned(), ..set })
+                class_folders::tree(path, SplitRule::default()).map(|set| Dataset { name: self.name.to_owned(), ..set })
             }
             Reader::Inat => inat::inat2017(path),
         }

@@ -7,7 +7,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::error::DataError;
-use crate::mt19937::Mt19937;
+use crate::subset::mt19937::Mt19937;
 
 /// How class sizes fall off.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]

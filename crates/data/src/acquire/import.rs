@@ -7,12 +7,12 @@ use std::fs::{self, File};
 use std::io::{self, Read, Seek};
 use std::path::{Path, PathBuf};
 
+use crate::acquire::catalog::{Known, Official};
+use crate::acquire::fetch::lock;
+use crate::dataset::Dataset;
 use crate::error::DataError;
-use crate::fetch::lock;
-use crate::known::{Known, Official};
-use crate::set::DataSet;
-use crate::source::{Archive, cannot_read, cannot_write, inside, is_archive, md5_of, open, up_to};
-use crate::zip;
+use crate::read::source::{Archive, cannot_read, cannot_write, inside, is_archive, md5_of, open, up_to};
+use crate::read::zip;
 
 /// What was imported.
 #[derive(Debug)]
@@ -20,7 +20,7 @@ pub struct Imported {
     /// Where it is now.
     pub place: PathBuf,
     /// What it holds.
-    pub set: DataSet,
+    pub set: Dataset,
     /// Whether it came as the official archive, where that can be told.
     pub checksum: Option<Checksum>,
 }
@@ -95,7 +95,7 @@ fn outside(path: &Path, root: &Path) -> Result<(), DataError> {
 }
 
 /// Reads what was brought, from its folder or the only one inside, whatever that is called.
-fn read(known: &Known, folder: &Path) -> Result<(PathBuf, DataSet), DataError> {
+fn read(known: &Known, folder: &Path) -> Result<(PathBuf, Dataset), DataError> {
     let error = match known.load(folder) {
         Ok(set) => return Ok((folder.to_owned(), set)),
         Err(error) => error,

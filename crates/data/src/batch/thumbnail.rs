@@ -4,8 +4,8 @@ use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
 use image::{GrayImage, ImageFormat, RgbImage, imageops};
 
-use crate::decode::Rgb;
-use crate::set::Pixels;
+use crate::dataset::Pixels;
+use crate::read::decode::Rgb;
 
 /// A PNG file in base 64 of an image in memory, with at most `side` pixels a side; what is smaller keeps its size.
 pub(crate) fn of_pixels(pixels: &Pixels, at: usize, side: u32) -> Result<String, String> {
@@ -50,7 +50,7 @@ where
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::decode::{Bounds, decode};
+    use crate::read::decode::{Bounds, decode};
 
     fn back(picture: &str) -> Rgb {
         decode(&BASE64_STANDARD.decode(picture).expect("base 64"), Bounds::default()).expect("a PNG file")

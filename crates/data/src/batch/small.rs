@@ -5,16 +5,13 @@
 //! or shapes are changed too does the cropped image stay in 8 bits for that.
 
 use equipoise_pool::Pool;
-use equipoise_random::Draws;
+use equipoise_random::{Example, Stream};
 use serde::{Deserialize, Serialize};
 
-use crate::chance::{self, Jitter, RandAugment};
-use crate::change::Changer;
+use crate::batch::ops::Changer;
+use crate::batch::random_ops::{self, Jitter, RandAugment};
+use crate::dataset::Pixels;
 use crate::error::DataError;
-use crate::set::Pixels;
-
-/// Keeps these draws apart from those of other parts of a run with the same seed.
-const SALT: u64 = 0x6175_676d_656e_7400;
 
 /// x -> (x / 255 - mean) / std, by channel.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -149,7 +146,8 @@ impl Policy {
         pool.each(&mut tasks, |_, (positions, out)| {
             let mut room = self.room(pixels);
             for (at, out) in positions.iter().zip(out.chunks_exact_mut(stride)) {
-                self.image(pixels, *at as usize, (seed, epoch, (*at).into()), &mut room, out);
+                let example = Example { seed, epoch, example: (*at).into() };
+                self.image(pixels, *at as usize, example, &mut room, out);
             }
         });
     }
@@ -160,16 +158,16 @@ impl Policy {
         changes.then(|| (Changer::new(pixels.height, pixels.width), vec![0; pixels.stride()]))
     }
 
-    /// The image at a place, with the draws of an example (seed, epoch, example); with room for it in 8 bits, it is changed there.
+    /// The image at a place, with the draws of an example; with room for it in 8 bits, it is changed there.
     pub(crate) fn image(
         &self,
         pixels: &Pixels,
         at: usize,
-        example: (u64, u64, u64),
+        example: Example,
         room: &mut Option<(Changer, Vec<u8>)>,
         out: &mut [f32],
     ) {
-        let draws = Draws::new(example.0 ^ SALT, example.1, example.2);
+        let draws = example.draws(Stream::CropAndFlip);
         let below = |position: u64, n: usize| (draws.unit(position) * n as f64) as usize;
         let (height, width) = (pixels.height, pixels.width);
         let window = Window {
@@ -182,7 +180,7 @@ impl Policy {
         let image = pixels.image(at).chunks_exact(plane);
         if let Some((changer, view)) = room {
             image.zip(view.chunks_exact_mut(plane)).for_each(|(from, to)| window.crop(from, to, width, 0, |x| x));
-            chance::change((self.randaugment, self.jitter), example, (height, width), changer, view);
+            random_ops::change((self.randaugment, self.jitter), example, (height, width), changer, view);
             self.normalize.fill(plane, view, out);
         } else {
             for (c, (from, to)) in image.zip(out.chunks_exact_mut(plane)).enumerate() {
@@ -336,7 +334,8 @@ mod tests {
             let crop = run(&plain, &pixels, &[example], 1, 2, 1);
             let mut image: Vec<u8> = crop.iter().map(|x| x.round() as u8).collect();
             let mut changer = Changer::new(5, 7);
-            for change in randaugment.draw(1, 2, example.into(), 5, 7).chain(jitter.draw(1, 2, example.into())) {
+            let drawn = Example { seed: 1, epoch: 2, example: example.into() };
+            for change in randaugment.draw(drawn, 5, 7).chain(jitter.draw(drawn)) {
                 changer.apply(change, &mut image);
             }
             let mut want = vec![0.0; 105];

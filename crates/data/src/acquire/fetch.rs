@@ -7,12 +7,12 @@ use std::fs::{self, File, TryLockError};
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
-use crate::download::{Event, Patience, download};
+use crate::acquire::catalog::{Known, Official};
+use crate::acquire::download::{Event, Patience, download};
+use crate::acquire::import::import_all;
+use crate::dataset::Dataset;
 use crate::error::DataError;
-use crate::import::import_all;
-use crate::known::{Known, Official};
-use crate::set::DataSet;
-use crate::source::cannot_write;
+use crate::read::source::cannot_write;
 
 /// What is to be fetched, and how.
 #[derive(Clone, Copy, Debug)]
@@ -37,7 +37,7 @@ pub struct Fetched {
     /// Where it is now.
     pub place: PathBuf,
     /// What it holds.
-    pub set: DataSet,
+    pub set: Dataset,
     /// Where the files are as they came, if they were to be kept.
     pub kept: Option<PathBuf>,
 }
@@ -53,7 +53,7 @@ impl<'a> Fetch<'a> {
     ///
     /// # Errors
     /// If it is in place already, nobody may fetch it, another process is fetching it, and what [`download`] and
-    /// [`import`](crate::import::import) refuse.
+    /// [`import`](crate::acquire::import::import) refuse.
     pub fn run(&self, report: &mut dyn FnMut(Event<'_>)) -> Result<Fetched, DataError> {
         let name = self.known.name;
         if self.files.is_empty() {

@@ -7,9 +7,9 @@ use std::path::Path;
 
 use flate2::read::GzDecoder;
 
+use crate::dataset::{Dataset, Images, Split};
 use crate::error::DataError;
-use crate::format::idx;
-use crate::set::{DataSet, Images, Part};
+use crate::read::format::idx;
 
 /// Fashion-MNIST's classes.
 pub const FASHION_NAMES: [&str; 10] =
@@ -17,7 +17,7 @@ pub const FASHION_NAMES: [&str; 10] =
 
 macro_rules! file {
     ($name:literal) => {
-        ($name, &include_bytes!(concat!("../embedded/", $name))[..])
+        ($name, &include_bytes!(concat!("../../embedded/", $name))[..])
     };
 }
 
@@ -25,14 +25,14 @@ macro_rules! file {
 ///
 /// # Errors
 /// None that can happen while the tests pass; the embedded bytes are read like any others.
-pub fn fashion_mini() -> Result<DataSet, DataError> {
+pub fn fashion_mini() -> Result<Dataset, DataError> {
     let part = |images: (&str, &[u8]), labels: (&str, &[u8])| {
-        Ok(Part {
+        Ok(Split {
             images: Images::Memory(idx::images(Path::new(images.0), &mut GzDecoder::new(images.1))?),
             labels: idx::labels(Path::new(labels.0), &mut GzDecoder::new(labels.1))?,
         })
     };
-    Ok(DataSet {
+    Ok(Dataset {
         name: "fashion-mini".to_owned(),
         classes: FASHION_NAMES.map(str::to_owned).to_vec(),
         train: part(file!("train-images-idx3-ubyte.gz"), file!("train-labels-idx1-ubyte.gz"))?,
@@ -45,20 +45,20 @@ pub fn fashion_mini() -> Result<DataSet, DataError> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::source::fnv1a;
+    use crate::read::source::fnv1a;
 
     /// The counts that the script says, and the very bytes it makes (`--check` compares them with the original set).
     #[test]
     fn the_embedded_set_is_what_the_script_makes() {
         let set = fashion_mini().expect("good");
         assert_eq!(set.counts().expect("labels"), [600, 359, 215, 129, 77, 46, 27, 16, 10, 6]);
-        assert_eq!(crate::longtail::counts(&set.test.labels, 10).expect("labels"), [100; 10]);
+        assert_eq!(crate::subset::long_tail::counts(&set.test.labels, 10).expect("labels"), [100; 10]);
         let [train, test] = [&set.train, &set.test].map(|part| part.images.pixels().expect("in memory"));
         for (pixels, part) in [(train, &set.train), (test, &set.test)] {
             assert_eq!((pixels.channels, pixels.height, pixels.width), (1, 28, 28));
             assert_eq!(pixels.len(), part.labels.len());
         }
-        let labels = |part: &Part| part.labels.iter().map(|l| *l as u8).collect::<Vec<u8>>();
+        let labels = |part: &Split| part.labels.iter().map(|l| *l as u8).collect::<Vec<u8>>();
         let hashes = [&train.bytes[..], &labels(&set.train), &test.bytes, &labels(&set.test)].map(fnv1a);
         // as the script prints them
         let want = [

@@ -9,14 +9,15 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 
 use equipoise_pool::Pool;
+use equipoise_random::Example;
 
-use crate::augment::{Normalize, Policy};
-use crate::chance::{Jitter, RandAugment};
-use crate::decode::{Bounds, Rgb, decode, read_image};
+use crate::batch::photo::{View, Viewer};
+use crate::batch::random_ops::{Jitter, RandAugment};
+use crate::batch::small::{Normalize, Policy};
+use crate::batch::thumbnail;
+use crate::dataset::{Images, Pixels};
 use crate::error::{DataError, Unreadable};
-use crate::photo::{View, Viewer};
-use crate::picture;
-use crate::set::{Images, Pixels};
+use crate::read::decode::{Bounds, Rgb, decode, read_image};
 
 /// Called with the images done and all of them, now and then, from any thread.
 pub type Progress<'a> = &'a (dyn Fn(u64, u64) + Sync);
@@ -199,7 +200,8 @@ impl Loader {
         let mut tasks: Vec<(u32, &mut [f32], Option<Unreadable>)> =
             places.iter().zip(out.chunks_exact_mut(stride)).map(|(at, out)| (*at, out, None)).collect();
         pool.each(&mut tasks, |_, (at, out, failed)| {
-            if let Err(what) = self.with_viewer(|viewer| self.image(*at, seed, epoch, out, viewer)) {
+            let example = Example { seed, epoch, example: (*at).into() };
+            if let Err(what) = self.with_viewer(|viewer| self.image(*at, example, out, viewer)) {
                 *failed = Some(Unreadable { at: *at, path: self.files[*at as usize].clone(), what });
             }
         });
@@ -216,10 +218,10 @@ impl Loader {
     /// If there is no such image.
     pub fn picture(&self, at: u32, side: u32) -> Result<String, DataError> {
         let place = at as usize;
-        let read = || open(&self.files[place]).and_then(|photo| picture::of_image(&photo, side));
+        let read = || open(&self.files[place]).and_then(|photo| thumbnail::of_image(&photo, side));
         let picture = match &self.kept {
-            Kept::Pixels(pixels) => picture::of_pixels(pixels, place, side),
-            Kept::Photos(photos) => photos[place].as_ref().map_or_else(read, |photo| picture::of_image(photo, side)),
+            Kept::Pixels(pixels) => thumbnail::of_pixels(pixels, place, side),
+            Kept::Photos(photos) => photos[place].as_ref().map_or_else(read, |photo| thumbnail::of_image(photo, side)),
             Kept::Nothing => read(),
         };
         picture.map_err(|what| {
@@ -229,7 +231,7 @@ impl Loader {
     }
 
     /// One image that is not in memory at its final size.
-    fn image(&self, at: u32, seed: u64, epoch: u64, out: &mut [f32], viewer: &mut Viewer) -> Result<(), String> {
+    fn image(&self, at: u32, example: Example, out: &mut [f32], viewer: &mut Viewer) -> Result<(), String> {
         let read;
         let image = match &self.kept {
             Kept::Photos(photos) if photos[at as usize].is_some() => photos[at as usize].as_ref(),
@@ -240,13 +242,13 @@ impl Loader {
         };
         let Some(image) = image else { return Ok(()) };
         match &self.recipe {
-            Recipe::Photo { view, .. } => viewer.view(image, view, seed, epoch, at.into(), out),
+            Recipe::Photo { view, .. } => viewer.view(image, view, example, out),
             Recipe::Small { side, policy } => {
                 let side = *side as usize;
                 let mut bytes = vec![0; 3 * side * side];
                 viewer.fit(image, &mut bytes);
                 let one = Pixels { channels: 3, height: side, width: side, bytes: bytes.into() };
-                policy.image(&one, 0, (seed, epoch, at.into()), &mut policy.room(&one), out);
+                policy.image(&one, 0, example, &mut policy.room(&one), out);
             }
         }
         Ok(())

@@ -10,9 +10,9 @@ use std::path::{Component, Path, PathBuf};
 use serde::Deserialize;
 
 use super::tiny_imagenet::told_apart;
+use crate::dataset::{Dataset, Images, Problem, Split};
 use crate::error::DataError;
-use crate::set::{DataSet, Images, Part, Problem};
-use crate::source::{MOST_LINE, Metered, cannot_read, open};
+use crate::read::source::{MOST_LINE, Metered, cannot_read, open};
 
 /// The largest annotation file accepted: the official one has 200 MB.
 const MOST: u64 = 2 << 30;
@@ -62,7 +62,7 @@ fn annotations(path: &Path) -> PathBuf {
 ///
 /// # Errors
 /// Names the file and what does not fit in it.
-pub fn inat2017(path: &Path) -> Result<DataSet, DataError> {
+pub fn inat2017(path: &Path) -> Result<Dataset, DataError> {
     let notes = annotations(path);
     let [train, val] = [TRAIN, VAL].map(|name| open(&notes.join(name)));
     parse(path, &notes, &mut *train?, &mut *val?)
@@ -72,7 +72,7 @@ pub fn inat2017(path: &Path) -> Result<DataSet, DataError> {
 ///
 /// # Errors
 /// Names the file and what does not fit in it.
-pub fn parse(path: &Path, notes: &Path, train: &mut dyn Read, val: &mut dyn Read) -> Result<DataSet, DataError> {
+pub fn parse(path: &Path, notes: &Path, train: &mut dyn Read, val: &mut dyn Read) -> Result<Dataset, DataError> {
     let (train_path, val_path) = (notes.join(TRAIN), notes.join(VAL));
     let (train, val) = (read(&train_path, train)?, read(&val_path, val)?);
     let names: BTreeMap<u64, String> = train.categories.iter().map(|c| (c.id, c.name.clone())).collect();
@@ -89,7 +89,7 @@ pub fn parse(path: &Path, notes: &Path, train: &mut dyn Read, val: &mut dyn Read
     let problems = problems.collect();
     let (train, test) = (part(path, &train_path, &train, &labels)?, part(path, &val_path, &val, &labels)?);
     let classes = told_apart(names.into_iter().collect());
-    Ok(DataSet { name: "inat2017".to_owned(), classes, train, val: None, test, problems })
+    Ok(Dataset { name: "inat2017".to_owned(), classes, train, val: None, test, problems })
 }
 
 fn read(path: &Path, reader: &mut dyn Read) -> Result<File, DataError> {
@@ -135,7 +135,7 @@ fn wrong(path: &Path, line: usize, what: String) -> DataError {
     DataError::Line { path: path.to_owned(), line, what }
 }
 
-fn part(root: &Path, path: &Path, file: &File, labels: &HashMap<u64, u32>) -> Result<Part, DataError> {
+fn part(root: &Path, path: &Path, file: &File, labels: &HashMap<u64, u32>) -> Result<Split, DataError> {
     let images: HashMap<u64, &str> = file.images.iter().map(|image| (image.id, image.file_name.as_str())).collect();
     if images.len() < file.images.len() {
         return Err(wrong(path, 1, "images: two have the same id".to_owned()));
@@ -158,5 +158,5 @@ fn part(root: &Path, path: &Path, file: &File, labels: &HashMap<u64, u32>) -> Re
     if files.is_empty() {
         return Err(DataError::NoImages { path: path.to_owned() });
     }
-    Ok(Part { images: Images::Files(files), labels: found })
+    Ok(Split { images: Images::Files(files), labels: found })
 }

@@ -2,13 +2,10 @@
 //!
 //! What is drawn is a function of (seed, epoch, example), and so is the image that comes of it.
 
-use equipoise_random::Draws;
+use equipoise_random::{Example, Stream};
 
-use crate::change::{Change, Changer};
+use crate::batch::ops::{Change, Changer};
 use crate::error::DataError;
-
-/// Keeps these draws apart from those of other parts of a run with the same seed.
-const SALT: u64 = 0x6368_616e_6765_0000;
 
 /// Positions of the jitter's draws: three for the order, four for the factors. RandAugment's follow.
 const FACTORS: u64 = 3;
@@ -44,8 +41,8 @@ impl Jitter {
 
     /// What is done to an example in an epoch, in this order.
     #[must_use]
-    pub fn draw(&self, seed: u64, epoch: u64, example: u64) -> [Change; 4] {
-        let draws = Draws::new(seed ^ SALT, epoch, example);
+    pub fn draw(&self, example: Example) -> [Change; 4] {
+        let draws = example.draws(Stream::ColorAndShape);
         let between = |k: u64, low: f32, high: f32| low + draws.unit(FACTORS + k) as f32 * (high - low);
         let factor = |k: u64, x: f32| between(k, (1.0 - x).max(0.0), 1.0 + x);
         let unless_off = |x: f32, change: Change| if x > 0.0 { change } else { Change::Identity };
@@ -92,15 +89,8 @@ impl RandAugment {
     }
 
     /// What is done to an example of this size in an epoch, in this order.
-    pub fn draw(
-        self,
-        seed: u64,
-        epoch: u64,
-        example: u64,
-        height: usize,
-        width: usize,
-    ) -> impl Iterator<Item = Change> {
-        let draws = Draws::new(seed ^ SALT, epoch, example);
+    pub fn draw(self, example: Example, height: usize, width: usize) -> impl Iterator<Item = Change> {
+        let draws = example.draws(Stream::ColorAndShape);
         (0..u64::from(self.ops)).map(move |k| {
             let which = (draws.unit(OPERATIONS + 2 * k) * 14.0) as usize;
             let negative = draws.at(OPERATIONS + 2 * k + 1) & 1 == 1;
@@ -138,13 +128,13 @@ impl RandAugment {
 /// Does to an image what chance has for it: first RandAugment, then jitter.
 pub(crate) fn change(
     (randaugment, jitter): (Option<RandAugment>, Option<Jitter>),
-    (seed, epoch, example): (u64, u64, u64),
+    example: Example,
     (height, width): (usize, usize),
     changer: &mut Changer,
     image: &mut [u8],
 ) {
-    let drawn = randaugment.into_iter().flat_map(|it| it.draw(seed, epoch, example, height, width));
-    let jittered = jitter.into_iter().flat_map(|it| it.draw(seed, epoch, example));
+    let drawn = randaugment.into_iter().flat_map(|it| it.draw(example, height, width));
+    let jittered = jitter.into_iter().flat_map(|it| it.draw(example));
     drawn.chain(jittered).for_each(|change| changer.apply(change, image));
 }
 
@@ -159,7 +149,7 @@ mod tests {
         let (mut brightness, mut contrast) = ((9f32, 0f32), (9f32, 0f32));
         for example in 0..4800 {
             let mut order = [0; 4];
-            for (place, change) in jitter.draw(1, 2, example).into_iter().enumerate() {
+            for (place, change) in jitter.draw(Example { seed: 1, epoch: 2, example }).into_iter().enumerate() {
                 order[place] = match change {
                     Change::Brightness(x) => {
                         brightness = (brightness.0.min(x), brightness.1.max(x));
@@ -187,7 +177,7 @@ mod tests {
         let policy = RandAugment::new(2, 30).expect("valid");
         let mut seen = std::collections::BTreeMap::new();
         for example in 0..7000 {
-            let changes: Vec<Change> = policy.draw(1, 2, example, 32, 64).collect();
+            let changes: Vec<Change> = policy.draw(Example { seed: 1, epoch: 2, example }, 32, 64).collect();
             assert_eq!(changes.len(), 2);
             changes.iter().for_each(|change| *seen.entry(format!("{change:?}")).or_insert(0) += 1);
         }

@@ -5,9 +5,9 @@
 use std::io::Read;
 use std::path::{Path, PathBuf};
 
+use crate::dataset::{Dataset, Images, Pixels, Split};
 use crate::error::DataError;
-use crate::set::{DataSet, Images, Part, Pixels};
-use crate::source::{cannot_read, open, up_to};
+use crate::read::source::{cannot_read, open, up_to};
 
 /// Bytes that the images of one file may take.
 const MOST_BYTES: u64 = 16 << 30;
@@ -20,7 +20,7 @@ const MOST_SIDE: u64 = 4096;
 ///
 /// # Errors
 /// Names the file that is missing, torn, too large or does not go with the others.
-pub fn folder(path: &Path, name: &str, names: Option<&[&str]>) -> Result<DataSet, DataError> {
+pub fn folder(path: &Path, name: &str, names: Option<&[&str]>) -> Result<Dataset, DataError> {
     path.metadata().map_err(cannot_read(path))?;
     let train = part(path, "train")?;
     let test = part(path, "t10k")?;
@@ -28,7 +28,7 @@ pub fn folder(path: &Path, name: &str, names: Option<&[&str]>) -> Result<DataSet
     if train.labels.is_empty() {
         return Err(DataError::NoImages { path: of_train? });
     }
-    let size = |part: &Part| part.images.pixels().map_or((0, 0), |pixels| (pixels.width, pixels.height));
+    let size = |part: &Split| part.images.pixels().map_or((0, 0), |pixels| (pixels.width, pixels.height));
     if size(&train) != size(&test) {
         return Err(DataError::Shape { path: of_test?, got: size(&test), want: size(&train), other: of_train? });
     }
@@ -44,7 +44,7 @@ pub fn folder(path: &Path, name: &str, names: Option<&[&str]>) -> Result<DataSet
             return Err(DataError::Label { path, record, label, classes: classes.len() });
         }
     }
-    Ok(DataSet { name: name.to_owned(), classes, train, val: None, test, problems: Vec::new() })
+    Ok(Dataset { name: name.to_owned(), classes, train, val: None, test, problems: Vec::new() })
 }
 
 /// One of the set's files.
@@ -59,7 +59,7 @@ fn find(folder: &Path, prefix: &str, kind: &str) -> Result<PathBuf, DataError> {
     found.ok_or_else(|| DataError::Missing { folder: folder.to_owned(), name: format!("{prefix}-{kind}[.gz]") })
 }
 
-fn part(folder: &Path, prefix: &str) -> Result<Part, DataError> {
+fn part(folder: &Path, prefix: &str) -> Result<Split, DataError> {
     let (image_path, label_path) =
         (find(folder, prefix, "images-idx3-ubyte")?, find(folder, prefix, "labels-idx1-ubyte")?);
     let pixels = images(&image_path, &mut *open(&image_path)?)?;
@@ -76,7 +76,7 @@ fn part(folder: &Path, prefix: &str) -> Result<Part, DataError> {
             other: image_path,
         });
     }
-    Ok(Part { images: Images::Memory(pixels), labels: numbers(&label_path, reader, number)? })
+    Ok(Split { images: Images::Memory(pixels), labels: numbers(&label_path, reader, number)? })
 }
 
 /// The dimensions in an IDX header of bytes.

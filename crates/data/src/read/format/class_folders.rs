@@ -14,33 +14,30 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use equipoise_random::Draws;
+use equipoise_random::{Example, Stream};
 
-use crate::decode::may_be_image;
+use crate::dataset::{Dataset, Images, Problem, Split};
 use crate::error::DataError;
-use crate::set::{DataSet, Images, Part, Problem};
-use crate::source::{cannot_read, fnv1a};
-
-/// Keeps these draws apart from those of other parts of a run with the same seed.
-const SALT: u64 = 0x7370_6c69_7400_0000;
+use crate::read::decode::may_be_image;
+use crate::read::source::{cannot_read, fnv1a};
 
 /// How a tree without `train/` is split.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Split {
+pub struct SplitRule {
     /// Share of every class that becomes the test part, in 0..1.
     pub test: f64,
     /// Seed of the choice.
     pub seed: u64,
 }
 
-impl Default for Split {
+impl Default for SplitRule {
     /// A fifth.
     fn default() -> Self {
         Self { test: 0.2, seed: 0 }
     }
 }
 
-impl Split {
+impl SplitRule {
     /// Whether the share leaves something for both parts.
     ///
     /// # Errors
@@ -97,7 +94,7 @@ fn is_called(folder: &Path, name: &str) -> bool {
 /// # Errors
 /// For a folder that cannot be read, a tree without classes or images, a share out of range, or a class of `test/` or `val/`
 /// that `train/` does not have.
-pub fn tree(path: &Path, split: Split) -> Result<DataSet, DataError> {
+pub fn tree(path: &Path, split: SplitRule) -> Result<Dataset, DataError> {
     let name = name_of(path);
     let mut problems = Vec::new();
     let folders = folders(path)?;
@@ -114,7 +111,7 @@ pub fn tree(path: &Path, split: Split) -> Result<DataSet, DataError> {
         let all = classes(path, &mut problems)?;
         let names: Vec<String> = all.keys().cloned().collect();
         let (train, test) = divide(path, all, split, &names)?;
-        return Ok(DataSet { name, classes: names, train, val: None, test, problems });
+        return Ok(Dataset { name, classes: names, train, val: None, test, problems });
     };
     let train = classes(&whole, &mut problems)?;
     let names: Vec<String> = train.keys().cloned().collect();
@@ -148,11 +145,11 @@ pub fn tree(path: &Path, split: Split) -> Result<DataSet, DataError> {
             return Err(DataError::Missing { folder: path.to_owned(), name: "test or val folder".to_owned() });
         }
     };
-    Ok(DataSet { name, train: gather(&train, &names), classes: names, val, test, problems })
+    Ok(Dataset { name, train: gather(&train, &names), classes: names, val, test, problems })
 }
 
 /// A part from a tree, with labels by the classes' names.
-pub(super) fn gather(tree: &Tree, names: &[String]) -> Part {
+pub(super) fn gather(tree: &Tree, names: &[String]) -> Split {
     let (mut files, mut labels) = (Vec::new(), Vec::new());
     for (label, name) in names.iter().enumerate() {
         for file in tree.get(name).into_iter().flatten() {
@@ -160,11 +157,11 @@ pub(super) fn gather(tree: &Tree, names: &[String]) -> Part {
             labels.push(label as u32);
         }
     }
-    Part { images: Images::Files(files), labels }
+    Split { images: Images::Files(files), labels }
 }
 
 /// Splits every class by a random key of each file, which depends on its place in the tree and on nothing else.
-pub(super) fn divide(root: &Path, tree: Tree, split: Split, names: &[String]) -> Result<(Part, Part), DataError> {
+pub(super) fn divide(root: &Path, tree: Tree, split: SplitRule, names: &[String]) -> Result<(Split, Split), DataError> {
     split.check()?;
     let (mut train, mut test) = (Tree::new(), Tree::new());
     for (name, files) in tree {
@@ -173,7 +170,7 @@ pub(super) fn divide(root: &Path, tree: Tree, split: Split, names: &[String]) ->
         let tested = share.clamp(usize::from(files.len() > 1), files.len().saturating_sub(1));
         let key = |file: &PathBuf| {
             let inside = file.strip_prefix(root).unwrap_or(file).as_os_str().as_encoded_bytes();
-            Draws::new(split.seed ^ SALT, 0, fnv1a(inside)).at(0)
+            Example { seed: split.seed, epoch: 0, example: fnv1a(inside) }.draws(Stream::TestSplit).at(0)
         };
         let mut keyed: Vec<(u64, PathBuf)> = files.into_iter().map(|file| (key(&file), file)).collect();
         keyed.sort();

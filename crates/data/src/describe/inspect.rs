@@ -7,13 +7,13 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use equipoise_pool::Pool;
 use serde::Serialize;
 
-use crate::decode::{Bounds, decode_named, format_by_name, read_image};
+use crate::batch::loader::Progress;
+use crate::dataset::{Dataset, Images, Problem, Split};
+use crate::describe::groups::{self, Rule};
 use crate::error::DataError;
-use crate::groups::{self, Rule};
-use crate::loader::Progress;
-use crate::longtail::counts;
-use crate::set::{DataSet, Images, Part, Problem};
-use crate::source::fnv1a;
+use crate::read::decode::{Bounds, decode_named, format_by_name, read_image};
+use crate::read::source::fnv1a;
+use crate::subset::long_tail::counts;
 
 /// What was found.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -80,7 +80,7 @@ pub struct Group {
 ///
 /// # Errors
 /// For a label out of range.
-pub fn inspect(set: &DataSet, rule: Rule, pool: &Pool, progress: Progress<'_>) -> Result<Report, DataError> {
+pub fn inspect(set: &Dataset, rule: Rule, pool: &Pool, progress: Progress<'_>) -> Result<Report, DataError> {
     for part in [Some(&set.train), set.val.as_ref(), Some(&set.test)].into_iter().flatten() {
         counts(&part.labels, set.classes.len())?;
     }
@@ -154,7 +154,7 @@ struct Look {
 }
 
 /// Looks at every image of a part, files on all threads.
-fn look(part: &Part, pool: &Pool, step: &(dyn Fn(u64) + Sync)) -> Vec<Result<Look, String>> {
+fn look(part: &Split, pool: &Pool, step: &(dyn Fn(u64) + Sync)) -> Vec<Result<Look, String>> {
     let mut looks: Vec<Result<Look, String>> = (0..part.labels.len()).map(|_| Err(String::new())).collect();
     const AT_ONCE: usize = 16;
     let mut tasks: Vec<&mut [Result<Look, String>]> = looks.chunks_mut(AT_ONCE).collect();
@@ -202,7 +202,7 @@ struct Findings {
     formats: BTreeMap<&'static str, u64>,
 }
 
-fn findings(set: &DataSet, pool: &Pool, progress: Progress<'_>) -> Findings {
+fn findings(set: &Dataset, pool: &Pool, progress: Progress<'_>) -> Findings {
     let none = || vec![0; set.classes.len()];
     let classes = [none(), none(), none(), none()];
     let mut found = Findings { problems: set.problems.clone(), classes, ..Findings::default() };
@@ -210,7 +210,7 @@ fn findings(set: &DataSet, pool: &Pool, progress: Progress<'_>) -> Findings {
     let mut first: HashMap<u128, (&'static str, usize, u32)> = HashMap::new();
     let parts = [("train", Some(&set.train)), ("val", set.val.as_ref()), ("test", Some(&set.test))];
     let path = |part: &str, at: usize| match parts.iter().find(|(name, _)| *name == part).and_then(|(_, part)| *part) {
-        Some(Part { images: Images::Files(files), .. }) => files[at].display().to_string(),
+        Some(Split { images: Images::Files(files), .. }) => files[at].display().to_string(),
         _ => format!("{part}[{at}]"),
     };
     let total: u64 = parts.iter().flat_map(|(_, part)| *part).map(|part| part.labels.len() as u64).sum();
@@ -317,17 +317,17 @@ fn advice(report: &Report, groups: &[groups::Group], found: &Findings) -> Vec<St
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::set::Pixels;
+    use crate::dataset::Pixels;
 
     /// One pixel per image, the given bytes.
-    fn part(images: &[u8], labels: &[u32]) -> Part {
+    fn part(images: &[u8], labels: &[u32]) -> Split {
         let pixels = Pixels { channels: 1, height: 1, width: 1, bytes: images.to_vec().into() };
-        Part { images: Images::Memory(pixels), labels: labels.to_vec() }
+        Split { images: Images::Memory(pixels), labels: labels.to_vec() }
     }
 
-    fn set(train: Part, test: Part) -> DataSet {
+    fn set(train: Split, test: Split) -> Dataset {
         let classes = ["a", "b", "c"].map(str::to_owned).to_vec();
-        DataSet { name: "own".to_owned(), classes, train, val: None, test, problems: Vec::new() }
+        Dataset { name: "own".to_owned(), classes, train, val: None, test, problems: Vec::new() }
     }
 
     #[test]

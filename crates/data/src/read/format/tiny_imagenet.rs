@@ -8,10 +8,10 @@ use std::fmt;
 use std::io::Read;
 use std::path::{Component, Path, PathBuf};
 
-use super::folder::{Tree, collect, folders, gather, hidden_problem};
+use super::class_folders::{Tree, collect, folders, gather, hidden_problem};
+use crate::dataset::{Dataset, Problem};
 use crate::error::DataError;
-use crate::set::{DataSet, Problem};
-use crate::source::{lines, open};
+use crate::read::source::{lines, open};
 
 /// The largest text file accepted: the official ones have at most 3 MB.
 const MOST: u64 = 16 << 20;
@@ -33,7 +33,7 @@ fn root(path: &Path) -> PathBuf {
 ///
 /// # Errors
 /// Names what is missing, and the line that makes no sense.
-pub fn tiny_imagenet(path: &Path) -> Result<DataSet, DataError> {
+pub fn tiny_imagenet(path: &Path) -> Result<Dataset, DataError> {
     let path = &root(path);
     let file = path.join("wnids.txt");
     let wnids = wnids(&file, &mut *open(&file)?)?;
@@ -71,7 +71,7 @@ pub fn tiny_imagenet(path: &Path) -> Result<DataSet, DataError> {
         true => names(&wnids, &words, &mut *open(&words)?)?,
         false => wnids,
     };
-    Ok(DataSet { name: "tiny-imagenet".to_owned(), classes, train, val: None, test, problems })
+    Ok(Dataset { name: "tiny-imagenet".to_owned(), classes, train, val: None, test, problems })
 }
 
 /// Reads the classes' ids, in the order of their names; `path` is for messages.

@@ -14,9 +14,9 @@ use ureq::Agent;
 use ureq::http::header::{CONTENT_LENGTH, CONTENT_RANGE, ETAG, LAST_MODIFIED};
 use ureq::http::{HeaderMap, HeaderName};
 
+use crate::acquire::catalog::Official;
 use crate::error::DataError;
-use crate::known::Official;
-use crate::source::{cannot_write, md5_of};
+use crate::read::source::{cannot_write, md5_of};
 
 /// Bytes after which a transfer that breaks again and again has nevertheless made progress.
 const PROGRESS: u64 = 1 << 20;

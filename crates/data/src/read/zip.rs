@@ -11,7 +11,7 @@ use flate2::Crc;
 use flate2::read::DeflateDecoder;
 
 use crate::error::DataError;
-use crate::source::{cannot_read, inside};
+use crate::read::source::{cannot_read, inside};
 
 /// The largest directory accepted: a million entries and more.
 const MOST_DIRECTORY: u64 = 256 << 20;

@@ -1,0 +1,12 @@
+//! From images to batches for a network: which examples come when, how they are augmented, and how they are loaded.
+//!
+//! Everything here is a pure function of (seed, epoch, example).
+
+pub mod loader;
+pub mod mixup;
+pub mod ops;
+pub mod photo;
+pub mod random_ops;
+pub mod sampler;
+pub mod small;
+mod thumbnail;

@@ -1,0 +1,4 @@
+//! What a person wants to know about a dataset: its problems, its imbalance, and groups of classes by size.
+
+pub mod groups;
+pub mod inspect;
