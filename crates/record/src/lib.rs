@@ -97,7 +97,7 @@ pub struct Epoch {
     /// From 1.
     pub epoch: u64,
     /// Learning rate of its last step.
-    pub rate: f64,
+    pub learning_rate: f64,
     /// Mean loss of its steps.
     pub loss: f64,
     /// On the validation part, if there is one and it was looked at.

@@ -461,7 +461,7 @@ fn named(run: &Run) -> String {
     match &run.outcome {
         Some(outcome) => outcome.dataset.clone(),
         None => {
-            let set = run.setting("data.set").unwrap_or("data");
+            let set = run.setting("data.dataset").unwrap_or("data");
             set.rsplit(['/', '\\']).next().unwrap_or(set).to_owned()
         }
     }
@@ -522,15 +522,15 @@ fn members(classes: &[Class], groups: &[(String, usize)], runs: &[Run]) -> Vec<M
 
 /// Settings that some runs do not have at all: how their names begin, and the one that all have that have any.
 const WHOLES: [(&str, &str); 2] =
-    [("criterion.drw.", "criterion.drw.start"), ("optimizer.schedule.", "optimizer.schedule.name")];
+    [("criterion.drw.", "criterion.drw.start_epoch"), ("optimizer.schedule.", "optimizer.schedule.name")];
 
 /// A setting in a label.
 fn said(name: &str, value: Option<&str>) -> String {
     let short = match name {
-        "criterion.drw.start" => return value.map_or("no drw".to_owned(), |start| format!("drw from {start}")),
+        "criterion.drw.start_epoch" => return value.map_or("no drw".to_owned(), |start| format!("drw from {start}")),
         "optimizer.schedule.name" => return format!("{} schedule", value.unwrap_or("paper")),
         "model.name" => "model",
-        "model.scale" => "head scale",
+        "model.head_scale" => "head scale",
         name => name.rsplit('.').next().unwrap_or(name),
     };
     match value {
@@ -553,7 +553,8 @@ fn labels(runs: &[Run]) -> (Vec<String>, Vec<(String, String)>) {
     let shared = names.iter().filter(|name| !own(name) && !differs(name, &all));
     let shared = shared.filter_map(|name| Some(((*name).clone(), value(runs.first()?, name)?))).collect();
     // where the images are, how often one looked, and which epoch was kept is not what is compared
-    let aside = |name: &str| matches!(name, "seed" | "criterion.method" | "data.set" | "evaluate_every" | "choose");
+    let aside =
+        |name: &str| matches!(name, "seed" | "criterion.method" | "data.dataset" | "evaluate_every" | "select_best");
     // runs that differ in more than their seeds
     let mut apart: Vec<&Run> = Vec::new();
     for run in runs {

@@ -10,7 +10,8 @@ const BARS: usize = 30;
 /// Adds an epoch, and what is known beside its metrics. `now` is the time where none was noted, in seconds since 1970.
 pub fn add(events: &mut Events, epoch: &Epoch, norms: Option<&Norms>, time: Option<&Time>, now: f64) {
     let (step, at) = (epoch.epoch, time.map_or(now, |time| time.at));
-    let mut scalars = vec![("training/loss".to_owned(), epoch.loss), ("training/learning rate".to_owned(), epoch.rate)];
+    let mut scalars =
+        vec![("training/loss".to_owned(), epoch.loss), ("training/learning rate".to_owned(), epoch.learning_rate)];
     if let Some(time) = time {
         scalars.push(("training/images per second".to_owned(), time.images_per_second));
     }

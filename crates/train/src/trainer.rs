@@ -416,7 +416,7 @@ impl<E: Engine, W: Workers> Trainer<E, W> {
                 gradient.resize(number * classes, 0.0);
                 weights.resize(number, 0.0);
                 gradient_norms.resize(number, 0.0);
-                let rate = schedule.learning_rate(
+                let learning_rate = schedule.learning_rate(
                     settings.optimizer.learning_rate,
                     settings.epochs,
                     epoch,
@@ -455,7 +455,7 @@ impl<E: Engine, W: Workers> Trainer<E, W> {
                 let clip =
                     (settings.optimizer.clip_grad_norm > 0.0).then_some(settings.optimizer.clip_grad_norm as f32);
                 let norm = engine.step(&Sgd {
-                    rate: rate as f32,
+                    rate: learning_rate as f32,
                     momentum: settings.optimizer.momentum as f32,
                     weight_decay: settings.optimizer.weight_decay as f32,
                     clip,
@@ -535,7 +535,7 @@ impl<E: Engine, W: Workers> Trainer<E, W> {
         self.last_norms = Some(norms.clone());
         let (epoch, steps) = (self.position.epoch, self.steps());
         let schedule = self.settings.schedule();
-        let rate = schedule.learning_rate(
+        let learning_rate = schedule.learning_rate(
             self.settings.optimizer.learning_rate,
             self.settings.epochs,
             epoch,
@@ -543,7 +543,7 @@ impl<E: Engine, W: Workers> Trainer<E, W> {
             steps,
         );
         let loss = self.epoch_loss();
-        let record = Epoch { epoch: epoch + 1, rate, loss, val, test };
+        let record = Epoch { epoch: epoch + 1, learning_rate, loss, val, test };
         let better = self.is_better(&record);
         if better {
             self.best = Some(record.epoch);

@@ -39,7 +39,12 @@ pub(super) fn section(part: &Part<'_>) -> Option<String> {
         let title = format!("Accuracy of {}", short(&group.name, 40));
         charts.push(chart(&title, "accuracy, %", &lines, Shape::Percent));
     }
-    charts.push(chart("Learning rate", "rate of the epoch’s last step", &by_epoch(&|e| Some(e.rate)), Shape::Rate));
+    charts.push(chart(
+        "Learning rate",
+        "rate of the epoch’s last step",
+        &by_epoch(&|e| Some(e.learning_rate)),
+        Shape::Rate,
+    ));
     let speed = |run: &Run| run.times.iter().map(|time| (time.epoch, time.images_per_second)).collect();
     charts.push(chart("Speed of training", "images per second", &lines(part, &speed), Shape::Zero));
     let charts: Vec<String> = charts.into_iter().flatten().collect();

@@ -135,7 +135,7 @@ fn runs(part: &Part<'_>) -> String {
         for run in part.runs(at) {
             let outcome = run.outcome.as_ref();
             let done = run.epochs.last().map_or(0, |epoch| epoch.epoch);
-            let subset = match run.setting("data.subset") {
+            let subset = match run.setting("data.subset_file") {
                 Some(file) => label(file),
                 None => {
                     run.setting("data.subset_seed").map_or_else(String::new, |seed| format!("seed {}", label(seed)))

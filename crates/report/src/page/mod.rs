@@ -215,7 +215,7 @@ fn context(comparison: &Comparison) -> String {
         true => several(most, "seed", "seeds"),
         false => format!("{least} to {most} seeds"),
     });
-    parts.extend(shared("batch").map(|batch| format!("batches of {batch}")));
+    parts.extend(shared("batch_size").map(|batch| format!("batches of {batch}")));
     let mut schedules = comparison.runs.iter().filter_map(|run| run.outcome.as_ref()).map(|outcome| &outcome.schedule);
     if let Some(first) = schedules.next()
         && schedules.all(|schedule| schedule == first)

@@ -131,7 +131,7 @@ impl Made {
     pub(crate) fn epoch(&self, epoch: u64) -> Epoch {
         let test = (epoch.is_multiple_of(3) || epoch == self.epochs).then(|| self.metrics(epoch));
         let loss = 3.0 / epoch as f64 + self.some(epoch, 100) as f64 / 1000.0;
-        Epoch { epoch, rate: if epoch > 9 { 0.001 } else { 0.1 }, loss, val: None, test }
+        Epoch { epoch, learning_rate: if epoch > 9 { 0.001 } else { 0.1 }, loss, val: None, test }
     }
 
     pub(crate) fn norms(&self, epoch: u64) -> Norms {
