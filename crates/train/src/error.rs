@@ -1,5 +1,7 @@
 //! Why a run cannot start, or had to stop.
 
+use std::path::PathBuf;
+
 use equipoise_criterion::{BatchError, ConfigError, StateError};
 use equipoise_data::DataError;
 use equipoise_nn::NnError;
@@ -48,6 +50,28 @@ pub enum TrainError {
         /// Name of the dataset.
         dataset: String,
         /// Why it cannot be trained on.
+        what: String,
+    },
+    /// A file that a user named and that cannot be used.
+    #[error("{}: {what}", path.display())]
+    Input {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong with it.
+        what: String,
+    },
+    /// A recipe that could not be run.
+    #[error("{recipe}: {what}")]
+    Recipe {
+        /// Name of the recipe.
+        recipe: String,
+        /// What is wrong with it.
+        what: String,
+    },
+    /// Something else that a user asked for and that cannot be done.
+    #[error("{what}")]
+    Unusable {
+        /// What cannot be done, and why.
         what: String,
     },
     /// A checkpoint that does not belong to the run.

@@ -1,6 +1,7 @@
 //! Training runs that can be trusted: what is trained is described once, every step can be repeated, nothing is lost.
 //!
 //! - [`settings`]: everything that a run's result depends on.
+//! - [`run`]: a run from its settings to its result. [`recipe`]: the runs behind the tables of the literature.
 //! - [`prepare`]: what a run sees of a data set.
 //! - [`trainer`]: the loop, over an engine that it sees only through its seam, and over workers through theirs.
 //! - [`mod@evaluate`], [`metrics`]: counted first, divided last.
@@ -14,6 +15,8 @@ pub mod folder;
 pub mod metrics;
 mod norms;
 pub mod prepare;
+pub mod recipe;
+pub mod run;
 pub mod schedule;
 pub mod settings;
 pub mod snapshot;

@@ -1,0 +1,133 @@
+//! A run with its folder: started or resumed, trained, and its result written.
+
+use std::path::Path;
+
+use equipoise_record::{CONFIG, DETAILS, Details, Outcome, RESULT};
+use serde::Serialize;
+
+use super::build::{RunTrainer, trainer};
+use super::existing::{ExistingRun, read_settings};
+use super::name::run_name;
+use super::result::{Measurements, result};
+use super::{Feedback, RunContext};
+use crate::checkpoint::Checkpoint;
+use crate::error::TrainError;
+use crate::folder::{Folder, fresh};
+use crate::settings::Settings;
+use crate::trainer::{End, Watch};
+
+/// Where a new run is written.
+#[derive(Clone, Copy, Debug)]
+pub enum OutputFolder<'a> {
+    /// This folder, which must not exist or be empty.
+    At(&'a Path),
+    /// A new folder with a readable name in this one.
+    In(&'a Path),
+}
+
+/// A run with its folder.
+pub struct Run {
+    /// The trainer.
+    pub trainer: RunTrainer,
+    /// The run folder, locked for this process.
+    pub folder: Folder,
+}
+
+/// A run that was trained to its end.
+pub struct Completion {
+    end: End,
+    details: Details,
+}
+
+impl Run {
+    /// Starts a run. The folder is created last: settings that cannot be used leave nothing behind.
+    ///
+    /// # Errors
+    /// Returns an error if the run cannot be built, or the folder cannot be created.
+    pub fn start(settings: Settings, output: OutputFolder<'_>, context: &RunContext<'_>) -> Result<Self, TrainError> {
+        let (text, name) = (settings.to_toml()?, run_name(&settings));
+        let trainer = trainer(settings, None, context)?;
+        let folder = match output {
+            OutputFolder::At(path) => Folder::create(path),
+            OutputFolder::In(parent) => fresh(parent, &name),
+        }?;
+        folder.write(CONFIG, text.as_bytes())?;
+        Ok(Self { trainer, folder })
+    }
+
+    /// Resumes the run in a folder from its newest checkpoint. `dataset` names the dataset if it has moved.
+    ///
+    /// # Errors
+    /// Returns an error if the folder holds no run, or the run cannot be resumed.
+    pub fn resume(path: &Path, dataset: Option<&str>, context: &RunContext<'_>) -> Result<Self, TrainError> {
+        let folder = Folder::open(path)?;
+        let mut settings = read_settings(path)?;
+        if let Some(dataset) = dataset {
+            dataset.clone_into(&mut settings.data.dataset);
+        }
+        Self::open(folder, settings, context)
+    }
+
+    /// Starts the run in a folder, or resumes it if the folder holds a part of it.
+    ///
+    /// # Errors
+    /// Returns an error if the folder holds a run with other settings, or the run cannot be built.
+    pub fn start_or_resume(settings: &Settings, path: &Path, context: &RunContext<'_>) -> Result<Self, TrainError> {
+        match ExistingRun::find(path, settings)? {
+            ExistingRun::Missing => Self::start(settings.clone(), OutputFolder::At(path), context),
+            ExistingRun::Started { .. } | ExistingRun::Finished => {
+                Self::open(Folder::open(path)?, settings.clone(), context)
+            }
+        }
+    }
+
+    fn open(folder: Folder, settings: Settings, context: &RunContext<'_>) -> Result<Self, TrainError> {
+        let checkpoint = newest_checkpoint(&folder, context.feedback)?;
+        let trainer = trainer(settings, checkpoint.as_ref(), context)?;
+        Ok(Self { trainer, folder })
+    }
+
+    /// Whether the run has finished and its result is written.
+    #[must_use]
+    pub fn is_complete(&self) -> bool {
+        self.trainer.finished() && self.folder.path().join(RESULT).exists()
+    }
+
+    /// Trains to the end and evaluates the final weights; `None` if the observer stopped the run.
+    ///
+    /// # Errors
+    /// Returns an error if the run diverges, or a file cannot be read or written.
+    pub fn train(&mut self, observer: &mut dyn Watch) -> Result<Option<Completion>, TrainError> {
+        let end = self.trainer.run(&self.folder, observer)?;
+        if end == End::Stopped {
+            return Ok(None);
+        }
+        let details = self.trainer.details(&self.folder, observer)?;
+        Ok(details.map(|details| Completion { end, details }))
+    }
+
+    /// Writes the result of a run that was trained to its end.
+    ///
+    /// # Errors
+    /// Returns an error if a file cannot be written.
+    pub fn write_result(&self, completion: &Completion, measured: &Measurements) -> Result<Outcome, TrainError> {
+        let result = result(&self.trainer, completion.end == End::Early, measured);
+        self.folder.write(DETAILS, json(&completion.details, serde_json::to_string)?.as_bytes())?;
+        self.folder.write(RESULT, json(&result, serde_json::to_string_pretty)?.as_bytes())?;
+        Ok(result)
+    }
+}
+
+/// The newest checkpoint of a folder that can be used, if it has any.
+fn newest_checkpoint(folder: &Folder, feedback: &dyn Feedback) -> Result<Option<Checkpoint>, TrainError> {
+    let Some((snapshot, warning)) = folder.load()? else { return Ok(None) };
+    warning.iter().for_each(|warning| feedback.warn(warning));
+    Checkpoint::new(snapshot).map(Some)
+}
+
+/// A record as a line, or lines, of JSON.
+fn json<T: Serialize>(record: &T, write: fn(&T) -> serde_json::Result<String>) -> Result<String, TrainError> {
+    write(record)
+        .map(|text| text + "\n")
+        .map_err(|error| TrainError::Unusable { what: format!("cannot write JSON: {error}") })
+}
