@@ -149,7 +149,7 @@ fn normalize(set: &Dataset) -> Normalize {
 /// # Errors
 /// For settings out of range.
 pub fn recipe(settings: &Settings, files: bool, normalize: &Normalize, train: bool) -> Result<Recipe, TrainError> {
-    let (photographs, normalize) = (!settings.model.name.is_small() && files, normalize.clone());
+    let (photographs, normalize) = (!settings.model.name.is_for_small_images() && files, normalize.clone());
     let side = match settings.data.image_size {
         0 if photographs => 224,
         0 => 32,

@@ -51,7 +51,7 @@ pub(crate) struct Args {
 fn base(own: bool) -> Settings {
     let mut settings = Settings::default();
     if own {
-        settings.model.name = Architecture::Resnet8;
+        settings.model.name = Architecture::ResNet8;
         settings.epochs = 30;
         settings.batch_size = 32;
         settings.evaluate_every = 5;

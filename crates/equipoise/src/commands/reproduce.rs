@@ -336,7 +336,7 @@ impl<'r> Job<'r> {
         }
         let side = match self.settings.data.dataset.as_str() {
             "tiny-imagenet" => 64,
-            _ => self.settings.model.name.default_image_size() as usize,
+            _ => self.settings.model.name.default_image_size(),
         };
         let network = Network::named(self.settings.model.name.name(), 3, [side, side], 10);
         let work = network.map_err(|error| train_failure(error.into()))?.multiply_adds() as f64;

@@ -108,7 +108,7 @@ impl PlannedRun<'_> {
         }
         let size = match self.settings.data.dataset.as_str() {
             "tiny-imagenet" => 64,
-            _ => self.settings.model.name.default_image_size() as usize,
+            _ => self.settings.model.name.default_image_size(),
         };
         let network = Network::named(self.settings.model.name.name(), 3, [size, size], 10)?;
         let epochs = self.settings.epochs.saturating_sub(self.epochs_done()) as f64;

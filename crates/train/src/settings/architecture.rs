@@ -10,61 +10,61 @@ use serde::{Deserialize, Serialize};
 #[serde(rename_all = "lowercase")]
 pub enum Architecture {
     /// ResNet-8 for small images.
-    Resnet8,
+    ResNet8,
     /// ResNet-14 for small images.
-    Resnet14,
+    ResNet14,
     /// ResNet-20 for small images.
-    Resnet20,
+    ResNet20,
     /// ResNet-32 for small images.
-    Resnet32,
+    ResNet32,
     /// ResNet-44 for small images.
-    Resnet44,
+    ResNet44,
     /// ResNet-56 for small images.
-    Resnet56,
+    ResNet56,
     /// ResNet-18 for photographs.
-    Resnet18,
+    ResNet18,
     /// ResNet-50 for photographs.
-    Resnet50,
+    ResNet50,
 }
 
 impl Architecture {
     /// All networks.
     pub const ALL: [Self; 8] = [
-        Self::Resnet8,
-        Self::Resnet14,
-        Self::Resnet20,
-        Self::Resnet32,
-        Self::Resnet44,
-        Self::Resnet56,
-        Self::Resnet18,
-        Self::Resnet50,
+        Self::ResNet8,
+        Self::ResNet14,
+        Self::ResNet20,
+        Self::ResNet32,
+        Self::ResNet44,
+        Self::ResNet56,
+        Self::ResNet18,
+        Self::ResNet50,
     ];
 
     /// The name in settings and on the command line.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
-            Self::Resnet8 => "resnet8",
-            Self::Resnet14 => "resnet14",
-            Self::Resnet20 => "resnet20",
-            Self::Resnet32 => "resnet32",
-            Self::Resnet44 => "resnet44",
-            Self::Resnet56 => "resnet56",
-            Self::Resnet18 => "resnet18",
-            Self::Resnet50 => "resnet50",
+            Self::ResNet8 => "resnet8",
+            Self::ResNet14 => "resnet14",
+            Self::ResNet20 => "resnet20",
+            Self::ResNet32 => "resnet32",
+            Self::ResNet44 => "resnet44",
+            Self::ResNet56 => "resnet56",
+            Self::ResNet18 => "resnet18",
+            Self::ResNet50 => "resnet50",
         }
     }
 
     /// Whether the network is made for small images.
     #[must_use]
-    pub const fn is_small(self) -> bool {
-        !matches!(self, Self::Resnet18 | Self::Resnet50)
+    pub const fn is_for_small_images(self) -> bool {
+        !matches!(self, Self::ResNet18 | Self::ResNet50)
     }
 
     /// Height and width of the images that the network usually sees.
     #[must_use]
-    pub const fn default_image_size(self) -> u32 {
-        if self.is_small() { 32 } else { 224 }
+    pub const fn default_image_size(self) -> usize {
+        if self.is_for_small_images() { 32 } else { 224 }
     }
 }
 

@@ -218,7 +218,7 @@ impl Default for DataSettings {
 impl Default for ModelSettings {
     fn default() -> Self {
         Self {
-            name: Architecture::Resnet32,
+            name: Architecture::ResNet32,
             head: HeadKind::Linear,
             head_scale: 16.0,
             weights: None,
