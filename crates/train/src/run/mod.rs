@@ -25,7 +25,7 @@ use equipoise_pool::Pool;
 pub use self::existing::ExistingRun;
 pub use self::name::{comparison_name, run_name};
 pub use self::result::Measurements;
-pub use self::session::{Completion, OutputFolder, Run};
+pub use self::session::{Completion, OutputFolder, Run, train};
 
 /// Warnings and progress while a run is built, for the user.
 pub trait Feedback: Sync {

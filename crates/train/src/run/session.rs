@@ -93,19 +93,6 @@ impl Run {
         self.trainer.finished() && self.folder.path().join(RESULT).exists()
     }
 
-    /// Trains to the end and evaluates the final weights; `None` if the observer stopped the run.
-    ///
-    /// # Errors
-    /// Returns an error if the run diverges, or a file cannot be read or written.
-    pub fn train(&mut self, observer: &mut dyn Watch) -> Result<Option<Completion>, TrainError> {
-        let end = self.trainer.run(&self.folder, observer)?;
-        if end == End::Stopped {
-            return Ok(None);
-        }
-        let details = self.trainer.details(&self.folder, observer)?;
-        Ok(details.map(|details| Completion { end, details }))
-    }
-
     /// Writes the result of a run that was trained to its end.
     ///
     /// # Errors
@@ -116,6 +103,23 @@ impl Run {
         self.folder.write(RESULT, json(&result, serde_json::to_string_pretty)?.as_bytes())?;
         Ok(result)
     }
+}
+
+/// Trains a run to its end and evaluates the final weights; `None` if the observer stopped it.
+///
+/// # Errors
+/// Returns an error if the run diverges, or a file cannot be read or written.
+pub fn train(
+    trainer: &mut RunTrainer,
+    folder: &Folder,
+    observer: &mut dyn Watch,
+) -> Result<Option<Completion>, TrainError> {
+    let end = trainer.run(folder, observer)?;
+    if end == End::Stopped {
+        return Ok(None);
+    }
+    let details = trainer.details(folder, observer)?;
+    Ok(details.map(|details| Completion { end, details }))
 }
 
 /// The newest checkpoint of a folder that can be used, if it has any.
