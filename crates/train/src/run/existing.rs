@@ -49,5 +49,6 @@ impl ExistingRun {
 /// The settings in a run folder.
 pub(super) fn read_settings(path: &Path) -> Result<Settings, TrainError> {
     let config = path.join(CONFIG);
-    Settings::from_toml(&read_text(&config)?, &Settings::default()).map_err(|error| input_error(&config, error))
+    Settings::from_toml(&read_text(&config)?, &Settings::default())
+        .map_err(|error| input_error(&config, error.to_string()))
 }

@@ -9,8 +9,8 @@ use crate::error::TrainError;
 use crate::settings::Settings;
 
 /// An error about a file that a user named.
-pub(crate) fn input_error(path: &Path, what: impl ToString) -> TrainError {
-    TrainError::Input { path: path.to_owned(), what: what.to_string() }
+pub(crate) fn input_error(path: &Path, what: impl Into<String>) -> TrainError {
+    TrainError::Input { path: path.to_owned(), what: what.into() }
 }
 
 /// Reads a text file. Pipes and devices are refused, because they need not end.
@@ -19,18 +19,18 @@ pub(crate) fn input_error(path: &Path, what: impl ToString) -> TrainError {
 /// Returns an error if the path is not a file, or the file cannot be read.
 pub fn read_text(path: &Path) -> Result<String, TrainError> {
     require_file(path)?;
-    fs::read_to_string(path).map_err(|error| input_error(path, error))
+    fs::read_to_string(path).map_err(|error| input_error(path, error.to_string()))
 }
 
 /// Reads a file of bytes, with the restrictions of [`read_text`].
 pub(crate) fn read_bytes(path: &Path) -> Result<Vec<u8>, TrainError> {
     require_file(path)?;
-    fs::read(path).map_err(|error| input_error(path, error))
+    fs::read(path).map_err(|error| input_error(path, error.to_string()))
 }
 
 fn require_file(path: &Path) -> Result<(), TrainError> {
     match fs::metadata(path) {
-        Err(error) => Err(input_error(path, error)),
+        Err(error) => Err(input_error(path, error.to_string())),
         Ok(file) if !file.is_file() => Err(input_error(path, "not a file")),
         Ok(_) => Ok(()),
     }

@@ -101,7 +101,7 @@ fn from_safetensors(path: &Path, network: &Network, values: &mut Tensors) -> Res
         }
         weights => (network.clone(), weights),
     };
-    let weights = weights.map_err(|error| input_error(path, error))?;
+    let weights = weights.map_err(|error| input_error(path, error.to_string()))?;
     Ok(transfer((&source, [&weights.parameters, &weights.statistics]), network, values))
 }
 
