@@ -190,7 +190,10 @@ fn wrong_cases_are_refused_in_one_line_that_names_the_field() {
                 + r#"1], "steps": []}"#,
             "cwap: bins is 10000; it must be at most 2^27 over",
         ),
-        (r#"{"method": "focal", "counts": [9], "steps": []}"#.to_owned(), "counts: got 1 classes; at least 2 are needed"),
+        (
+            r#"{"method": "focal", "counts": [9], "steps": []}"#.to_owned(),
+            "counts: got 1 classes; at least 2 are needed",
+        ),
         (r#"{"method": "focal", "counts": [0, 0], "steps": []}"#.to_owned(), "counts: every class is empty"),
         (r#"{"method": "focal", "counts": [9, -1], "steps": []}"#.to_owned(), "counts[1]: invalid value: integer `-1`"),
         (r#"{"method": "focal", "steps": []}"#.to_owned(), "missing field `counts`"),
