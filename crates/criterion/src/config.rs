@@ -1,4 +1,4 @@
-//! Names, parameters and presets: everything that can be said about a criterion before it has seen a class count.
+//! Configurations: which criterion, with which parameters, before it knows the class counts.
 
 use std::fmt;
 use std::str::FromStr;
@@ -25,12 +25,12 @@ pub enum Preset {
     Recommended,
 }
 
-/// A criterion's name and parameters, and the schedule on top of it.
+/// A criterion with its parameters, and the schedule on top of it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Config {
     /// The method with its parameters.
     pub method: MethodConfig,
-    /// Deferred re-weighting, or none.
+    /// Deferred re-weighting, if any.
     pub drw: Option<DrwConfig>,
 }
 
@@ -66,10 +66,10 @@ impl Config {
         Ok(Self { method, drw })
     }
 
-    /// A criterion for a data set with these images per class.
+    /// Builds the criterion for a dataset with `counts` training images per class.
     ///
     /// # Errors
-    /// Names the parameter that is out of its range, or what is wrong with the counts.
+    /// Names the parameter that is out of range, or what is wrong with the counts.
     pub fn init(&self, counts: &[u64]) -> Result<Criterion, ConfigError> {
         Criterion::new(self, &Counts::new(counts)?)
     }

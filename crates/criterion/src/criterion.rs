@@ -1,4 +1,4 @@
-//! A criterion that runs: one method, perhaps with deferred re-weighting on top.
+//! A criterion that runs: one method, optionally with deferred re-weighting on top.
 
 use crate::batch::{Batch, Output, Summary, length};
 use crate::config::Config;
@@ -8,10 +8,10 @@ use crate::error::{BatchError, ConfigError, StateError};
 use crate::kernel::rows::{Job, Row, Weighed, Workspace};
 use crate::method::{AnyMethod, ClassHistogram, Method, Reduction, State};
 
-/// A training criterion for one data set.
+/// A training criterion for one dataset.
 ///
-/// [`train`](Self::train) and [`evaluate`](Self::evaluate) return the same numbers for the same batch; only `train`
-/// counts it afterwards.
+/// [`train`](Self::train) and [`evaluate`](Self::evaluate) return the same numbers for the same batch. Only `train`
+/// counts the batch afterwards.
 ///
 /// ```
 /// use equipoise_criterion::{Batch, CwapConfig, Output, Workspace};
@@ -47,31 +47,31 @@ impl Criterion {
         Ok(Self { config: config.clone(), classes: counts.classes(), method, drw, warnings })
     }
 
-    /// The configuration it was made from.
+    /// The configuration that the criterion was built from.
     #[must_use]
     pub fn config(&self) -> &Config {
         &self.config
     }
 
-    /// Number of classes.
+    /// The number of classes.
     #[must_use]
     pub fn classes(&self) -> usize {
         self.classes
     }
 
-    /// What a person should know about the data set's counts.
+    /// Warnings about the dataset's counts.
     #[must_use]
     pub fn warnings(&self) -> &[String] {
         &self.warnings
     }
 
-    /// Loss, gradient and weights of a training batch, which is counted.
+    /// Computes loss, gradient and weights of a training batch, and counts the batch.
     ///
     /// # Shapes
     /// Logits and `out.grad` are B x C; labels, `out.weights` and `out.gradient_norms` hold B values.
     ///
     /// # Errors
-    /// Says what is wrong with the batch or a buffer; nothing was counted then.
+    /// Says what is wrong with the batch or a buffer. Nothing was counted then.
     pub fn train(
         &mut self,
         batch: &Batch<'_>,
@@ -83,7 +83,7 @@ impl Criterion {
         Ok(summary)
     }
 
-    /// Loss, gradient and weights that [`train`](Self::train) would give, without counting anything.
+    /// Computes what [`train`](Self::train) would, without counting the batch.
     ///
     /// # Shapes
     /// As for [`train`](Self::train).
@@ -136,7 +136,7 @@ impl Criterion {
         })
     }
 
-    /// Writes the batch's rows into `workspace`; returns what the loss is divided by.
+    /// Writes the batch's rows into `workspace` and returns the denominator of the loss.
     fn lay_out(&self, batch: &Batch<'_>, method: &dyn Method, workspace: &mut Workspace) -> f64 {
         let drw = self.drw.as_ref().filter(|drw| batch.epoch >= drw.start_epoch);
         let deferred = drw.map(|drw| &drw.weights[..]);
@@ -144,7 +144,7 @@ impl Criterion {
         let own = method.divisor();
         let of = |weights: Option<&[f64]>, label: usize| weights.map_or(1.0, |w| w[label]);
         let mut denominator = 0f64;
-        // the sums are left from the batch before, and written before they are read
+        // sums of the previous batch remain, but are overwritten before they are read
         workspace.rows.resize(batch.len(), Row::default());
         for (number, row) in workspace.rows.iter_mut().enumerate() {
             let (parts, count) = batch.parts(number);
@@ -164,13 +164,13 @@ impl Criterion {
 
     fn not_finite(&self, batch: &Batch<'_>, row: usize) -> BatchError {
         let logits = &batch.logits[row * self.classes..][..self.classes];
-        // without a non-finite logit it was the largest one that overflowed
+        // if all logits are finite, the largest one overflowed
         let size = |z: &f32| if z.is_finite() { z.abs() } else { f32::INFINITY };
         let class = (0..self.classes).max_by(|a, b| size(&logits[*a]).total_cmp(&size(&logits[*b]))).unwrap_or(0);
         BatchError::NotFinite { row, class, value: logits[class] }
     }
 
-    /// Ends an epoch: call it once, after the last batch.
+    /// Ends an epoch. Call it once, after the last batch.
     pub fn end_epoch(&mut self) {
         self.method.as_method_mut().end_epoch();
     }
@@ -205,15 +205,15 @@ impl Criterion {
     /// Puts a state back.
     ///
     /// # Errors
-    /// Says what does not fit; the criterion is unchanged then.
+    /// Says what does not fit. The criterion is unchanged then.
     pub fn restore(&mut self, state: &State) -> Result<(), StateError> {
         self.method.as_method_mut().restore(state)
     }
 
-    /// Adds what other workers have counted since all of them started from the same state.
+    /// Adds what other workers have counted since all workers started from the same state.
     ///
     /// # Errors
-    /// Says what does not fit; the criterion is unchanged then.
+    /// Says what does not fit. The criterion is unchanged then.
     pub fn merge(&mut self, others: &[State]) -> Result<(), StateError> {
         let mut state = self.state();
         for other in others {

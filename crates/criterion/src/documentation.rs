@@ -1,28 +1,28 @@
-//! A method's documentation: what its source file says about it at the top.
+//! The documentation of a criterion, read from its source file.
 //!
-//! The header of each method's file is the one text about it: rustdoc, `equipoise criteria NAME` and the documentations under
-//! `docs/` show it.
+//! The header of each method's file is the only text about it. Rustdoc, `equipoise criteria NAME` and the pages in
+//! `docs/criteria` all show it.
 
-/// What a method's file says about it.
+/// The documentation of a criterion.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Documentation {
-    /// The idea in one line.
+    /// The idea of the criterion in one line.
     pub idea: String,
-    /// Equation, Symbols, Paper, Differs, Reduces to, Choosing.
+    /// The sections Equation, Symbols, Paper, Differs, Reduces to and Choosing.
     pub sections: Vec<Section>,
 }
 
 /// A section of a criterion's documentation.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Section {
-    /// Its heading.
+    /// The heading of the section.
     pub heading: String,
-    /// Its text, Markdown.
+    /// The text of the section, in Markdown.
     pub text: String,
 }
 
 impl Documentation {
-    /// Reads the `//!` header of a source file.
+    /// Parses the `//!` header of a source file.
     pub(crate) fn parse(source: &str) -> Self {
         let mut documentation = Self { idea: String::new(), sections: Vec::new() };
         for line in source.lines().map_while(|line| line.strip_prefix("//!")) {
@@ -36,7 +36,7 @@ impl Documentation {
                     section.text.push('\n');
                 }
                 (None, None) if documentation.idea.is_empty() => {
-                    // after "`id`: "
+                    // the idea follows "`id`: "
                     line.split_once("`: ").map_or(line, |(_, idea)| idea).clone_into(&mut documentation.idea);
                 }
                 (None, None) => {}
@@ -48,9 +48,30 @@ impl Documentation {
         documentation
     }
 
-    /// The text under a heading, empty if there is none.
+    /// The text under a heading. Empty if there is no such section.
     #[must_use]
     pub fn section(&self, heading: &str) -> &str {
         self.sections.iter().find(|s| s.heading == heading).map_or("", |s| s.text.as_str())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::method::Id;
+
+    #[test]
+    fn every_criterion_has_every_section() {
+        let want = ["Equation", "Symbols", "Paper", "Differs", "Reduces to", "Choosing"];
+        for id in Id::ALL {
+            let documentation = id.documentation();
+            let headings: Vec<&str> = documentation.sections.iter().map(|s| s.heading.as_str()).collect();
+            assert_eq!(headings, want, "{id}");
+            assert!(
+                !documentation.idea.is_empty() && documentation.sections.iter().all(|s| !s.text.is_empty()),
+                "{id}"
+            );
+            let paper = documentation.section("Paper");
+            assert!(paper.contains(": "), "{id}: 'Paper' starts with a short reference and a colon: {paper}");
+        }
     }
 }

@@ -14,10 +14,10 @@ pub struct Field {
     pub doc: &'static str,
 }
 
-/// What [`parameters!`] knows about a parameter struct.
+/// What [`parameters!`] generates for a parameter struct.
 pub(crate) trait Declared: Default {
     const FIELDS: &'static [Field];
-    /// Names the first parameter that is out of its range.
+    /// Refuses values out of range, naming the first such parameter.
     fn check(&self) -> Result<(), ConfigError>;
 }
 

@@ -13,7 +13,7 @@ pub(crate) fn check_values(
     want: &'static str,
 ) -> Result<(), StateError> {
     match values.iter().position(|v| !ok(*v)) {
-        Some(at) => Err(StateError::Value { field, at, want }),
+        Some(index) => Err(StateError::Value { field, index, want }),
         None => Ok(()),
     }
 }

@@ -33,7 +33,7 @@ fn logits_that_are_not_rows_times_classes() {
 fn a_label_out_of_range() {
     let error = rejected(&Batch::new(&[0.0; 6], &[0, 3]));
     assert_eq!(error, BatchError::Label { field: "labels", row: 1, label: 3, classes: 3 });
-    assert_eq!(error.to_string(), "labels[1] = 3: there are 3 classes");
+    assert_eq!(error.to_string(), "labels[1] is 3; there are 3 classes, numbered from 0");
 }
 
 #[test]
@@ -160,7 +160,7 @@ fn unknown_names() {
         ("smoothing", "label-aware-smoothing"),
     ] {
         let error = wrong.parse::<Id>().expect_err("unknown").to_string();
-        assert!(error.contains(&format!("did you mean `{near}`?")), "{error}");
+        assert!(error.contains(&format!("did you mean '{near}'?")), "{error}");
     }
     assert!(!"xyzzy".parse::<Id>().expect_err("unknown").to_string().contains("did you mean"));
 }
@@ -176,7 +176,7 @@ fn states_that_do_not_fit() {
     assert_eq!(criterion.state(), before);
     let mut ghm = GhmConfig::default().init(&[50, 5, 2]).expect("valid");
     let bad = State::Ghm(GhmState { mass: [vec![0.0; 29], vec![f64::NAN]].concat() });
-    assert_eq!(ghm.restore(&bad), Err(StateError::Value { field: "mass", at: 29, want: "at least 0" }));
+    assert_eq!(ghm.restore(&bad), Err(StateError::Value { field: "mass", index: 29, want: "at least 0" }));
     let mut cwap = CwapConfig::preset(Preset::Reference).init(&[50, 5, 2]).expect("valid");
     let State::Cwap(good) = cwap.state() else { panic!("not a state of cwap") };
     type Spoil<'a> = &'a dyn Fn(&mut CwapState);
@@ -208,13 +208,13 @@ fn states_that_cannot_be_merged() {
     let mut b = seesaw();
     drop(train(&mut b, &Batch::new(&[0.0; 3], &[1])));
     b.end_epoch();
-    assert_eq!(a.merge(&[b.state()]), Err(StateError::Apart { field: "before" }));
+    assert_eq!(a.merge(&[b.state()]), Err(StateError::DifferentStart { field: "before" }));
     assert_eq!(a.merge(&[State::Stateless]), Err(StateError::Method { got: "stateless", want: "seesaw" }));
     let mut cwap = CwapConfig::preset(Preset::Reference).init(&[50, 5, 2]).expect("valid");
     let mut later = cwap.clone();
     drop(train(&mut later, &Batch::new(&[0.0; 3], &[1])));
     later.end_epoch();
-    assert_eq!(cwap.merge(&[later.state()]), Err(StateError::Apart { field: "filling" }));
+    assert_eq!(cwap.merge(&[later.state()]), Err(StateError::DifferentStart { field: "filling" }));
     let mut ghm = GhmConfig::default().init(&[50, 5, 2]).expect("valid");
     drop(train(&mut ghm, &Batch::new(&[0.0; 3], &[1])));
     let error = ghm.merge(&[ghm.state()]).expect_err("a moving average");

@@ -1,7 +1,7 @@
-//! The loop over a batch's rows: which threads do what, and what is kept of each row.
+//! The loop over a batch's rows: how threads share them, and what is kept of each row.
 //!
-//! Rows are independent of each other, and everything that is summed over rows is summed afterwards, in their order;
-//! so results do not depend on the number of threads.
+//! Rows are independent of each other. Sums over rows are taken afterwards, in the order of the rows, so results do not
+//! depend on the number of threads.
 
 use equipoise_pool::Pool;
 
@@ -13,12 +13,12 @@ use crate::batch::Batch;
 /// Batches of fewer logits than this are not worth a second thread.
 const WORTH_SPLITTING: usize = 16_384;
 const TASKS_PER_THREAD: usize = 4;
-/// Their list is on the stack.
+/// The list of tasks is on the stack.
 const MOST_TASKS: usize = 128;
 
-/// Room that a training loop owns and hands to every call, so that a step allocates nothing once it is warm.
+/// Scratch memory that a training loop owns and passes to every call, so that a warm step allocates nothing.
 ///
-/// Any criterion can use any `Workspace`; it holds no state that outlives a call.
+/// Any criterion can use any `Workspace`. It holds no state that outlives a call.
 #[derive(Debug, Default)]
 pub struct Workspace {
     pool: Pool,
@@ -31,22 +31,22 @@ pub struct Workspace {
     pub(crate) table: Vec<f32>,
     /// What counting this batch would make of the criterion's histogram.
     pub(crate) mass: Vec<f64>,
-    /// Weights that go with `mass`.
+    /// The weight of each entry of `mass`.
     pub(crate) gains: Vec<f64>,
-    /// The classes `mass` speaks of.
+    /// The classes of the entries of `mass`.
     pub(crate) classes: Vec<u32>,
     /// A counter per class, 0 between calls.
     pub(crate) counts: Vec<u32>,
 }
 
-/// Room for one of the tasks that a batch is split into.
+/// Scratch memory of one of the tasks that a batch is split into.
 #[derive(Debug, Default)]
 struct Task {
     maxima: Vec<f32>,
     shifts: Vec<f32>,
     late: Vec<f32>,
     late_at: Vec<u32>,
-    /// For a criterion's own use: a number per class.
+    /// A number per class, for the criterion's own use.
     row: Vec<f32>,
     /// The gradient for a row's second label.
     second: Vec<f32>,
@@ -54,19 +54,19 @@ struct Task {
 }
 
 impl Workspace {
-    /// Room for calls that run on the calling thread alone.
+    /// A workspace for calls that run on the calling thread alone.
     #[must_use]
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Room for calls that split their batch over the threads of a pool; what they return does not depend on it.
+    /// A workspace for calls that split their batch over the threads of a pool. Results do not depend on the pool.
     #[must_use]
     pub fn with_pool(pool: Pool) -> Self {
         Self { pool, ..Self::default() }
     }
 
-    /// Uses a chosen instruction set instead of the best one; one that this CPU lacks is ignored.
+    /// Uses this instruction set instead of the best one. One that the CPU lacks is ignored.
     #[must_use]
     pub fn with_simd(self, simd: Simd) -> Self {
         if Simd::available().contains(&simd) { Self { simd, ..self } } else { self }
@@ -92,7 +92,7 @@ pub(crate) struct Part {
 pub(crate) struct Weighed {
     /// The part's loss, weight included.
     pub(crate) loss: f64,
-    /// Its weight, as reported.
+    /// The part's weight, as reported.
     pub(crate) weight: f64,
     /// Multiplies softmax(z') - target.
     pub(crate) scale: f64,
@@ -131,7 +131,7 @@ impl Row {
         &self.parts[..self.count]
     }
 
-    /// The row from its parts.
+    /// Computes the totals of the row from its parts.
     fn total(&mut self) {
         self.finite = self.parts().iter().all(|p| p.sums.finite);
         self.loss = self.parts().iter().map(|p| p.gain * p.weighed.loss).sum();
@@ -143,7 +143,7 @@ impl Row {
         self.parts().iter().map(|p| p.share * p.sums.raw.miss()).sum()
     }
 
-    /// The largest slope of its parts, before the batch's denominator.
+    /// The largest slope of the row's parts, before the batch's denominator.
     pub(crate) fn steepest(&self) -> f64 {
         self.parts().iter().map(|p| (p.gain * p.weighed.scale).abs()).fold(0.0, f64::max)
     }
@@ -159,7 +159,7 @@ pub(crate) trait Softmax: Sync {
     type Shape<'a>: Shape
     where
         Self: 'a;
-    /// The shape for one label; `row` is room for a number per class.
+    /// The shape for one label. `row` is scratch memory for a number per class.
     fn shape<'a>(&'a self, part: &Part, row: &'a mut Vec<f32>) -> Self::Shape<'a>;
     /// Loss, weight and slope of one label from the row's sums.
     fn weigh(&self, part: &Part) -> Weighed;
@@ -186,7 +186,7 @@ enum Stage {
     Both,
 }
 
-/// A row's slices and the room of the task that handles it.
+/// A row's slices, and the scratch memory of the task that handles it.
 struct Line<'a> {
     logits: &'a [f32],
     grad: &'a mut [f32],
@@ -207,7 +207,7 @@ impl Line<'_> {
         }
     }
 
-    /// One label of a row. The first label's gradient is made in place, a second one's beside it and added.
+    /// Handles one label of a row. The first label's gradient is computed in place, a second one's in scratch and added.
     fn part<M: Softmax>(&mut self, method: &M, k: usize, part: &mut Part, stage: Stage) {
         let Task { maxima, shifts, late, late_at, row, second, .. } = &mut *self.task;
         let mut shape = method.shape(part, row);
@@ -241,7 +241,7 @@ impl Job<'_> {
         let (classes, raw_sums, workspace) = (self.classes, self.raw_sums, &mut *self.workspace);
         let (simd, count, blocks) = (workspace.simd, workspace.rows.len(), classes.div_ceil(BLOCK));
         let threads = if count * classes < WORTH_SPLITTING { 1 } else { workspace.pool.threads() };
-        // more tasks than threads: a thread that was held up is helped out
+        // more tasks than threads, so that the other threads can help one that was held up
         let tasks = if threads == 1 { 1 } else { (TASKS_PER_THREAD * threads).min(count).min(MOST_TASKS) };
         let height = count.div_ceil(tasks);
         while workspace.tasks.len() < tasks {

@@ -6,20 +6,21 @@
 //! ```
 //!
 //! # Symbols
-//! n_c training images of class c, n_max the largest, CE cross-entropy. At evaluation the raw logits are used.
+//! n_c is the number of training images of class c, n_max the largest of them, CE the cross-entropy. Evaluation uses the
+//! raw logits.
 //!
 //! # Paper
 //! Ye et al. 2020: Ye, Chen, Zhan, Chao, "Identifying and Compensating for Feature Deviation in Imbalanced Deep Learning", 2020,
 //! <https://arxiv.org/abs/2001.01385>.
 //!
 //! # Differs
-//! Nothing; a class without images counts as one.
+//! Nothing. A class without images counts as having one.
 //!
 //! # Reduces to
-//! `softmax` for gamma 0 or equal counts; `vs` with tau 0 is the same.
+//! `softmax` for gamma 0 or equal counts. It equals `vs` with tau 0.
 //!
 //! # Choosing
-//! gamma 0.1 to 0.4 in the paper's tables, the steeper the tail the smaller.
+//! The paper's tables use gamma 0.1 to 0.4, smaller for steeper tails.
 
 use super::biased::ScaledAndBiased;
 use crate::counts::{Counts, table};

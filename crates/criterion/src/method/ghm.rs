@@ -1,4 +1,4 @@
-//! `ghm`: weights every example by how few others have a gradient of the same size.
+//! `ghm`: weights every example by how few others have a gradient norm like its own.
 //!
 //! # Equation
 //! ```text
@@ -12,24 +12,25 @@
 //! ```
 //!
 //! # Symbols
-//! p = softmax(z), t_j = 1 at the label and 0 elsewhere, B examples, C classes, A moving average, CE and BCE (binary)
-//! cross-entropy.
+//! p = softmax(z), t_j is 1 at the label and 0 elsewhere, B the number of examples, C that of classes, A a moving average,
+//! CE the cross-entropy, BCE the binary cross-entropy.
 //!
 //! # Paper
 //! Li et al. 2019: Li, Liu, Wang, "Gradient Harmonized Single-stage Detector", AAAI 2019, <https://arxiv.org/abs/1811.05181>.
 //!
 //! # Differs
 //! The sigmoid form is the published one, including that empty regions do not decay and that A starts at 0 without
-//! correction, so that the first step is 1 / (1 - momentum) times too large. The softmax form is ours: the paper leaves
-//! it undefined. Mixed labels: in the softmax form each label counts with its share; in the sigmoid form t is mixed by
-//! the shares (deferred class weights included).
+//! correction, so that the first step is 1 / (1 - momentum) times too large. The softmax form is ours, as the paper leaves
+//! it undefined. With mixed labels, each label counts with its share in the softmax form; in the sigmoid form t is mixed
+//! by the shares (deferred class weights included).
 //!
 //! # Reduces to
 //! `softmax` (softmax form) for one region without momentum.
 //!
 //! # Choosing
-//! 30 regions and momentum 0.75 as published. Head classes fill the one histogram, so rare classes drown in it: that is
-//! what `cwap` mends. The GHM-CWAP paper ran the sigmoid form divided by B C, which hardly learns with many classes.
+//! 30 regions and momentum 0.75 are the published values. Head classes fill the one histogram and rare classes drown in
+//! it, which is what `cwap` corrects. The GHM-CWAP paper ran the sigmoid form divided by B C, which hardly learns with
+//! many classes.
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
@@ -44,13 +45,13 @@ use crate::method::{Method, State};
 use crate::parameters::{Parameters, parameters};
 use crate::state::{check_length, check_values};
 
-/// What has a gradient norm.
+/// What a gradient norm is taken of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum GhmForm {
-    /// Every example.
+    /// Each example.
     Softmax,
-    /// Every example and class.
+    /// Each pair of example and class.
     Sigmoid,
 }
 
@@ -58,18 +59,18 @@ pub enum GhmForm {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum GhmAverage {
-    /// Examples times classes.
+    /// The number of examples times the number of classes.
     Elements,
-    /// Examples.
+    /// The number of examples.
     Samples,
 }
 
 parameters! {
     /// Parameters of `ghm`.
     pub struct GhmConfig for Ghm {
-        /// Regions of [0, 1], 1 to 10000.
+        /// Number of regions of [0, 1], 1 to 10000.
         pub bins: u32 = 30, where |x| (1..=10_000).contains(&x) => "in 1..=10000";
-        /// Of the moving average over batches, at least 0 (none) and less than 1.
+        /// Momentum of the moving average over batches, at least 0 (no average) and less than 1.
         pub momentum: f64 = 0.75, where |x| (0.0..1.0).contains(&x) => "at least 0 and less than 1";
         /// One gradient norm per example (softmax) or per example and class (sigmoid).
         pub form: GhmForm = GhmForm::Softmax;
@@ -96,7 +97,7 @@ impl Parameters for GhmConfig {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct GhmState {
-    /// A_k, all 0 without momentum.
+    /// The moving averages A_k. All are 0 without momentum.
     pub mass: Vec<f64>,
 }
 
@@ -109,7 +110,7 @@ impl GhmState {
     }
 }
 
-/// Gradient harmonizing with one histogram for all classes.
+/// Weights by one histogram of gradient norms for all classes.
 #[derive(Clone, Debug)]
 pub(crate) struct Ghm {
     config: GhmConfig,
@@ -121,7 +122,7 @@ impl Ghm {
         ((g * f64::from(self.config.bins)) as usize).min(self.mass.len() - 1)
     }
 
-    /// From R in `workspace.mass` to A there, and tot / (A_k valid) of every region in `workspace.gains`.
+    /// Turns R in `workspace.mass` into A, and writes tot / (A_k valid) of every region to `workspace.gains`.
     fn harmonize(&self, workspace: &mut Workspace) {
         let total: f64 = workspace.mass.iter().sum();
         let valid = workspace.mass.iter().filter(|r| **r > 0.0).count() as f64;
@@ -163,7 +164,7 @@ impl Ghm {
             return;
         }
         self.harmonize(job.workspace);
-        // the job's loop needs `workspace` whole
+        // the loop over rows borrows all of `workspace`
         let mut table = std::mem::take(&mut job.workspace.table);
         table.clear();
         table.extend(job.workspace.gains.iter().map(|w| *w as f32));

@@ -1,4 +1,4 @@
-//! `seesaw`: eases the pressure on rare classes, and puts it back where they are scored too high.
+//! `seesaw`: eases the pressure on rare classes, and restores it where they score too high.
 //!
 //! # Equation
 //! ```text
@@ -8,22 +8,22 @@
 //! ```
 //!
 //! # Symbols
-//! seen_j examples of class j up to and including this batch, s = softmax(z) as a constant, CE cross-entropy. M and C are
-//! constants: no gradient flows through them.
+//! seen_j is the number of examples of class j up to and including this batch, s = softmax(z), CE the cross-entropy. M and
+//! C are constants: no gradient flows through them.
 //!
 //! # Paper
 //! Wang et al. 2021: Wang, Zhang, Zang, Cao, Pang, Gong, Chen, Liu, Loy, Lin, "Seesaw Loss for Long-Tailed Instance Segmentation", CVPR
 //! 2021, <https://arxiv.org/abs/2008.10032>.
 //!
 //! # Differs
-//! Counters are 64-bit integers (f32 counters of public code stop at 2^24) and add up over workers. Neither C x C
+//! Counters are 64-bit integers, which add up over workers; the f32 counters of public code stop at 2^24. Neither C x C
 //! ratios nor B x C factors are stored. A mixed example counts for the label with the larger share.
 //!
 //! # Reduces to
-//! `softmax` for p = q = 0. For q = 0 it is the margin of `cwap` with seen in place of S and p of gamma.
+//! `softmax` for p = q = 0. For q = 0 it is the margin of `cwap` with seen in place of S and p in place of gamma.
 //!
 //! # Choosing
-//! p 0.8, q 2, eps 0.01 as published. The GHM-CWAP paper's "Seesaw" row is q = 0.
+//! p 0.8, q 2 and eps 0.01 are the published values. The "Seesaw" row of the GHM-CWAP paper is q = 0.
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
@@ -84,7 +84,7 @@ impl SeesawState {
     pub(crate) fn merge(&mut self, other: &Self) -> Result<(), StateError> {
         check_length("seen", other.seen.len(), self.seen.len())?;
         if self.before != other.before {
-            return Err(StateError::Apart { field: "before" });
+            return Err(StateError::DifferentStart { field: "before" });
         }
         for (a, b) in self.seen.iter_mut().zip(&other.seen) {
             *a = a.saturating_add(*b);
@@ -102,15 +102,15 @@ impl SeesawState {
 pub(crate) struct Seesaw {
     config: SeesawConfig,
     state: SeesawState,
-    /// All examples seen.
+    /// Number of all examples seen.
     total: u64,
     form: Form,
-    /// max(seen, 1)^p of every class, or its logarithm.
+    /// max(seen, 1)^p of every class, or its logarithm, depending on `form`.
     table: Vec<f32>,
 }
 
 impl Seesaw {
-    /// The form of the table once `total` examples are seen: no level is larger than that of a class that had them all.
+    /// The form of the table once `total` examples are seen. No level exceeds that of a class that holds them all.
     fn form_for(&self, total: u64) -> Form {
         Form::for_span(self.config.p * (total.max(1) as f64).ln())
     }
@@ -123,7 +123,7 @@ impl Seesaw {
         }
     }
 
-    /// Everything that follows from the counts.
+    /// Recomputes everything that follows from the counts.
     fn rebuild(&mut self) {
         let classes = self.state.seen.len();
         self.total = (0..classes).fold(0, |sum, c| sum.saturating_add(self.state.of(c)));

@@ -7,10 +7,10 @@
 //! ```
 //!
 //! # Symbols
-//! z logits, y label, lse log-sum-exp, p = softmax(z). The batch's loss is the mean over its examples.
+//! z are the logits, y is the label, lse the log-sum-exp, p = softmax(z). The loss of a batch is the mean over its examples.
 //!
 //! # Paper
-//! Folklore: in the GHM-CWAP paper the row "Softmax".
+//! Folklore: the row "Softmax" of the GHM-CWAP paper.
 //!
 //! # Differs
 //! Nothing.
@@ -19,7 +19,7 @@
 //! ln C when all logits are equal.
 //!
 //! # Choosing
-//! It has no parameters. Use it to see what the imbalance costs; on balanced data it is all you need.
+//! It has no parameters. Use it to see what the imbalance costs. On balanced data it is all you need.
 
 use crate::counts::Counts;
 use crate::kernel::rows::{Job, Weighed};

@@ -1,4 +1,4 @@
-//! Cross-entropy with a weight per class: what `class-balanced` and `effective-number` have in common.
+//! Cross-entropy with a weight per class: shared by `class-balanced` and `effective-number`.
 
 use serde::{Deserialize, Serialize};
 
@@ -10,7 +10,7 @@ use crate::method::Method;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Reduction {
-    /// The sum of the weights that were drawn: a weighted mean.
+    /// The sum of the weights of the batch's examples: a weighted mean.
     #[default]
     Weights,
     /// The number of examples.

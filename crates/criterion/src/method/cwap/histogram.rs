@@ -1,7 +1,7 @@
-//! The histogram of gradient norms of every class, with uniform or adaptive regions (URA, AURA).
+//! The histogram of the gradient norms of every class, with uniform or adaptive regions (URA, AURA).
 //!
-//! An epoch counts integers into the regions as they are cut now; when it ends, densities v = k / (N d) become the frozen
-//! snapshot that the next epoch looks up, and with adaptive regions the cut for the next epoch follows from them.
+//! An epoch counts integers into the current regions. When it ends, the densities v = k / (N d) become the frozen snapshot
+//! that the next epoch looks up. With adaptive regions, the regions of the next epoch follow from them.
 
 use serde::{Deserialize, Serialize};
 
@@ -11,7 +11,7 @@ use crate::error::StateError;
 use crate::kernel::rows::{Part, Row, Workspace};
 use crate::state::{check_length, check_values};
 
-/// The region that holds g: [lo, hi), the last one closed.
+/// The region that holds g. Regions are [lo, hi), the last one closed.
 pub(super) fn region(widths: &[f64], g: f64) -> usize {
     let mut edge = 0.0;
     for (i, width) in widths.iter().enumerate() {
@@ -32,7 +32,7 @@ fn cut(values: &[f64], widths: &mut [f64]) {
     widths.iter_mut().for_each(|width| *width /= sum);
 }
 
-/// Counts by class and region, and the snapshot of the epoch before.
+/// Counts by class and region, and the snapshot of the previous epoch.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Histogram {
     pub(super) bins: usize,
@@ -47,7 +47,7 @@ pub(super) struct Histogram {
 }
 
 impl Histogram {
-    /// Before the first epoch every class is spread evenly over its regions: v = n / N.
+    /// The histogram before the first epoch: every class is spread evenly over its regions, v = n / N.
     pub(super) fn new(counts: &Counts, bins: usize) -> Self {
         let cells = counts.classes() * bins;
         let uniform = vec![1.0 / bins as f64; cells];
@@ -60,7 +60,7 @@ impl Histogram {
         self.values.chunks_exact(self.bins).zip(self.widths.chunks_exact(self.bins))
     }
 
-    /// The region now being filled that an example with this gradient norm belongs to.
+    /// The region that an example with this gradient norm is counted in.
     pub(super) fn filling(&self, class: usize, g: f64) -> usize {
         region(&self.filling[class * self.bins..][..self.bins], g)
     }
@@ -74,7 +74,7 @@ impl Histogram {
         self.counts[class * self.bins + region] += 1;
     }
 
-    /// Freezes what was counted; a class that was not seen keeps its snapshot and its regions.
+    /// Freezes what was counted. A class that was not seen keeps its snapshot and its regions.
     pub(super) fn end_epoch(&mut self, adaptive: bool) {
         let bins = self.bins;
         for at in (0..self.counts.len()).step_by(bins) {
@@ -144,26 +144,28 @@ fn check_widths(field: &'static str, widths: &[f64], bins: usize) -> Result<(), 
     check_values(field, widths, |d| d > 0.0 && d <= 1.0, "more than 0 and at most 1")?;
     let whole = |class: &[f64]| (class.iter().sum::<f64>() - 1.0).abs() < 1e-6;
     match widths.chunks_exact(bins).position(|class| !whole(class)) {
-        Some(class) => Err(StateError::Value { field, at: class * bins, want: "the first of widths that add up to 1" }),
+        Some(class) => {
+            Err(StateError::Value { field, index: class * bins, want: "the first of widths that add up to 1" })
+        }
         None => Ok(()),
     }
 }
 
-/// What `cwap` has counted. Tables are class after class, `bins` numbers each.
+/// What `cwap` has counted. Tables hold `bins` numbers per class, class after class.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct CwapState {
-    /// Regions per class.
+    /// Number of regions per class.
     pub bins: usize,
     /// Examples per class and region in this epoch.
     pub counts: Vec<u64>,
     /// Widths of the regions that are being filled.
     pub filling: Vec<f64>,
-    /// Densities v of the epoch before.
+    /// Densities v of the previous epoch.
     pub values: Vec<f64>,
-    /// Widths d of its regions.
+    /// Widths d of the regions of the previous epoch.
     pub widths: Vec<f64>,
-    /// With `memory: ema`, the moving averages.
+    /// The moving averages, with `memory: ema`.
     pub average: Option<AverageState>,
 }
 
@@ -187,10 +189,10 @@ impl CwapState {
         let same =
             |a: &[f64], b: &[f64]| a.len() == b.len() && a.iter().zip(b).all(|(a, b)| a.to_bits() == b.to_bits());
         if !same(&self.filling, &other.filling) {
-            return Err(StateError::Apart { field: "filling" });
+            return Err(StateError::DifferentStart { field: "filling" });
         }
         if !same(&self.values, &other.values) || !same(&self.widths, &other.widths) {
-            return Err(StateError::Apart { field: "values" });
+            return Err(StateError::DifferentStart { field: "values" });
         }
         for (a, b) in self.counts.iter_mut().zip(&other.counts) {
             *a = a.saturating_add(*b);
@@ -201,8 +203,8 @@ impl CwapState {
 
 /// `memory: ema`: densities as a moving average over batches, as in GHM and in the authors' early code.
 ///
-/// A batch is counted, then weighted; classes absent from it keep their densities. Margins stay with the epoch's counts: a
-/// batch says nothing about the size of a class.
+/// A batch is counted, then weighted. Classes absent from it keep their densities. Margins still follow from the counts of
+/// the epoch, as a batch says nothing about the size of a class.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Averages {
     bins: usize,
@@ -215,7 +217,8 @@ impl Averages {
         Self { bins, values: vec![0.0; classes * bins], widths: vec![1.0 / bins as f64; classes * bins] }
     }
 
-    /// The densities of the batch's classes once it is counted: `workspace.classes` in order, `workspace.mass` their values.
+    /// Computes the densities of the batch's classes once it is counted: `workspace.classes` lists the classes in order,
+    /// `workspace.mass` holds their densities.
     pub(super) fn absorb(&self, workspace: &mut Workspace, momentum: f64, norm: impl Fn(&Part) -> f64) {
         let bins = self.bins;
         workspace.classes.clear();
@@ -242,7 +245,7 @@ impl Averages {
         }
     }
 
-    /// Weights of every part from the densities in `workspace`.
+    /// Sets the weight of every part from the densities in `workspace`.
     pub(super) fn weigh(&self, workspace: &mut Workspace, scale: &Scale, norm: impl Fn(&Part) -> f64) {
         let bins = self.bins;
         for (k, &class) in workspace.classes.iter().enumerate() {
@@ -256,13 +259,13 @@ impl Averages {
         }
     }
 
-    /// Where a class stands in the batch's list, and its regions.
+    /// The position of a class in the batch's list, and the widths of its regions.
     fn find(&self, classes: &[u32], class: usize) -> (usize, &[f64]) {
         let k = classes.partition_point(|c| (*c as usize) < class);
         (k, &self.widths[class * self.bins..][..self.bins])
     }
 
-    /// Keeps the densities of `workspace`; returns how many more regions are filled now.
+    /// Keeps the densities of `workspace` and returns how many more regions are non-empty now.
     pub(super) fn put(&mut self, workspace: &Workspace) -> i64 {
         let mut more = 0;
         for (&class, values) in workspace.classes.iter().zip(workspace.mass.chunks_exact(self.bins)) {
@@ -274,7 +277,7 @@ impl Averages {
         more
     }
 
-    /// AURA between epochs: the re-cut regions take their examples over by overlap.
+    /// AURA between epochs: examples move from old regions to new ones by overlap.
     pub(super) fn recut(&mut self) {
         let bins = self.bins;
         let mut cut_widths = vec![0.0; bins];
