@@ -122,8 +122,6 @@ pub struct Trainer<E, W> {
     position: Position,
     history: Vec<Epoch>,
     best: Option<u64>,
-    /// Of what is evaluated.
-    average: Option<[Vec<Vec<f32>>; 2]>,
     /// Images of the last step.
     last: Vec<u32>,
     /// Epochs that are in the file.
@@ -175,7 +173,9 @@ impl<E: Engine, W: Workers> Trainer<E, W> {
         engine.freeze(settings.model.freeze);
         let criterion = settings.criterion.init(&data.counts)?;
         let sampler = Sampler::new(settings.kind()?, &data.train.labels, data.classes.len(), settings.seed)?;
-        let average = (settings.optimizer.ema > 0.0).then(|| EVALUATED.map(|kind| engine.tensors(kind)));
+        if settings.optimizer.ema > 0.0 {
+            engine.start_ema();
+        }
         let work = Work::with_pool(pool.clone());
         let mix = settings.mix()?;
         let (position, history, best) = (Position::default(), Vec::new(), None);
@@ -193,7 +193,6 @@ impl<E: Engine, W: Workers> Trainer<E, W> {
             position,
             history,
             best,
-            average,
             last: Vec::new(),
             noted: 0,
             norms,
@@ -220,15 +219,16 @@ impl<E: Engine, W: Workers> Trainer<E, W> {
         if let Some(field) = settings.difference(&self.settings) {
             return wrong(&format!("it is of a run with another `{field}`"));
         }
-        if header.averaged != self.average.is_some() {
+        if header.averaged != self.averages() {
             return wrong("it has no average of the weights");
         }
         self.criterion.restore(&header.criterion)?;
         self.engine.set_tensors(Kind::Parameters, trained)?;
         self.engine.set_tensors(Kind::Momentum, momentum)?;
         self.engine.set_tensors(Kind::Statistics, running)?;
-        if self.average.is_some() {
-            self.average = Some([parameters.clone(), statistics.clone()]);
+        if self.averages() {
+            self.engine.set_tensors(Kind::EmaParameters, parameters)?;
+            self.engine.set_tensors(Kind::EmaStatistics, statistics)?;
         }
         self.position = header.position;
         self.history.clone_from(&header.history);
@@ -258,7 +258,7 @@ impl<E: Engine, W: Workers> Trainer<E, W> {
             criterion: self.criterion.state(),
             history: self.history.clone(),
             best: self.best,
-            averaged: self.average.is_some(),
+            averaged: self.averages(),
             norms: Some(self.norms.tally.clone()),
             last_norms: self.last_norms.clone(),
         };
@@ -266,8 +266,14 @@ impl<E: Engine, W: Workers> Trainer<E, W> {
         let mut tensors = self.engine.tensors(Kind::Parameters);
         tensors.extend(self.engine.tensors(Kind::Momentum));
         tensors.extend(self.engine.tensors(Kind::Statistics));
-        tensors.extend(self.average.iter().flatten().flatten().cloned());
+        tensors.extend(self.engine.tensors(Kind::EmaParameters));
+        tensors.extend(self.engine.tensors(Kind::EmaStatistics));
         Snapshot { header, tensors }
+    }
+
+    /// Whether the EMA of the weights is what is evaluated.
+    fn averages(&self) -> bool {
+        self.settings.optimizer.ema > 0.0
     }
 
     /// The run's settings.
@@ -392,7 +398,7 @@ impl<E: Engine, W: Workers> Trainer<E, W> {
         };
         let (first, mix) = (self.position.step as usize, self.mix);
         // the thread that makes batches borrows the data; everything else stays with the loop
-        let Self { data, engine, workers, criterion, settings, work, position, average, last, norms, .. } = self;
+        let Self { data, engine, workers, criterion, settings, work, position, last, norms, .. } = self;
         let (train, classes) = (&data.train, data.classes.len());
         let schedule = settings.schedule();
         let (mut gradient, mut weights) = (Vec::new(), Vec::new());
@@ -452,14 +458,10 @@ impl<E: Engine, W: Workers> Trainer<E, W> {
                     let what = format!("the gradient's norm is {norm}");
                     return Err(diverged(engine, train, &made, *position, what));
                 }
-                if let Some(average) = average {
+                if settings.optimizer.ema > 0.0 {
                     // at first over the last tenth of the steps: weights from the start would stay for long
                     let steps = position.steps as f64;
-                    let keep = settings.optimizer.ema.min((1.0 + steps) / (10.0 + steps)) as f32;
-                    let now = EVALUATED.into_iter().flat_map(|kind| engine.tensors(kind));
-                    for (average, now) in average.iter_mut().flatten().zip(now) {
-                        average.iter_mut().zip(now).for_each(|(a, w)| *a = keep * *a + (1.0 - keep) * w);
-                    }
+                    engine.update_ema(settings.optimizer.ema.min((1.0 + steps) / (10.0 + steps)) as f32)?;
                 }
                 last.clone_from(&made.places);
                 position.step += 1;
@@ -590,8 +592,10 @@ impl<E: Engine, W: Workers> Trainer<E, W> {
             let mut statistics = self.engine.tensors(Kind::Statistics);
             self.workers.average(&mut statistics);
             self.engine.set_tensors(Kind::Statistics, &statistics)?;
-            if let Some([_, statistics]) = &mut self.average {
-                self.workers.average(statistics);
+            if self.averages() {
+                let mut statistics = self.engine.tensors(Kind::EmaStatistics);
+                self.workers.average(&mut statistics);
+                self.engine.set_tensors(Kind::EmaStatistics, &statistics)?;
             }
         }
         Ok(())
@@ -616,9 +620,8 @@ impl<E: Engine, W: Workers> Trainer<E, W> {
 
     /// Metrics on the validation part and on the test set; `None` if the watcher stopped it.
     fn evaluate_parts(&mut self, watch: &mut dyn Watch) -> Result<Option<(Option<Metrics>, Metrics)>, TrainError> {
-        let own = self.average.as_ref().map(|_| EVALUATED.map(|kind| self.engine.tensors(kind)));
-        if let Some(average) = &self.average {
-            put(&mut self.engine, average)?;
+        if self.averages() {
+            self.engine.swap_ema()?;
         }
         let adjust = self.adjust();
         // what the engine has room for
@@ -633,8 +636,8 @@ impl<E: Engine, W: Workers> Trainer<E, W> {
             tallies.push(tally);
             before += part.labels.len();
         }
-        if let Some(own) = own {
-            put(&mut self.engine, &own)?;
+        if self.averages() {
+            self.engine.swap_ema()?;
         }
         if tallies.len() < 1 + usize::from(self.data.val.is_some()) {
             return Ok(None);
@@ -661,7 +664,8 @@ impl<E: Engine, W: Workers> Trainer<E, W> {
                 epoch = best;
                 [checkpoint.parameters, checkpoint.statistics]
             }
-            None => self.average.clone().unwrap_or_else(|| own.clone()),
+            None if self.averages() => [Kind::EmaParameters, Kind::EmaStatistics].map(|kind| self.engine.tensors(kind)),
+            None => own.clone(),
         };
         put(&mut self.engine, &shown)?;
         let (room, whole) = (self.settings.batch.min(self.data.train.labels.len()), self.data.test.labels.len());
