@@ -4,7 +4,6 @@ use equipoise_nn::{Engine, Kind};
 use equipoise_record::names::{BEST, METRICS, NORMS};
 use equipoise_record::{EpochRecord, Metrics, RunFolder};
 
-use super::average::{set_weights, weights};
 use super::{Directive, Observer, Position, Trainer};
 use crate::checkpoint::files;
 use crate::error::TrainError;
@@ -62,9 +61,8 @@ impl<E: Engine, W: Workers> Trainer<E, W> {
 
     /// Metrics on the validation split and on the test split; `None` if the observer stopped it.
     fn evaluate_splits(&mut self, observer: &mut dyn Observer) -> Result<Option<SplitMetrics>, TrainError> {
-        let trained = self.ema.as_ref().map(|_| weights(&self.engine));
-        if let Some(ema) = &self.ema {
-            set_weights(&mut self.engine, ema)?;
+        if self.has_ema() {
+            self.engine.swap_ema()?;
         }
         let (adjustment, batch_size) = (self.logit_adjustment(), self.engine_batch_size());
         let data = &self.data;
@@ -79,8 +77,8 @@ impl<E: Engine, W: Workers> Trainer<E, W> {
             metrics.push(counts.metrics(&data.counts, &data.groups, &data.classes));
             before += split.labels.len();
         }
-        if let Some(trained) = trained {
-            set_weights(&mut self.engine, &trained)?;
+        if self.has_ema() {
+            self.engine.swap_ema()?;
         }
         if metrics.len() < splits.len() {
             return Ok(None);
@@ -103,11 +101,11 @@ impl<E: Engine, W: Workers> Trainer<E, W> {
     /// changes nothing.
     fn average_statistics(&mut self) -> Result<(), TrainError> {
         if self.workers.shard().size() > 1 {
-            let mut statistics = self.engine.tensors(Kind::Statistics);
-            self.workers.average_statistics(&mut statistics);
-            self.engine.set_tensors(Kind::Statistics, &statistics)?;
-            if let Some([_, statistics]) = &mut self.ema {
-                self.workers.average_statistics(statistics);
+            let ema = self.has_ema().then_some(Kind::EmaStatistics);
+            for kind in [Kind::Statistics].into_iter().chain(ema) {
+                let mut statistics = self.engine.tensors(kind);
+                self.workers.average_statistics(&mut statistics);
+                self.engine.set_tensors(kind, &statistics)?;
             }
         }
         Ok(())

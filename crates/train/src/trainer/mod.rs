@@ -5,9 +5,8 @@
 //!
 //! - Here: the loop over epochs and steps. `batches` prepares the next batch meanwhile, `step` is one step.
 //! - `epoch_end`: evaluation, the best epoch, records. `final_evaluation`: the details of a finished run.
-//! - `observer`: who follows a run. `resume`: checkpoints. `average`: the EMA of the weights. `divergence`: its error.
+//! - `observer`: who follows a run. `resume`: checkpoints. `divergence`: the error of a run that diverges.
 
-mod average;
 mod batches;
 mod divergence;
 mod epoch_end;
@@ -66,8 +65,6 @@ pub struct Trainer<E, W> {
     history: Vec<EpochRecord>,
     /// The best epoch so far, from 1.
     best: Option<u64>,
-    /// EMA of the weights, if the run has one.
-    ema: Option<average::Weights>,
     /// Images of the last step.
     last_indices: Vec<u32>,
     /// Epochs that are in `metrics.jsonl`.
@@ -88,6 +85,9 @@ impl<E: Engine, W: Workers> Trainer<E, W> {
         check_network(engine.network(), &data)?;
         check_selection(&settings, &data)?;
         engine.freeze(settings.model.freeze);
+        if settings.optimizer.ema > 0.0 {
+            engine.start_ema();
+        }
         Ok(Self {
             criterion: settings.criterion.init(&data.counts)?,
             sampler: Sampler::new(settings.kind()?, &data.train.labels, data.classes.len(), settings.seed)?,
@@ -97,7 +97,6 @@ impl<E: Engine, W: Workers> Trainer<E, W> {
             position: Position::default(),
             history: Vec::new(),
             best: None,
-            ema: (settings.optimizer.ema > 0.0).then(|| average::weights(&engine)),
             last_indices: Vec::new(),
             recorded_epochs: 0,
             norms: NormRecorder::new(&data.counts),
@@ -253,6 +252,11 @@ impl<E: Engine, W: Workers> Trainer<E, W> {
     /// Images that the engine has memory for.
     fn engine_batch_size(&self) -> usize {
         self.settings.batch.min(self.data.train.labels.len())
+    }
+
+    /// Whether the run is evaluated with an EMA of the weights, which the engine keeps.
+    fn has_ema(&self) -> bool {
+        self.settings.optimizer.ema > 0.0
     }
 
     /// Learning rate of a step of the current epoch.

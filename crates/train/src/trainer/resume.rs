@@ -43,7 +43,7 @@ impl<E: Engine, W: Workers> Trainer<E, W> {
             criterion: self.criterion.state(),
             history: self.history.clone(),
             best: self.best,
-            has_ema: self.ema.is_some(),
+            has_ema: self.has_ema(),
             norms: self.norms.histogram().clone(),
             last_norms: self.last_norms.clone(),
         };
@@ -52,7 +52,9 @@ impl<E: Engine, W: Workers> Trainer<E, W> {
         let mut tensors = self.engine.tensors(Kind::Parameters);
         tensors.extend(self.engine.tensors(Kind::Momentum));
         tensors.extend(self.engine.tensors(Kind::Statistics));
-        tensors.extend(self.ema.iter().flatten().flatten().cloned());
+        // empty without an EMA
+        tensors.extend(self.engine.tensors(Kind::EmaParameters));
+        tensors.extend(self.engine.tensors(Kind::EmaStatistics));
         RawCheckpoint { header, tensors }
     }
 
@@ -67,8 +69,9 @@ impl<E: Engine, W: Workers> Trainer<E, W> {
         self.engine.set_tensors(Kind::Parameters, &checkpoint.trained_parameters)?;
         self.engine.set_tensors(Kind::Momentum, &checkpoint.momentum)?;
         self.engine.set_tensors(Kind::Statistics, &checkpoint.trained_statistics)?;
-        if self.ema.is_some() {
-            self.ema = Some([checkpoint.parameters.clone(), checkpoint.statistics.clone()]);
+        if self.has_ema() {
+            self.engine.set_tensors(Kind::EmaParameters, &checkpoint.parameters)?;
+            self.engine.set_tensors(Kind::EmaStatistics, &checkpoint.statistics)?;
         }
         self.position = header.position;
         self.history.clone_from(&header.history);
@@ -93,7 +96,7 @@ impl<E: Engine, W: Workers> Trainer<E, W> {
         if let Some(field) = settings.difference(&self.settings) {
             return differs(&format!("it belongs to a run with another `{field}`"));
         }
-        if header.has_ema != self.ema.is_some() {
+        if header.has_ema != self.has_ema() {
             return differs("it has no EMA of the weights");
         }
         Ok(())

@@ -3,8 +3,8 @@
 use equipoise_criterion::{Batch, BatchError, Output, Summary};
 use equipoise_nn::{Engine, Sgd};
 
+use super::Trainer;
 use super::batches::TrainBatch;
-use super::{Trainer, average};
 use crate::error::TrainError;
 use crate::workers::Workers;
 
@@ -34,9 +34,7 @@ impl<E: Engine, W: Workers> Trainer<E, W> {
         self.engine.backward(&self.output.gradient)?;
         self.average_gradients();
         self.update_weights(batch, learning_rate)?;
-        if let Some(ema) = &mut self.ema {
-            average::update(ema, &self.engine, self.settings.optimizer.ema, self.position.total_steps);
-        }
+        self.update_ema()?;
         self.last_indices.clone_from(&batch.indices);
         self.position.step += 1;
         self.position.total_steps += 1;
@@ -76,6 +74,17 @@ impl<E: Engine, W: Workers> Trainer<E, W> {
             self.workers.sum_gradients(self.engine.gradients());
             self.engine.gradients().iter_mut().for_each(|g| *g /= size as f32);
         }
+    }
+
+    /// Moves the EMA of the weights, if the run has one.
+    fn update_ema(&mut self) -> Result<(), TrainError> {
+        if self.has_ema() {
+            // a shorter horizon at first: otherwise the initial weights would stay for long
+            let steps = self.position.total_steps as f64;
+            let decay = self.settings.optimizer.ema.min((1.0 + steps) / (10.0 + steps)) as f32;
+            self.engine.update_ema(decay)?;
+        }
+        Ok(())
     }
 
     /// Lets the optimizer change the weights.
