@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use equipoise_train::checkpoint::{Checkpoint, Header};
+use equipoise_train::checkpoint::{Checkpoint, CheckpointHeader};
 use equipoise_train::run::weights::load_checkpoint;
 use equipoise_train::settings::SelectBest;
 
@@ -15,7 +15,7 @@ pub(crate) fn read(path: &Path) -> Result<Checkpoint, Failure> {
 }
 
 /// How the epoch of a checkpoint was selected.
-pub(crate) fn selected_by(header: &Header) -> &'static str {
+pub(crate) fn selected_by(header: &CheckpointHeader) -> &'static str {
     match (header.best == Some(header.position.epoch) && header.position.step == 0, header.settings.select_best) {
         (false, _) => "not selected",
         (true, SelectBest::Test) => "selected on the test split: an optimistic figure",
@@ -24,7 +24,7 @@ pub(crate) fn selected_by(header: &Header) -> &'static str {
 }
 
 /// How far the weights of a checkpoint are trained.
-pub(crate) fn describe(header: &Header) -> String {
+pub(crate) fn describe(header: &CheckpointHeader) -> String {
     match header.position.step {
         0 => format!("weights of epoch {}, {}", header.position.epoch, selected_by(header)),
         step => format!("weights after epoch {} and {step} steps", header.position.epoch),

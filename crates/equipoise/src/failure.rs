@@ -6,9 +6,9 @@ use std::io;
 use equipoise_criterion::{BatchError, ConfigError};
 use equipoise_data::DataError;
 use equipoise_nn::NnError;
+use equipoise_record::FolderError;
 use equipoise_report::run::ReportError;
 use equipoise_train::TrainError;
-use equipoise_train::folder::StoreError;
 
 /// Why a command did not succeed.
 pub(crate) enum Failure {
@@ -67,17 +67,17 @@ impl From<TrainError> for Failure {
     fn from(error: TrainError) -> Self {
         match error {
             TrainError::Data(error) => error.into(),
-            TrainError::Store(error) => error.into(),
+            TrainError::Folder(error) => error.into(),
             TrainError::Diverged { .. } => Self::Failed(error.into()),
             error => usage(error),
         }
     }
 }
 
-impl From<StoreError> for Failure {
-    fn from(error: StoreError) -> Self {
+impl From<FolderError> for Failure {
+    fn from(error: FolderError) -> Self {
         match error {
-            StoreError::Locked { .. } | StoreError::Write { .. } | StoreError::Read { .. } => {
+            FolderError::Locked { .. } | FolderError::Write { .. } | FolderError::Read { .. } => {
                 Self::Failed(error.into())
             }
             error => usage(error),

@@ -3,12 +3,12 @@
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
-use equipoise_record::REPORT;
+use equipoise_record::RunFolder;
+use equipoise_record::names::REPORT;
 use equipoise_report::comparison::Comparison;
 use equipoise_report::page::page;
 use equipoise_report::run::Run;
 use equipoise_report::table::Table;
-use equipoise_train::folder::Folder;
 use equipoise_train::settings::Settings;
 use serde_json::{Value, json};
 
@@ -36,7 +36,7 @@ pub(crate) struct WrittenReport {
 }
 
 /// Writes the report of some runs to a folder.
-pub(crate) fn write_report(runs: &[PathBuf], folder: &Folder) -> Result<WrittenReport, Failure> {
+pub(crate) fn write_report(runs: &[PathBuf], folder: &RunFolder) -> Result<WrittenReport, Failure> {
     let comparisons = read_comparisons(runs)?;
     folder.write(REPORT, page(&comparisons).as_bytes())?;
     Ok(WrittenReport { page: folder.path().join(REPORT), comparisons })

@@ -3,7 +3,7 @@
 
 use std::fmt::Write;
 
-use equipoise_record::Members;
+use equipoise_record::GroupMembers;
 
 use crate::run::{Run, Which};
 use crate::statistics::{Difference, Spread, signed, tenths};
@@ -44,7 +44,7 @@ pub struct Comparison {
     /// The classes.
     pub classes: Vec<Class>,
     /// Groups of classes, the largest classes first.
-    pub groups: Vec<Members>,
+    pub groups: Vec<GroupMembers>,
     /// Names of the table's columns: the groups, `overall` and, where classes have different numbers of test images,
     /// `balanced`.
     pub columns: Vec<String>,
@@ -133,7 +133,7 @@ impl Comparison {
         let mut sets: Vec<(Key, Vec<Run>)> = Vec::new();
         for run in runs {
             let Some(figures) = run.figures(Which::Last) else { continue };
-            let class = |class: &equipoise_record::ClassMetric| Class {
+            let class = |class: &equipoise_record::ClassCounts| Class {
                 name: class.name.clone(),
                 train: class.train,
                 test: class.test,
@@ -189,7 +189,7 @@ impl Comparison {
         };
         names.sort_by_key(rank);
         // the best epoch if a validation part has chosen one in every run
-        let chosen = |run: &Run| run.outcome.as_ref().is_some_and(|o| o.best.is_some() && !o.chosen_on_test());
+        let chosen = |run: &Run| run.outcome.as_ref().is_some_and(|o| o.best.is_some() && !o.selected_on_test());
         let which = if runs.iter().all(chosen) { Which::Best } else { Which::Last };
         let metrics: Vec<_> = runs.iter().map(|run| run.figures(which).map(|figures| figures.metrics)).collect();
         let apart = |m: &equipoise_record::Metrics| match (m.top1, m.balanced) {
@@ -228,7 +228,7 @@ impl Comparison {
                 (0..columns.len()).map(cell).collect()
             };
             let on_test =
-                |at: &usize| runs[*at].outcome.as_ref().is_some_and(|o| o.best.is_some() && o.chosen_on_test());
+                |at: &usize| runs[*at].outcome.as_ref().is_some_and(|o| o.best.is_some() && o.selected_on_test());
             let optimistic = own.iter().all(on_test).then(|| cells(Which::Best));
             variants.push(Variant {
                 label: label.clone(),
@@ -468,7 +468,7 @@ fn named(run: &Run) -> String {
 }
 
 /// What one test image is worth in each column, in percentage points.
-fn grain(classes: &[Class], groups: &[Members], columns: usize) -> Vec<f64> {
+fn grain(classes: &[Class], groups: &[GroupMembers], columns: usize) -> Vec<f64> {
     let of_mean = |members: &mut dyn Iterator<Item = &Class>| {
         let tests: Vec<u64> = members.map(|class| class.test).filter(|test| *test > 0).collect();
         let least = tests.iter().min().copied().unwrap_or(1);
@@ -502,9 +502,9 @@ fn title(runs: &[Run]) -> String {
 }
 
 /// The groups' classes: as a run has noted them, else by size, which is how every rule orders them.
-fn members(classes: &[Class], groups: &[(String, usize)], runs: &[Run]) -> Vec<Members> {
+fn members(classes: &[Class], groups: &[(String, usize)], runs: &[Run]) -> Vec<GroupMembers> {
     let noted = runs.iter().filter_map(|run| run.details.as_ref()).map(|details| &details.groups);
-    let fits = |noted: &&Vec<Members>| {
+    let fits = |noted: &&Vec<GroupMembers>| {
         let sizes = noted.iter().map(|group| (group.name.clone(), group.classes.len()));
         sizes.eq(groups.iter().cloned()) && noted.iter().flat_map(|g| &g.classes).all(|c| *c < classes.len())
     };
@@ -516,7 +516,7 @@ fn members(classes: &[Class], groups: &[(String, usize)], runs: &[Run]) -> Vec<M
     let mut order = order.into_iter();
     groups
         .iter()
-        .map(|(name, size)| Members { name: name.clone(), classes: order.by_ref().take(*size).collect() })
+        .map(|(name, size)| GroupMembers { name: name.clone(), classes: order.by_ref().take(*size).collect() })
         .collect()
 }
 

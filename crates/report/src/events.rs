@@ -1,6 +1,6 @@
 //! A run's epochs as TensorBoard shows them: scalars by group, histograms of gradient norms and weights.
 
-use equipoise_record::{Epoch, Metrics, Norms, Time, View};
+use equipoise_record::{EpochRecord, EpochTime, GradientNorms, Metrics, NormView};
 
 use crate::tensorboard::{Bucket, Events};
 
@@ -8,8 +8,14 @@ use crate::tensorboard::{Bucket, Events};
 const BARS: usize = 30;
 
 /// Adds an epoch, and what is known beside its metrics. `now` is the time where none was noted, in seconds since 1970.
-pub fn add(events: &mut Events, epoch: &Epoch, norms: Option<&Norms>, time: Option<&Time>, now: f64) {
-    let (step, at) = (epoch.epoch, time.map_or(now, |time| time.at));
+pub fn add(
+    events: &mut Events,
+    epoch: &EpochRecord,
+    norms: Option<&GradientNorms>,
+    time: Option<&EpochTime>,
+    now: f64,
+) {
+    let (step, at) = (epoch.epoch, time.map_or(now, |time| time.ended_at));
     let mut scalars =
         vec![("training/loss".to_owned(), epoch.loss), ("training/learning rate".to_owned(), epoch.learning_rate)];
     if let Some(time) = time {
@@ -40,7 +46,7 @@ fn figures(metrics: &Metrics) -> Vec<(String, f64)> {
 }
 
 /// Views with their names: from the largest class to the smallest, then all.
-pub fn named(views: &[View]) -> impl Iterator<Item = (&View, &'static str)> {
+pub fn named(views: &[NormView]) -> impl Iterator<Item = (&NormView, &'static str)> {
     let classes = views.iter().filter(|view| view.class.is_some()).count();
     views.iter().enumerate().map(move |(number, view)| {
         let name = match (view.class, number) {
@@ -53,7 +59,7 @@ pub fn named(views: &[View]) -> impl Iterator<Item = (&View, &'static str)> {
     })
 }
 
-fn norms_of(view: &View) -> Vec<Bucket> {
+fn norms_of(view: &NormView) -> Vec<Bucket> {
     let width = 1.0 / view.counts.len().max(1) as f64;
     let bar = |(bin, count): (usize, &u64)| Bucket {
         left: bin as f64 * width,
@@ -64,7 +70,7 @@ fn norms_of(view: &View) -> Vec<Bucket> {
 }
 
 /// Examples by weight. Those of a bin of gradient norms all count with their mean.
-fn weights_of(view: &View) -> Vec<Bucket> {
+fn weights_of(view: &NormView) -> Vec<Bucket> {
     let seen = view.counts.iter().zip(&view.weights);
     let seen: Vec<(f64, f64)> = seen.filter_map(|(k, w)| Some((f64::from((*w)?), *k as f64))).collect();
     let (low, high) =
@@ -87,8 +93,8 @@ fn weights_of(view: &View) -> Vec<Bucket> {
 mod tests {
     use super::*;
 
-    fn view(class: Option<u32>, counts: &[u64], weights: &[Option<f32>]) -> View {
-        View { class, counts: counts.to_vec(), weights: weights.to_vec(), regions: None }
+    fn view(class: Option<u32>, counts: &[u64], weights: &[Option<f32>]) -> NormView {
+        NormView { class, counts: counts.to_vec(), weights: weights.to_vec(), regions: None }
     }
 
     #[test]
@@ -115,7 +121,7 @@ mod tests {
     #[test]
     fn views_are_named_by_size() {
         let views =
-            |n: u32| -> Vec<View> { (0..n).map(Some).chain([None]).map(|class| view(class, &[], &[])).collect() };
+            |n: u32| -> Vec<NormView> { (0..n).map(Some).chain([None]).map(|class| view(class, &[], &[])).collect() };
         let names = |n: u32| named(&views(n)).map(|(_, name)| name).collect::<Vec<_>>();
         assert_eq!(names(3), ["head", "middle", "tail", "all"]);
         assert_eq!(names(2), ["head", "tail", "all"]);

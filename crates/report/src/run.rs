@@ -5,9 +5,8 @@ use std::fs;
 use std::io::Read;
 use std::path::{Path, PathBuf};
 
-use equipoise_record::{
-    CONFIG, DETAILS, Details, Epoch, Figures, METRICS, Metrics, NORMS, Norms, Outcome, RESULT, TIMES, Time,
-};
+use equipoise_record::names::{CONFIG, DETAILS, METRICS, NORMS, RESULT, TIMES};
+use equipoise_record::{EpochMetrics, EpochRecord, EpochTime, EvaluationDetails, GradientNorms, Metrics, RunResult};
 use serde::de::DeserializeOwned;
 use thiserror::Error;
 
@@ -63,15 +62,15 @@ pub struct Run {
     /// The same, by name: `data.imbalance` and the like, as TOML values. Not those without a value.
     pub settings: Vec<(String, String)>,
     /// How it ended, if it has.
-    pub outcome: Option<Outcome>,
+    pub outcome: Option<RunResult>,
     /// Its epochs, in order.
-    pub epochs: Vec<Epoch>,
+    pub epochs: Vec<EpochRecord>,
     /// Gradient norms, in order; epochs may be missing.
-    pub norms: Vec<Norms>,
+    pub norms: Vec<GradientNorms>,
     /// How long epochs took, in order; epochs may be missing.
-    pub times: Vec<Time>,
+    pub times: Vec<EpochTime>,
     /// More about its evaluation.
-    pub details: Option<Details>,
+    pub details: Option<EvaluationDetails>,
 }
 
 impl Run {
@@ -96,13 +95,13 @@ impl Run {
         let config = text(&path.join(CONFIG))?.ok_or_else(|| ReportError::NotARun { path: path.to_owned() })?;
         let settings = by_name(&config)
             .map_err(|error| ReportError::Format { path: path.join(CONFIG), what: error.message().to_owned() })?;
-        let mut epochs: Vec<Epoch> = lines(&path.join(METRICS))?;
+        let mut epochs: Vec<EpochRecord> = lines(&path.join(METRICS))?;
         ordered(&mut epochs, |epoch| epoch.epoch);
-        let mut norms: Vec<Norms> = lines(&path.join(NORMS))?;
+        let mut norms: Vec<GradientNorms> = lines(&path.join(NORMS))?;
         ordered(&mut norms, |norms| norms.epoch);
-        let mut times: Vec<Time> = lines(&path.join(TIMES))?;
+        let mut times: Vec<EpochTime> = lines(&path.join(TIMES))?;
         ordered(&mut times, |time| time.epoch);
-        let outcome: Option<Outcome> = document(&path.join(RESULT))?;
+        let outcome: Option<RunResult> = document(&path.join(RESULT))?;
         let details = document(&path.join(DETAILS))?;
         Ok(Self { path: path.to_owned(), config, settings, outcome, epochs, norms, times, details })
     }
@@ -141,7 +140,7 @@ impl Run {
             .details
             .iter()
             .flat_map(|details| &details.hardest)
-            .all(|hard| unit(hard.confidence) && unit(hard.own));
+            .all(|hard| unit(hard.confidence) && unit(hard.true_probability));
         let bins = self.details.iter().flat_map(|details| details.reliability.iter().flatten());
         if !hard || !bins.into_iter().all(|bin| unit(bin.confidence) && bin.hits <= bin.images) {
             return wrong(DETAILS, "a probability or count out of its range");
@@ -210,7 +209,7 @@ impl Run {
 
     /// Figures of an epoch; of a run that has not ended, of the last one that was evaluated.
     #[must_use]
-    pub fn figures(&self, which: Which) -> Option<Figures> {
+    pub fn figures(&self, which: Which) -> Option<EpochMetrics> {
         if let Some(outcome) = &self.outcome {
             return match which {
                 Which::Last => outcome.last.clone(),
@@ -220,7 +219,7 @@ impl Run {
         let epoch = self.epochs.iter().rev().find(|epoch| epoch.test.is_some())?;
         let val_balanced = epoch.val.as_ref().and_then(|metrics| metrics.balanced);
         let metrics = epoch.test.clone()?;
-        (which == Which::Last).then_some(Figures { epoch: epoch.epoch, metrics, val_balanced })
+        (which == Which::Last).then_some(EpochMetrics { epoch: epoch.epoch, metrics, val_balanced })
     }
 
     /// Epochs that were planned.

@@ -5,9 +5,10 @@ use std::path::PathBuf;
 use equipoise_criterion::{BatchError, ConfigError, StateError};
 use equipoise_data::DataError;
 use equipoise_nn::NnError;
+use equipoise_record::FolderError;
 use thiserror::Error;
 
-use crate::folder::StoreError;
+use crate::checkpoint::CheckpointError;
 
 /// Why a run cannot start, or had to stop.
 #[derive(Debug, Error)]
@@ -111,5 +112,17 @@ pub enum TrainError {
     State(#[from] StateError),
     /// An error of the run folder.
     #[error(transparent)]
-    Store(#[from] StoreError),
+    Folder(#[from] FolderError),
+    /// A checkpoint file that cannot be used.
+    #[error(transparent)]
+    CheckpointFile(CheckpointError),
+}
+
+impl From<CheckpointError> for TrainError {
+    fn from(error: CheckpointError) -> Self {
+        match error {
+            CheckpointError::Folder(error) => Self::Folder(error),
+            error => Self::CheckpointFile(error),
+        }
+    }
 }

@@ -4,8 +4,8 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 
 use equipoise_criterion::Id;
-use equipoise_record::CONFIG;
-use equipoise_train::folder::{Folder, fresh};
+use equipoise_record::RunFolder;
+use equipoise_record::names::{COMPARISON, COMPARISON_RESULT, is_comparison};
 use equipoise_train::run::build::trainer;
 use equipoise_train::run::comparison_name;
 use equipoise_train::settings::{Architecture, Settings};
@@ -115,18 +115,23 @@ fn settings(args: &Args) -> Result<Vec<Settings>, Failure> {
 }
 
 /// The folder of the comparison: a new one, or one whose runs are resumed.
-fn open_folder(output: Option<&Path>, settings: &Settings) -> Result<Folder, Failure> {
+fn open_folder(output: Option<&Path>, settings: &Settings) -> Result<RunFolder, Failure> {
     let folder = match output {
-        Some(path) if path.join(CONFIG).exists() => return Ok(Folder::open(path)?),
-        Some(path) => Folder::create(path),
-        None => fresh("runs".as_ref(), &comparison_name(settings)),
+        Some(path) if is_comparison(path) => return Ok(RunFolder::open_comparison(path)?),
+        Some(path) => RunFolder::create(path),
+        None => RunFolder::create_unique("runs".as_ref(), &comparison_name(settings)),
     }?;
-    folder.write(CONFIG, settings.to_toml()?.as_bytes())?;
+    folder.write(COMPARISON, settings.to_toml()?.as_bytes())?;
     Ok(folder)
 }
 
 /// Executes all runs, criterion by criterion.
-fn execute_all(args: &Args, all: &[Settings], folder: &Folder, environment: &Environment) -> Result<Finished, Failure> {
+fn execute_all(
+    args: &Args,
+    all: &[Settings],
+    folder: &RunFolder,
+    environment: &Environment,
+) -> Result<Finished, Failure> {
     let total = all.len() * args.seeds as usize;
     let resume = format!("the same command with --output {}", quoted(folder.path()));
     let mut finished = Finished { folders: Vec::new(), seconds: 0.0 };
@@ -150,7 +155,7 @@ fn execute_all(args: &Args, all: &[Settings], folder: &Folder, environment: &Env
     Ok(finished)
 }
 
-fn write_table(table: &Value, folder: &Folder) -> Result<(), Failure> {
+fn write_table(table: &Value, folder: &RunFolder) -> Result<(), Failure> {
     let text = serde_json::to_string_pretty(table)? + "\n";
-    Ok(folder.write("compare.json", text.as_bytes())?)
+    Ok(folder.write(COMPARISON_RESULT, text.as_bytes())?)
 }

@@ -38,7 +38,7 @@ pub(crate) fn run(args: &Args, out: &mut impl Write) -> Result<(), Failure> {
     let Checkpoint { header, parameters, statistics, .. } = checkpoints::read(&args.run)?;
     let Format::Safetensors = args.format;
     let weights = Weights { parameters, statistics };
-    let bytes = weights.to_bytes(&header.network, header.position.steps)?;
+    let bytes = weights.to_bytes(&header.network, header.position.total_steps)?;
     let path = args.output.display();
     if args.output.exists() {
         return Err(Failure::usage(format!("{path} already exists")));

@@ -5,7 +5,8 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use equipoise_criterion::Id;
-use equipoise_record::{Outcome, REPORT, RESULT};
+use equipoise_record::RunResult;
+use equipoise_record::names::{CONFIG, REPORT, RESULT};
 use equipoise_train::run::files::read_text;
 use equipoise_train::run::{OutputFolder, Run};
 use equipoise_train::settings::Settings;
@@ -105,7 +106,7 @@ pub(crate) fn run(args: &Args, out: &mut impl Write) -> Result<(), Failure> {
 fn settings(args: &Args) -> Result<Settings, Failure> {
     match &args.resume {
         Some(path) => {
-            let text = read_text(&path.join("config.toml"))?;
+            let text = read_text(&path.join(CONFIG))?;
             Ok(Settings::from_toml(&text, &Settings::default())?)
         }
         None => args.settings.settings(Settings::default(), args.criterion),
@@ -121,7 +122,7 @@ fn introduce(run: &Run) {
     note(&format!("{}: {images} images, {classes} classes; {method}, {model}; in {folder}", data.name));
 }
 
-fn print_result(result: &Outcome, folder: &Path, out: &mut impl Write) -> Result<(), Failure> {
+fn print_result(result: &RunResult, folder: &Path, out: &mut impl Write) -> Result<(), Failure> {
     for (epoch, which) in [(&result.last, "last epoch"), (&result.best, result.best_is.as_str())] {
         let Some(epoch) = epoch else { continue };
         let metrics = &epoch.metrics;

@@ -3,8 +3,8 @@
 use std::io::{self, IsTerminal, Write};
 use std::time::{Duration, Instant};
 
-use equipoise_record::{Epoch, Metrics, Norms};
-use equipoise_train::trainer::{Step, Watch, Wish};
+use equipoise_record::{EpochRecord, GradientNorms, Metrics};
+use equipoise_train::trainer::{Directive, Observer, StepProgress};
 
 use crate::clock::{duration, now};
 use crate::output::{percent, printable};
@@ -42,7 +42,7 @@ struct Speed {
 
 impl Speed {
     /// Counts a step. Returns the images per second of the epoch so far.
-    fn step(&mut self, step: &Step) -> f64 {
+    fn step(&mut self, step: &StepProgress) -> f64 {
         let now = now();
         let (start, first, images) = self.epoch.get_or_insert((now, step.step, 0));
         // the start of the first step is not known
@@ -127,22 +127,22 @@ impl RunDisplay {
         let _ = write!(io::stderr(), "\r\x1b[2K{text}");
     }
 
-    fn directive(&mut self) -> Wish {
+    fn directive(&mut self) -> Directive {
         if received().is_some() {
             self.clear();
-            return Wish::Stop;
+            return Directive::Stop;
         }
         let now = now();
         if now - self.saved >= self.save_every {
             self.saved = now;
-            return Wish::Save;
+            return Directive::Save;
         }
-        Wish::Go
+        Directive::Continue
     }
 }
 
-impl Watch for RunDisplay {
-    fn step(&mut self, step: &Step) -> Wish {
+impl Observer for RunDisplay {
+    fn step(&mut self, step: &StepProgress) -> Directive {
         let speed = self.speed.step(step);
         self.steps += 1;
         let (done, all) = ((step.epoch - 1) * step.steps + step.step, self.epochs * step.steps);
@@ -160,13 +160,13 @@ impl Watch for RunDisplay {
         self.directive()
     }
 
-    fn evaluating(&mut self, done: usize, total: usize) -> Wish {
+    fn evaluating(&mut self, done: usize, total: usize) -> Directive {
         let text = format!("{}evaluating: {done} of {total} images", self.title);
         self.draw(&text);
-        if received().is_some() { Wish::Stop } else { Wish::Go }
+        if received().is_some() { Directive::Stop } else { Directive::Continue }
     }
 
-    fn epoch(&mut self, epoch: &Epoch, _: &Norms) {
+    fn epoch(&mut self, epoch: &EpochRecord, _: &GradientNorms) {
         self.clear();
         self.saved = now();
         if self.quiet || !self.epoch_lines {

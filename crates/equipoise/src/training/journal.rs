@@ -3,24 +3,21 @@
 use std::fs;
 use std::time::{Duration, Instant};
 
-use equipoise_record::{Epoch, NORMS, Norms, TIMES, Time};
+use equipoise_record::names::{EVENTS_PREFIX, EVENTS_SUFFIX, NORMS, TIMES};
+use equipoise_record::{EpochRecord, EpochTime, FolderError, GradientNorms, RunFolder};
 use equipoise_report::events;
 use equipoise_report::run::Run as RecordedRun;
 use equipoise_report::tensorboard::Events;
-use equipoise_train::folder::{Folder, StoreError};
-use equipoise_train::trainer::{Step, Watch, Wish};
+use equipoise_train::trainer::{Directive, Observer, StepProgress};
 
 use super::RunDisplay;
 use crate::clock::{now, unix_seconds};
 use crate::failure::Failure;
 
-/// Start and end of the name of an event file. The time of its first event is in between.
-const EVENTS: (&str, &str) = ("events.out.tfevents.", ".equipoise");
-
 /// Shows a run and records its epochs.
 pub(super) struct Journal<'a> {
     display: &'a mut RunDisplay,
-    folder: &'a Folder,
+    folder: &'a RunFolder,
     events: Events,
     file: String,
     /// Start of the epoch, as far as this process knows.
@@ -28,15 +25,15 @@ pub(super) struct Journal<'a> {
     /// Time that earlier processes spent on their epochs.
     earlier: Duration,
     /// The first error in writing.
-    error: Option<StoreError>,
+    error: Option<FolderError>,
 }
 
 impl<'a> Journal<'a> {
     /// Continues the records of a folder. The events of finished epochs are written again, to one file: a killed process may have left
     /// half an event.
-    pub(super) fn new(folder: &'a Folder, display: &'a mut RunDisplay, epochs: u64) -> Result<Self, Failure> {
+    pub(super) fn new(folder: &'a RunFolder, display: &'a mut RunDisplay, epochs: u64) -> Result<Self, Failure> {
         for name in [TIMES, NORMS] {
-            folder.lines(name, usize::MAX)?;
+            folder.truncate_lines(name, usize::MAX)?;
         }
         let mut events = Events::new(unix_seconds(), 1);
         let mut earlier = Duration::ZERO;
@@ -61,58 +58,55 @@ impl<'a> Journal<'a> {
     }
 
     /// Seconds that the whole run has taken, or the first error in writing.
-    pub(super) fn finish(self) -> Result<f64, StoreError> {
+    pub(super) fn finish(self) -> Result<f64, FolderError> {
         match self.error {
             Some(error) => Err(error),
             None => Ok(self.earlier.as_secs_f64() + self.display.seconds()),
         }
     }
 
-    fn record(&mut self, epoch: &Epoch, norms: &Norms) -> Result<(), StoreError> {
+    fn record(&mut self, epoch: &EpochRecord, norms: &GradientNorms) -> Result<(), FolderError> {
         let now = now();
         let seconds = (now - self.epoch_start).as_secs_f64();
         self.epoch_start = now;
         let thousandths = |x: f64| (x * 1000.0).round() / 1000.0;
-        let time = Time {
+        let time = EpochTime {
             epoch: epoch.epoch,
             seconds: thousandths(seconds),
             images_per_second: thousandths(self.display.epoch_speed()),
-            at: thousandths(unix_seconds()),
+            ended_at: thousandths(unix_seconds()),
         };
-        // numbers can always be written
-        let line = serde_json::to_string(&time).unwrap_or_default() + "\n";
-        self.folder.append(TIMES, line.as_bytes())?;
-        events::add(&mut self.events, epoch, Some(norms), Some(&time), time.at);
+        self.folder.append_json_lines(TIMES, &[time])?;
+        events::add(&mut self.events, epoch, Some(norms), Some(&time), time.ended_at);
         self.folder.append(&self.file, &self.events.take())
     }
 }
 
 /// Names of the event files in a folder.
-fn event_files(folder: &Folder) -> Vec<String> {
+fn event_files(folder: &RunFolder) -> Vec<String> {
     let files = fs::read_dir(folder.path()).into_iter().flatten().flatten();
     let names = files.map(|file| file.file_name().to_string_lossy().into_owned());
-    names.filter(|name| name.starts_with(EVENTS.0) && name.ends_with(EVENTS.1)).collect()
+    names.filter(|name| name.starts_with(EVENTS_PREFIX) && name.ends_with(EVENTS_SUFFIX)).collect()
 }
 
 /// A name for a new event file that sorts after the old ones, even if the clock was set back.
 fn new_event_file(old: &[String]) -> String {
-    let (start, end) = EVENTS;
-    let time = |name: &String| name.strip_prefix(start)?.strip_suffix(end)?.parse::<u64>().ok();
+    let time = |name: &String| name.strip_prefix(EVENTS_PREFIX)?.strip_suffix(EVENTS_SUFFIX)?.parse::<u64>().ok();
     let last = old.iter().filter_map(time).filter(|time| *time < 9_999_999_999).max();
     let time = (unix_seconds() as u64).max(last.map_or(0, |last| last + 1));
-    format!("{start}{time:010}{end}")
+    format!("{EVENTS_PREFIX}{time:010}{EVENTS_SUFFIX}")
 }
 
-impl Watch for Journal<'_> {
-    fn step(&mut self, step: &Step) -> Wish {
+impl Observer for Journal<'_> {
+    fn step(&mut self, step: &StepProgress) -> Directive {
         self.display.step(step)
     }
 
-    fn evaluating(&mut self, done: usize, total: usize) -> Wish {
+    fn evaluating(&mut self, done: usize, total: usize) -> Directive {
         self.display.evaluating(done, total)
     }
 
-    fn epoch(&mut self, epoch: &Epoch, norms: &Norms) {
+    fn epoch(&mut self, epoch: &EpochRecord, norms: &GradientNorms) {
         self.display.epoch(epoch, norms);
         if let Err(error) = self.record(epoch, norms) {
             self.error.get_or_insert(error);

@@ -5,7 +5,8 @@ mod journal;
 
 use std::path::Path;
 
-use equipoise_record::{Outcome, RESULT};
+use equipoise_record::RunResult;
+use equipoise_record::names::RESULT;
 use equipoise_report::run::Run as RecordedRun;
 use equipoise_train::run::{ExistingRun, Measurements, Run, RunContext, train};
 use equipoise_train::settings::Settings;
@@ -16,7 +17,7 @@ use crate::failure::Failure;
 use crate::signals::{Guard, received};
 
 /// Trains a run to its end and writes its result. `resume` is the command that continues the run if a signal stops it.
-pub(crate) fn execute(run: &mut Run, display: &mut RunDisplay, resume: &str) -> Result<Outcome, Failure> {
+pub(crate) fn execute(run: &mut Run, display: &mut RunDisplay, resume: &str) -> Result<RunResult, Failure> {
     // up to here nothing could be lost; from here on signals wait for the next step
     let _guard = Guard::new();
     let mut journal = Journal::new(&run.folder, display, run.trainer.position().epoch)?;
@@ -51,7 +52,7 @@ pub(crate) fn execute_or_read(
     context: &RunContext<'_>,
     display: &mut RunDisplay,
     resume: &str,
-) -> Result<Outcome, Failure> {
+) -> Result<RunResult, Failure> {
     if ExistingRun::find(folder, settings)? == ExistingRun::Finished {
         return read_result(folder, settings);
     }
@@ -60,11 +61,11 @@ pub(crate) fn execute_or_read(
 }
 
 /// The result of a finished run with these settings.
-pub(crate) fn read_result(folder: &Path, settings: &Settings) -> Result<Outcome, Failure> {
+pub(crate) fn read_result(folder: &Path, settings: &Settings) -> Result<RunResult, Failure> {
     let advice = "remove this file to continue the run from its checkpoint";
     let invalid = |what: String| Failure::usage(format!("{what}; {advice}"));
     let run = RecordedRun::read(folder).map_err(|error| invalid(format!("{:#}", anyhow::Error::from(error))))?;
-    let belongs = |result: &&Outcome| (result.seed, result.criterion.as_str()) == (settings.seed, run.criterion());
+    let belongs = |result: &&RunResult| (result.seed, result.criterion.as_str()) == (settings.seed, run.criterion());
     let result = run.outcome.as_ref().filter(belongs);
     result.cloned().ok_or_else(|| invalid(format!("{}: not the result of this run", folder.join(RESULT).display())))
 }

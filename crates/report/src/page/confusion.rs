@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use equipoise_record::{Bin, Details};
+use equipoise_record::{EvaluationDetails, ReliabilityBin};
 
 use super::{Part, colour, count, figure, several, swatch};
 use crate::escape::{escape, name, short, short_name};
@@ -14,8 +14,8 @@ const MOST: usize = 10;
 /// The section; none if no run has details.
 pub(super) fn section(part: &Part<'_>) -> Option<String> {
     let comparison = part.comparison;
-    let fits = |details: &&Details| details.groups.len() == comparison.groups.len();
-    let by_variant: Vec<Vec<&Details>> = (0..comparison.variants.len())
+    let fits = |details: &&EvaluationDetails| details.groups.len() == comparison.groups.len();
+    let by_variant: Vec<Vec<&EvaluationDetails>> = (0..comparison.variants.len())
         .map(|variant| part.runs(variant).filter_map(|run| run.details.as_ref()).filter(fits).collect())
         .collect();
     if by_variant.iter().all(Vec::is_empty) {
@@ -66,7 +66,7 @@ fn whose(part: &Part<'_>, variant: usize) -> String {
     format!(r#"<span class="{}">{}{label}</span>"#, colour(comparison.look(variant)), swatch(comparison.look(variant)))
 }
 
-fn groups(part: &Part<'_>, variant: usize, details: &[&Details]) -> String {
+fn groups(part: &Part<'_>, variant: usize, details: &[&EvaluationDetails]) -> String {
     let groups = &part.comparison.groups;
     let of = |row: usize, column: usize| -> u64 {
         details
@@ -109,11 +109,11 @@ fn groups(part: &Part<'_>, variant: usize, details: &[&Details]) -> String {
     html + "</tbody></table>"
 }
 
-fn pairs(part: &Part<'_>, details: &[&Details]) -> String {
+fn pairs(part: &Part<'_>, details: &[&EvaluationDetails]) -> String {
     let classes = &part.comparison.classes;
     let mut sums: BTreeMap<(u32, u32), u64> = BTreeMap::new();
     for confused in details.iter().flat_map(|details| &details.confused) {
-        let sum = sums.entry((confused.class, confused.said)).or_default();
+        let sum = sums.entry((confused.class, confused.predicted)).or_default();
         *sum = sum.saturating_add(confused.images);
     }
     let mut largest: Vec<((u32, u32), u64)> = sums.into_iter().collect();
@@ -137,15 +137,19 @@ fn pairs(part: &Part<'_>, details: &[&Details]) -> String {
 }
 
 /// Predictions of about the same confidence over several runs.
-fn joined(details: &[&Details], group: usize) -> Vec<Bin> {
-    let mut bins: Vec<Bin> = Vec::new();
+fn joined(details: &[&EvaluationDetails], group: usize) -> Vec<ReliabilityBin> {
+    let mut bins: Vec<ReliabilityBin> = Vec::new();
     for run in details.iter().filter_map(|details| details.reliability.get(group)) {
-        bins.resize(bins.len().max(run.len()), Bin::default());
+        bins.resize(bins.len().max(run.len()), ReliabilityBin::default());
         for (sum, bin) in bins.iter_mut().zip(run) {
             let images = sum.images.saturating_add(bin.images);
             if images > 0 {
                 let confidence = sum.confidence * sum.images as f64 + bin.confidence * bin.images as f64;
-                *sum = Bin { images, hits: sum.hits.saturating_add(bin.hits), confidence: confidence / images as f64 };
+                *sum = ReliabilityBin {
+                    images,
+                    hits: sum.hits.saturating_add(bin.hits),
+                    confidence: confidence / images as f64,
+                };
             }
         }
     }
@@ -153,13 +157,13 @@ fn joined(details: &[&Details], group: usize) -> Vec<Bin> {
 }
 
 /// Expected calibration error in percent.
-fn calibration(bins: &[Bin]) -> Option<f64> {
+fn calibration(bins: &[ReliabilityBin]) -> Option<f64> {
     let all: f64 = bins.iter().map(|bin| bin.images as f64).sum();
-    let apart = |bin: &Bin| (bin.hits as f64 - bin.confidence * bin.images as f64).abs();
+    let apart = |bin: &ReliabilityBin| (bin.hits as f64 - bin.confidence * bin.images as f64).abs();
     (all > 0.0).then(|| 100.0 * bins.iter().filter(|bin| bin.images > 0).map(apart).sum::<f64>() / all)
 }
 
-fn reliability(part: &Part<'_>, group: usize, by_variant: &[Vec<&Details>]) -> String {
+fn reliability(part: &Part<'_>, group: usize, by_variant: &[Vec<&EvaluationDetails>]) -> String {
     let comparison = part.comparison;
     let ends = (0.0, 100.0);
     let x = Axis { title: "confidence, %", kind: Kind::Linear, ends, ticks: 6, whole: false };
@@ -167,7 +171,8 @@ fn reliability(part: &Part<'_>, group: usize, by_variant: &[Vec<&Details>]) -> S
     let area = Area { left: Panel::room(&y), top: 26.0, right: 328.0, bottom: 216.0 };
     let mut panel = Panel::new(area, x, y);
     panel.line("diagonal", &[(0.0, 0.0), (100.0, 100.0)]);
-    let all: Vec<(usize, Vec<Bin>)> = by_variant.iter().map(|details| joined(details, group)).enumerate().collect();
+    let all: Vec<(usize, Vec<ReliabilityBin>)> =
+        by_variant.iter().map(|details| joined(details, group)).enumerate().collect();
     let most = all.iter().flat_map(|(_, bins)| bins).map(|bin| bin.images).max().unwrap_or(0).max(1) as f64;
     let title = &comparison.groups[group].name;
     let mut alt = vec![format!("Accuracy by confidence of {}", short(title, 60))];

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use equipoise_record::{Epoch, Metrics};
+use equipoise_record::{EpochRecord, Metrics};
 
 use super::{Part, colour, figure};
 use crate::escape::{escape, label, name, short};
@@ -22,7 +22,7 @@ pub(super) fn section(part: &Part<'_>) -> Option<String> {
     let epochs = || comparison.runs.iter().flat_map(|run| &run.epochs);
     let on_val =
         epochs().filter(|epoch| epoch.val.is_some()).count() > epochs().filter(|epoch| epoch.test.is_some()).count();
-    let by_epoch = |of: &dyn Fn(&Epoch) -> Option<f64>| {
+    let by_epoch = |of: &dyn Fn(&EpochRecord) -> Option<f64>| {
         let values = |run: &Run| run.epochs.iter().filter_map(|epoch| Some((epoch.epoch, of(epoch)?))).collect();
         lines(part, &values)
     };
@@ -64,7 +64,7 @@ pub(super) fn section(part: &Part<'_>) -> Option<String> {
 }
 
 /// What an epoch's evaluation found.
-fn evaluated(epoch: &Epoch, on_val: bool) -> Option<&Metrics> {
+fn evaluated(epoch: &EpochRecord, on_val: bool) -> Option<&Metrics> {
     if on_val { epoch.val.as_ref() } else { epoch.test.as_ref() }
 }
 

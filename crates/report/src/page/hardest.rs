@@ -49,25 +49,29 @@ pub(super) fn section(part: &Part<'_>) -> Option<String> {
         for hard in hardest.iter().take(MOST) {
             let picture = hard.picture.as_ref().filter(|picture| is_png(picture) && bytes + picture.len() <= budget);
             bytes += picture.map_or(0, String::len);
-            let (own, said) = (100.0 * hard.own, 100.0 * hard.confidence);
+            let (own, said) = (100.0 * hard.true_probability, 100.0 * hard.confidence);
             let tip = format!(
                 "{}\n{}: {own:.1} %\npredicted {}: {said:.1} %",
                 short(&hard.name, 120),
                 short(known(hard.class), 120),
-                short(known(hard.said), 120)
+                short(known(hard.predicted), 120)
             );
             put!(
                 html,
                 r#"<li tabindex="0" data-tip="{}" data-class="{}" data-said="{}">"#,
                 escape(&tip),
                 hard.class,
-                hard.said
+                hard.predicted
             );
             match picture {
                 Some(picture) => put!(
                     html,
                     r#"<img src="data:image/png;base64,{picture}" width="72" height="72" alt="{}"/>"#,
-                    escape(&format!("{}, predicted {}", short(known(hard.class), 60), short(known(hard.said), 60)))
+                    escape(&format!(
+                        "{}, predicted {}",
+                        short(known(hard.class), 60),
+                        short(known(hard.predicted), 60)
+                    ))
                 ),
                 None => put!(html, r#"<span class="empty">no picture</span>"#),
             }
@@ -75,7 +79,7 @@ pub(super) fn section(part: &Part<'_>) -> Option<String> {
                 html,
                 r#"<b>{}</b><span>{own:.0} %</span><i>{}</i><span>{said:.0} %</span></li>"#,
                 short_name(known(hard.class), 16),
-                short_name(known(hard.said), 16)
+                short_name(known(hard.predicted), 16)
             );
         }
         html.push_str("</ul></details>");

@@ -1,6 +1,6 @@
 //! How the runs were made, so that others can make them again.
 
-use equipoise_record::CONFIG;
+use equipoise_record::names::CONFIG;
 
 use super::{Part, colour, count, several, swatch};
 use crate::escape::{block, escape, label, name, quoted};

@@ -2,7 +2,7 @@
 //!
 //! Charts of the last epoch are drawn here; the script draws those of other epochs into the same frames.
 
-use equipoise_record::{Norms, Regions, View};
+use equipoise_record::{GradientNorms, NormRegions, NormView};
 use serde_json::{Value, json};
 
 use super::classes::number;
@@ -24,18 +24,18 @@ struct Shown<'a> {
     /// Of the variant.
     look: usize,
     seed: u64,
-    norms: &'a [Norms],
+    norms: &'a [GradientNorms],
     /// Epochs on the page: places in `norms`.
     frames: Vec<usize>,
 }
 
 impl Shown<'_> {
-    fn last(&self) -> &Norms {
+    fn last(&self) -> &GradientNorms {
         &self.norms[self.norms.len() - 1]
     }
 
     /// A view in every epoch on the page.
-    fn view(&self, at: usize) -> impl Iterator<Item = &View> {
+    fn view(&self, at: usize) -> impl Iterator<Item = &NormView> {
         self.frames.iter().filter_map(move |frame| self.norms[*frame].views.get(at))
     }
 
@@ -51,7 +51,7 @@ pub(super) fn section(part: &Part<'_>) -> Option<String> {
     let comparison = part.comparison;
     let with = (0..comparison.variants.len()).filter_map(|variant| {
         // mixed examples are counted nowhere
-        let seen = |view: &View| view.counts.iter().any(|count| *count > 0);
+        let seen = |view: &NormView| view.counts.iter().any(|count| *count > 0);
         let run = part.runs(variant).find(|run| run.norms.iter().any(|norms| norms.views.iter().any(seen)))?;
         Some((variant, run))
     });
@@ -182,12 +182,12 @@ fn frames(part: &Part<'_>, shown: &Shown<'_>) -> String {
 }
 
 /// Regions that a view's histogram is drawn for.
-fn regions(view: &View) -> usize {
-    view.regions.as_ref().map(|regions| regions.values.len()).filter(|n| *n > 0).unwrap_or(REGIONS)
+fn regions(view: &NormView) -> usize {
+    view.regions.as_ref().map(|regions| regions.densities.len()).filter(|n| *n > 0).unwrap_or(REGIONS)
 }
 
 /// Examples per region of the same width, by bin.
-fn density(view: &View) -> Vec<f64> {
+fn density(view: &NormView) -> Vec<f64> {
     let scale = view.counts.len() as f64 / regions(view) as f64;
     view.counts.iter().map(|n| *n as f64 * scale).collect()
 }
@@ -203,7 +203,7 @@ fn edges(widths: &[f64]) -> Vec<f64> {
 }
 
 /// How many examples, and how many of them are hard.
-fn note(view: &View) -> String {
+fn note(view: &NormView) -> String {
     let all: u64 = view.counts.iter().fold(0, |sum, n| sum.saturating_add(*n));
     let hard: u64 = view.counts.iter().skip(view.counts.len() / 2).fold(0, |sum, n| sum.saturating_add(*n));
     let share = if all > 0 { 100.0 * hard as f64 / all as f64 } else { 0.0 };
@@ -219,9 +219,9 @@ fn ruler(x: &Scale, edges: &[f64], top: f64) -> String {
     path
 }
 
-fn panel(shown: &Shown<'_>, at: usize, view: &View, alt: &str) -> String {
+fn panel(shown: &Shown<'_>, at: usize, view: &NormView, alt: &str) -> String {
     let numbers = shown.view(at).flat_map(|view| {
-        let found = view.regions.iter().flat_map(|regions| regions.values.iter().copied());
+        let found = view.regions.iter().flat_map(|regions| regions.densities.iter().copied());
         density(view).into_iter().chain(found).collect::<Vec<_>>()
     });
     let top = ends(Kind::LogPlus, numbers, true).1 * 1.05;
@@ -238,7 +238,7 @@ fn panel(shown: &Shown<'_>, at: usize, view: &View, alt: &str) -> String {
     let bare = Axis { title: "", ticks: 0, ..x };
     let mut above = Panel::new(Area { left, top: 50.0, right: 328.0, bottom: 152.0 }, bare, upper);
     above.raw(&format!(r#"<text class="axis" x="0" y="14">{title}</text>"#));
-    let found: Option<&Regions> = view.regions.as_ref();
+    let found: Option<&NormRegions> = view.regions.as_ref();
     let (scale_x, scale_y) = (above.x, above.y);
     above.raw(&format!(r#"<path class="area" d="{}"/>"#, step_area(&scale_x, &scale_y, &density(view))));
     above.raw(&format!(r#"<path class="base" d="M{} 152H328"/>"#, place(left)));
@@ -252,7 +252,7 @@ fn panel(shown: &Shown<'_>, at: usize, view: &View, alt: &str) -> String {
         let uniform: Vec<f64> = (0..=number).map(|k| k as f64 / number as f64).collect();
         let cut = found.map_or_else(Vec::new, |regions| edges(&regions.widths));
         let values: Vec<Option<f64>> =
-            found.map_or_else(Vec::new, |regions| regions.values.iter().copied().map(Some).collect());
+            found.map_or_else(Vec::new, |regions| regions.densities.iter().copied().map(Some).collect());
         above.raw(&format!(r#"<path class="density" d="{}"/>"#, steps(&scale_x, &scale_y, &cut, &values)));
         above.raw(&format!(r#"<path class="ura" d="{}"/>"#, ruler(&scale_x, &uniform, 36.0)));
         above.raw(&format!(r#"<path class="aura" d="{}"/>"#, ruler(&scale_x, &cut, 160.0)));
@@ -298,7 +298,9 @@ fn margins(part: &Part<'_>, shown: &Shown<'_>) -> String {
                 .map_or("", |class| class.name.as_str())
         })
         .collect();
-    let of = |norms: &Norms, row: usize, column: usize| norms.margins.get(row).and_then(|row| row.get(column)).copied();
+    let of = |norms: &GradientNorms, row: usize, column: usize| {
+        norms.margins.get(row).and_then(|row| row.get(column)).copied()
+    };
     let largest =
         shown.norms.iter().flat_map(|norms| norms.margins.iter().flatten()).fold(0.0f64, |most, m| most.max(m.abs()));
     let mut table = format!(r#"<table class="heat margins" data-largest="{largest}"><thead><tr><td></td>"#);
@@ -383,7 +385,7 @@ fn exact(x: Option<f64>) -> String {
 /// What the script draws from.
 fn embedded(shown: &Shown<'_>) -> Value {
     let three = |x: f64| number(rounded(x, 3));
-    let view = |view: &View| {
+    let view = |view: &NormView| {
         let weights: Vec<f64> =
             view.weights.iter().map(|weight| weight.map_or(0.0, |w| rounded(f64::from(w), 3))).collect();
         let mut there = weights.iter().copied().filter(|weight| *weight > 0.0);
@@ -397,7 +399,7 @@ fn embedded(shown: &Shown<'_>) -> Value {
         if let Some(regions) = &view.regions {
             let list = |values: &[f64]| -> Value { values.iter().map(|x| three(*x)).collect() };
             value["d"] = regions.widths.iter().map(|x| number(rounded(*x, 4))).collect();
-            value["v"] = list(&regions.values);
+            value["v"] = list(&regions.densities);
             value["W"] = list(&regions.weights);
         }
         value

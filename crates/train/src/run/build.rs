@@ -10,13 +10,13 @@ use super::memory::available_bytes;
 use super::weights::initialize;
 use crate::checkpoint::Checkpoint;
 use crate::error::TrainError;
-use crate::prepare::Prepared;
+use crate::prepare::RunData;
 use crate::settings::Settings;
 use crate::trainer::Trainer;
-use crate::workers::Alone;
+use crate::workers::SingleProcess;
 
 /// The trainer of a run in a single process.
-pub type RunTrainer = Trainer<Cpu, Alone>;
+pub type RunTrainer = Trainer<Cpu, SingleProcess>;
 
 /// Reads the dataset of a run. Pixels are normalized as given, or as suits the dataset.
 ///
@@ -26,10 +26,10 @@ pub fn prepare(
     settings: &Settings,
     normalize: Option<&Normalize>,
     context: &RunContext<'_>,
-) -> Result<Prepared, TrainError> {
+) -> Result<RunData, TrainError> {
     let dataset = load(&settings.data, context.data_root, context.feedback)?.into_dataset();
     let progress = |done, total| context.feedback.reading(done, total);
-    let prepared = Prepared::new(dataset, settings, normalize, context.pool, &progress);
+    let prepared = RunData::new(dataset, settings, normalize, context.pool, &progress);
     context.feedback.reading_done();
     prepared
 }
@@ -38,7 +38,7 @@ pub fn prepare(
 ///
 /// # Errors
 /// Returns an error if the images do not fit the network.
-pub fn network(settings: &Settings, data: &Prepared) -> Result<Network, TrainError> {
+pub fn network(settings: &Settings, data: &RunData) -> Result<Network, TrainError> {
     let (channels, height, width) = data.train.loader.shape();
     let network = Network::named(settings.model.name.name(), channels, [height, width], data.classes.len())?;
     Ok(network.with_head(settings.head()))
@@ -73,7 +73,7 @@ pub fn trainer(
     if let (Some(path), None) = (&settings.model.weights, resume) {
         initialize(&mut engine, path.as_ref(), &data.classes, context.feedback)?;
     }
-    let mut trainer = Trainer::new(settings, data, engine, Alone, context.pool.clone())?;
+    let mut trainer = Trainer::new(settings, data, engine, SingleProcess, context.pool.clone())?;
     if let Some(checkpoint) = resume {
         trainer.restore(checkpoint)?;
     }

@@ -8,10 +8,10 @@ use equipoise_record::Metrics;
 use super::RunContext;
 use super::build::{engine, prepare};
 use super::weights::set_tensors;
-use crate::checkpoint::{Checkpoint, Header};
+use crate::checkpoint::{Checkpoint, CheckpointHeader};
 use crate::error::TrainError;
-use crate::evaluate::{Adjust, evaluate};
-use crate::prepare::Prepared;
+use crate::evaluate::{LogitAdjustment, evaluate};
+use crate::prepare::RunData;
 
 /// What to evaluate, where it differs from the run.
 #[derive(Clone, Debug, Default)]
@@ -65,7 +65,7 @@ pub fn evaluate_checkpoint(
     let mut engine = engine(header.network.clone(), batch_size, 0, context.pool)?;
     set_tensors(&mut engine, &[parameters, statistics])?;
     let tau = options.logit_adjustment.unwrap_or(settings.logit_adjustment);
-    let adjustment = Adjust::by_counts(&header.counts, tau);
+    let adjustment = LogitAdjustment::from_counts(&header.counts, tau);
     let counts = evaluate(&mut engine, &data.test, batch_size, context.pool, &adjustment, &mut |_| true)?;
     let counts = counts.ok_or_else(|| TrainError::Unusable { what: "the evaluation was interrupted".to_owned() })?;
     let pair = |((label, predicted), images): (&(u32, u32), &u64)| [u64::from(*label), u64::from(*predicted), *images];
@@ -79,7 +79,7 @@ pub fn evaluate_checkpoint(
 }
 
 /// Checks that a dataset fits a checkpoint, and is unchanged if it is the run's own.
-fn check_data(data: &Prepared, header: &Header, own: bool) -> Result<(), TrainError> {
+fn check_data(data: &RunData, header: &CheckpointHeader, own: bool) -> Result<(), TrainError> {
     let refuse = |what: String| Err(TrainError::Dataset { dataset: data.name.clone(), what });
     if own && data.fingerprint != header.fingerprint {
         return refuse("its images have changed since the run; to evaluate on it anyway, name the dataset".to_owned());

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use equipoise_record::{CONFIG, METRICS, RESULT};
+use equipoise_record::names::{CONFIG, METRICS, RESULT};
 
 use super::files::{input_error, read_text};
 use crate::error::TrainError;

@@ -10,9 +10,9 @@ use equipoise_pool::Pool;
 
 use super::build::engine;
 use super::weights::set_tensors;
-use crate::checkpoint::{Checkpoint, Header};
+use crate::checkpoint::{Checkpoint, CheckpointHeader};
 use crate::error::TrainError;
-use crate::evaluate::Adjust;
+use crate::evaluate::LogitAdjustment;
 use crate::prepare::recipe;
 
 /// Images per forward pass.
@@ -20,7 +20,7 @@ const BATCH_SIZE: usize = 32;
 
 /// Predicts the classes of image files.
 pub struct Predictor {
-    header: Header,
+    header: CheckpointHeader,
     engine: Cpu,
     loader: Loader,
     images: usize,
@@ -58,7 +58,7 @@ impl Predictor {
         &mut self,
         mut each: impl FnMut(usize, &[Probability]) -> Result<(), E>,
     ) -> Result<(), E> {
-        let adjustment = Adjust::by_counts(&self.header.counts, self.header.settings.logit_adjustment);
+        let adjustment = LogitAdjustment::from_counts(&self.header.counts, self.header.settings.logit_adjustment);
         let classes = self.header.network.classes;
         let indices: Vec<u32> = (0..self.images as u32).collect();
         for indices in indices.chunks(BATCH_SIZE) {
@@ -94,7 +94,7 @@ impl Predictor {
 }
 
 /// How files are loaded for a network.
-fn loading(header: &Header) -> Result<Recipe, TrainError> {
+fn loading(header: &CheckpointHeader) -> Result<Recipe, TrainError> {
     let [height, width] = header.network.size;
     if height != width {
         let what = format!("the run was trained on images of {height} x {width}, but files become square images");

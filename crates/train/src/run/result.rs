@@ -1,7 +1,7 @@
 //! The result of a run: `result.json`.
 
 use equipoise_criterion::Simd;
-use equipoise_record::{BEST_ON_TEST, Epoch, Figures, Outcome};
+use equipoise_record::{BEST_ON_TEST, EpochMetrics, EpochRecord, RunResult};
 use serde_json::{Value, json};
 
 use super::build::RunTrainer;
@@ -22,11 +22,11 @@ pub struct Measurements {
 }
 
 /// The result of a run that was trained to its end.
-pub(super) fn result(trainer: &RunTrainer, ended_early: bool, measured: &Measurements) -> Outcome {
+pub(super) fn result(trainer: &RunTrainer, ended_early: bool, measured: &Measurements) -> RunResult {
     let settings = trainer.settings();
     let mut criterion = json!(settings.criterion);
     let tenths = |x: f64| (x * 10.0).round() / 10.0;
-    Outcome {
+    RunResult {
         dataset: trainer.data().name.clone(),
         imbalance: settings.data.imbalance,
         criterion: settings.criterion.method.id().name().to_owned(),
@@ -53,9 +53,9 @@ pub(super) fn result(trainer: &RunTrainer, ended_early: bool, measured: &Measure
 }
 
 /// The test metrics of an epoch, if it was evaluated.
-fn metrics(epoch: &Epoch) -> Option<Figures> {
+fn metrics(epoch: &EpochRecord) -> Option<EpochMetrics> {
     let val_balanced = epoch.val.as_ref().and_then(|metrics| metrics.balanced);
-    Some(Figures { epoch: epoch.epoch, metrics: epoch.test.clone()?, val_balanced })
+    Some(EpochMetrics { epoch: epoch.epoch, metrics: epoch.test.clone()?, val_balanced })
 }
 
 /// How the best epoch was selected.

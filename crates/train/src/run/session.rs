@@ -2,7 +2,8 @@
 
 use std::path::Path;
 
-use equipoise_record::{CONFIG, DETAILS, Details, Outcome, RESULT};
+use equipoise_record::names::{CONFIG, DETAILS, RESULT};
+use equipoise_record::{EvaluationDetails, RunFolder, RunResult};
 use serde::Serialize;
 
 use super::build::{RunTrainer, trainer};
@@ -10,11 +11,10 @@ use super::existing::{ExistingRun, read_settings};
 use super::name::run_name;
 use super::result::{Measurements, result};
 use super::{Feedback, RunContext};
-use crate::checkpoint::Checkpoint;
+use crate::checkpoint::{Checkpoint, FoundCheckpoint, files};
 use crate::error::TrainError;
-use crate::folder::{Folder, fresh};
 use crate::settings::Settings;
-use crate::trainer::{End, Watch};
+use crate::trainer::{Observer, RunEnd};
 
 /// Where a new run is written.
 #[derive(Clone, Copy, Debug)]
@@ -30,13 +30,13 @@ pub struct Run {
     /// The trainer.
     pub trainer: RunTrainer,
     /// The run folder, locked for this process.
-    pub folder: Folder,
+    pub folder: RunFolder,
 }
 
 /// A run that was trained to its end.
 pub struct Completion {
-    end: End,
-    details: Details,
+    end: RunEnd,
+    details: EvaluationDetails,
 }
 
 impl Run {
@@ -48,8 +48,8 @@ impl Run {
         let (text, name) = (settings.to_toml()?, run_name(&settings));
         let trainer = trainer(settings, None, context)?;
         let folder = match output {
-            OutputFolder::At(path) => Folder::create(path),
-            OutputFolder::In(parent) => fresh(parent, &name),
+            OutputFolder::At(path) => RunFolder::create(path),
+            OutputFolder::In(parent) => RunFolder::create_unique(parent, &name),
         }?;
         folder.write(CONFIG, text.as_bytes())?;
         Ok(Self { trainer, folder })
@@ -60,7 +60,7 @@ impl Run {
     /// # Errors
     /// Returns an error if the folder holds no run, or the run cannot be resumed.
     pub fn resume(path: &Path, dataset: Option<&str>, context: &RunContext<'_>) -> Result<Self, TrainError> {
-        let folder = Folder::open(path)?;
+        let folder = RunFolder::open(path)?;
         let mut settings = read_settings(path)?;
         if let Some(dataset) = dataset {
             dataset.clone_into(&mut settings.data.dataset);
@@ -76,12 +76,12 @@ impl Run {
         match ExistingRun::find(path, settings)? {
             ExistingRun::Missing => Self::start(settings.clone(), OutputFolder::At(path), context),
             ExistingRun::Started { .. } | ExistingRun::Finished => {
-                Self::open(Folder::open(path)?, settings.clone(), context)
+                Self::open(RunFolder::open(path)?, settings.clone(), context)
             }
         }
     }
 
-    fn open(folder: Folder, settings: Settings, context: &RunContext<'_>) -> Result<Self, TrainError> {
+    fn open(folder: RunFolder, settings: Settings, context: &RunContext<'_>) -> Result<Self, TrainError> {
         let checkpoint = newest_checkpoint(&folder, context.feedback)?;
         let trainer = trainer(settings, checkpoint.as_ref(), context)?;
         Ok(Self { trainer, folder })
@@ -97,8 +97,8 @@ impl Run {
     ///
     /// # Errors
     /// Returns an error if a file cannot be written.
-    pub fn write_result(&self, completion: &Completion, measured: &Measurements) -> Result<Outcome, TrainError> {
-        let result = result(&self.trainer, completion.end == End::Early, measured);
+    pub fn write_result(&self, completion: &Completion, measured: &Measurements) -> Result<RunResult, TrainError> {
+        let result = result(&self.trainer, completion.end == RunEnd::StoppedEarly, measured);
         self.folder.write(DETAILS, json(&completion.details, serde_json::to_string)?.as_bytes())?;
         self.folder.write(RESULT, json(&result, serde_json::to_string_pretty)?.as_bytes())?;
         Ok(result)
@@ -111,11 +111,11 @@ impl Run {
 /// Returns an error if the run diverges, or a file cannot be read or written.
 pub fn train(
     trainer: &mut RunTrainer,
-    folder: &Folder,
-    observer: &mut dyn Watch,
+    folder: &RunFolder,
+    observer: &mut dyn Observer,
 ) -> Result<Option<Completion>, TrainError> {
     let end = trainer.run(folder, observer)?;
-    if end == End::Stopped {
+    if end == RunEnd::Interrupted {
         return Ok(None);
     }
     let details = trainer.details(folder, observer)?;
@@ -123,10 +123,10 @@ pub fn train(
 }
 
 /// The newest checkpoint of a folder that can be used, if it has any.
-fn newest_checkpoint(folder: &Folder, feedback: &dyn Feedback) -> Result<Option<Checkpoint>, TrainError> {
-    let Some((snapshot, warning)) = folder.load()? else { return Ok(None) };
+fn newest_checkpoint(folder: &RunFolder, feedback: &dyn Feedback) -> Result<Option<Checkpoint>, TrainError> {
+    let Some(FoundCheckpoint { checkpoint, warning }) = files::load(folder)? else { return Ok(None) };
     warning.iter().for_each(|warning| feedback.warn(warning));
-    Checkpoint::new(snapshot).map(Some)
+    Checkpoint::new(checkpoint).map(Some)
 }
 
 /// A record as a line, or lines, of JSON.

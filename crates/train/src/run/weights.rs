@@ -5,11 +5,12 @@ use std::path::{Path, PathBuf};
 
 use equipoise_nn::{Cpu, Engine, Kind, Network, NnError, Weights};
 
+use equipoise_record::names::{BEST, CHECKPOINT, PREVIOUS};
+
 use super::Feedback;
 use super::files::{input_error, read_bytes};
-use crate::checkpoint::{Checkpoint, transfer};
+use crate::checkpoint::{Checkpoint, files, transfer};
 use crate::error::TrainError;
-use crate::folder::{BEST, CHECKPOINT, PREVIOUS, read_snapshot};
 
 /// Parameters and statistics of a network.
 type Tensors = [Vec<Vec<f32>>; 2];
@@ -27,7 +28,7 @@ pub fn load_checkpoint(path: &Path, feedback: &dyn Feedback) -> Result<Checkpoin
     };
     let mut first_error = None;
     for file in candidates {
-        match read_snapshot(&file).map_err(TrainError::from).and_then(Checkpoint::new) {
+        match files::read(&file).map_err(TrainError::from).and_then(Checkpoint::new) {
             Ok(checkpoint) => {
                 if let Some(error) = first_error {
                     feedback.warn(&format!("{error}; using {} instead", file.display()));

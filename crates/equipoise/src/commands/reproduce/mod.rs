@@ -10,7 +10,7 @@ use std::io::Write;
 use std::path::PathBuf;
 
 use anyhow::anyhow;
-use equipoise_record::Outcome;
+use equipoise_record::RunResult;
 use equipoise_train::recipe::Recipe;
 use equipoise_train::recipe::plan::{PlannedRun, Selection};
 use equipoise_train::run::ExistingRun;
@@ -79,7 +79,7 @@ pub(crate) struct Args {
 /// A run of the table, and its result if it has finished.
 struct Job<'r> {
     run: PlannedRun<'r>,
-    result: Option<Outcome>,
+    result: Option<RunResult>,
 }
 
 impl Args {

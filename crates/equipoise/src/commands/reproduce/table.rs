@@ -2,7 +2,7 @@
 
 use std::io::Write;
 
-use equipoise_record::Outcome;
+use equipoise_record::RunResult;
 use equipoise_report::statistics::Spread;
 use equipoise_report::table::{Entry, Table};
 use equipoise_train::recipe::{Cell, Recipe, TableMethod};
@@ -24,8 +24,9 @@ struct CellTable<'a> {
 impl<'a> CellTable<'a> {
     fn new(recipe: &'a Recipe, cell: &'a Cell, jobs: &'a [Job<'a>]) -> Self {
         let jobs: Vec<&Job<'_>> = jobs.iter().filter(|job| job.run.cell.name == cell.name).collect();
-        let with_best =
-            |job: &&Job<'a>| job.result.as_ref().filter(|result| result.best.is_some()).map(Outcome::chosen_on_test);
+        let with_best = |job: &&Job<'a>| {
+            job.result.as_ref().filter(|result| result.best.is_some()).map(RunResult::selected_on_test)
+        };
         let selected_on = jobs.iter().find_map(with_best);
         let selected_on = selected_on.map(|on_test| if on_test { "the test set" } else { "the validation split" });
         Self { recipe, cell, jobs, selected_on }
