@@ -2,8 +2,6 @@
 //!
 //! `cargo test --release -p equipoise-data --test bombs -- --nocapture` prints what each takes.
 
-mod common;
-
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::fmt::Debug;
 use std::fs;
@@ -12,13 +10,13 @@ use std::path::Path;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-use common::folder;
-use equipoise_data::acquire::catalog;
-use equipoise_data::acquire::import::unpack;
-use equipoise_data::read::decode::{Bounds, decode};
-use equipoise_data::read::format::class_folders::SplitRule;
+use equipoise_data::acquire::catalog::KnownDataset;
+use equipoise_data::acquire::unpack::unpack;
+use equipoise_data::read::decode::{DecodeLimits, decode};
 use equipoise_data::read::format::{cifar, idx, inat, list, tiny_imagenet};
 use equipoise_data::subset::index;
+use equipoise_data::subset::split::SplitRule;
+use equipoise_testing::TempFolder;
 use flate2::Compression;
 use flate2::write::{GzEncoder, ZlibEncoder};
 
@@ -136,7 +134,7 @@ fn segments(marker: u8, start: &[u8], number: usize) -> Vec<u8> {
 }
 
 fn image_bombs() {
-    let image = |name: &str, bytes: &[u8]| refused(name, || decode(bytes, Bounds::default()));
+    let image = |name: &str, bytes: &[u8]| refused(name, || decode(bytes, DecodeLimits::default()));
     image("JPEG of 65,535 x 65,535", &jpeg(b"", [0xff; 4]));
     image("JPEG of 8,000 x 8,000 in 700 bytes", &jpeg(b"", [0x1f, 0x40, 0x1f, 0x40]));
     // so much that nobody asks what follows: a cut file
@@ -231,7 +229,7 @@ fn header(name: &str, kind: tar::EntryType, size: u64) -> Vec<u8> {
 }
 
 fn archive_bombs() {
-    let here = folder("bombs");
+    let here = TempFolder::new("bombs");
     let file = here.path().join("a.tar.gz");
     let target = here.path().join("target");
     let both = |name: &str, bytes: &[u8]| {
@@ -239,9 +237,9 @@ fn archive_bombs() {
         refused(&format!("{name}, read"), || cifar::cifar10(&file));
         fs::create_dir_all(&target).expect("a folder");
         refused(&format!("{name}, recognised"), || {
-            catalog::load(file.to_str().expect("UTF-8"), &target, SplitRule::default())
+            equipoise_data::load(file.to_str().expect("UTF-8"), &target, SplitRule::default())
         });
-        let from = catalog::Known::named("cifar10").expect("known");
+        let from = KnownDataset::by_name("cifar10").expect("known");
         refused(&format!("{name}, imported"), || equipoise_data::acquire::import::import(from, &file, &target));
     };
     let (regular, long, pax) = (tar::EntryType::Regular, tar::EntryType::GNULongName, tar::EntryType::XHeader);
@@ -271,7 +269,7 @@ fn archive_bombs() {
 }
 
 fn text_bombs() {
-    let here = folder("bombs");
+    let here = TempFolder::new("bombs");
     let at = |name: &str| here.path().join(name);
     let write = |name: &str, bytes: &[u8]| fs::write(at(name), bytes).expect("writes");
     let images = [0x0803u32, 1 << 20, 64, 64].map(u32::to_be_bytes).concat();

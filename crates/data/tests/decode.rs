@@ -5,14 +5,12 @@
 //! (10, 20, 30) and (200, 100, 50) in the order 0 1 0 1 / 1 0 1 0, `progressive.jpg` 16 x 16 with (16 x, 16 y, 100) at
 //! quality 90.
 
-mod common;
-
 use std::io::Cursor;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use common::damaged;
-use equipoise_data::read::decode::{Bounds, DecodeError, Rgb, decode};
+use equipoise_data::read::decode::{DecodeError, DecodeLimits, DecodedImage, decode};
 use equipoise_random::Draws;
+use equipoise_testing::damaged;
 use image::codecs::jpeg::JpegEncoder;
 use image::codecs::webp::WebPEncoder;
 use image::{DynamicImage, ImageFormat, Luma, Rgb as Pixel, RgbImage};
@@ -21,8 +19,8 @@ const CMYK: &[u8] = include_bytes!("files/cmyk.jpg");
 const PALETTE: &[u8] = include_bytes!("files/palette.png");
 const PROGRESSIVE: &[u8] = include_bytes!("files/progressive.jpg");
 
-fn good(bytes: &[u8]) -> Rgb {
-    decode(bytes, Bounds::default()).expect("a good image")
+fn good(bytes: &[u8]) -> DecodedImage {
+    decode(bytes, DecodeLimits::default()).expect("a good image")
 }
 
 /// 24 x 16, soft colours.
@@ -42,7 +40,7 @@ fn jpeg(image: &DynamicImage) -> Vec<u8> {
     out
 }
 
-fn check(got: &Rgb, want: &RgbImage, tolerance: i16) {
+fn check(got: &DecodedImage, want: &RgbImage, tolerance: i16) {
     assert_eq!((got.width, got.height), want.dimensions());
     for (i, (a, b)) in got.bytes.iter().zip(want.as_raw()).enumerate() {
         assert!((i16::from(*a) - i16::from(*b)).abs() <= tolerance, "byte {i}: {a}, not {b}");
@@ -77,7 +75,7 @@ fn depths_and_channels() {
     check(&good(&encoded(&clear.into(), ImageFormat::Png)), &picture, 0);
     let [a, b] = [[10, 20, 30], [200, 100, 50]];
     let want = [a, b, a, b, b, a, b, a].concat();
-    assert_eq!(good(PALETTE), Rgb { width: 4, height: 2, bytes: want });
+    assert_eq!(good(PALETTE), DecodedImage { width: 4, height: 2, bytes: want });
 }
 
 #[test]
@@ -112,7 +110,7 @@ fn orientation_is_applied() {
 
 #[test]
 fn what_is_no_image() {
-    let refused = |bytes: &[u8]| decode(bytes, Bounds::default()).expect_err("no image");
+    let refused = |bytes: &[u8]| decode(bytes, DecodeLimits::default()).expect_err("no image");
     assert_eq!(refused(b""), DecodeError::Empty);
     for bytes in [&b"x"[..], b"hello world, this is text", b"\0\0\0\0\0\0\0\0", b"%PDF-1.4", b"II*\0"] {
         assert_eq!(refused(bytes), DecodeError::Format);
@@ -139,7 +137,11 @@ fn truncated_files_are_refused() {
         // a PNG may lack the checksum of its empty last chunk: every pixel is there and checked
         let spare = if name == "png" { 12 } else { 0 };
         for cut in 0..bytes.len() - 1 - spare {
-            assert!(decode(&bytes[..cut], Bounds::default()).is_err(), "{name}: {cut} of {} bytes pass", bytes.len());
+            assert!(
+                decode(&bytes[..cut], DecodeLimits::default()).is_err(),
+                "{name}: {cut} of {} bytes pass",
+                bytes.len()
+            );
         }
     }
 }
@@ -153,7 +155,7 @@ fn a_cut_jpeg_with_a_thumbnail_is_refused() {
     bytes.splice(2..2, [&[0xff, 0xe1], &length[..], &thumbnail].concat());
     good(&bytes);
     for cut in 0..bytes.len() {
-        assert!(decode(&bytes[..cut], Bounds::default()).is_err(), "{cut} of {} bytes pass", bytes.len());
+        assert!(decode(&bytes[..cut], DecodeLimits::default()).is_err(), "{cut} of {} bytes pass", bytes.len());
     }
     // what a camera appends
     good(&[&bytes[..], b"more"].concat());
@@ -166,15 +168,15 @@ fn bombs_are_refused_by_their_header() {
     // the frame header: marker, length, precision, height, width
     let frame = big.windows(2).position(|pair| pair == [0xff, 0xc0]).expect("a frame");
     big[frame + 5..frame + 9].fill(0xff);
-    let error = decode(&big, Bounds::default()).expect_err("too large");
+    let error = decode(&big, DecodeLimits::default()).expect_err("too large");
     assert!(matches!(error, DecodeError::TooLarge { width: 65_535, height: 65_535, .. }), "{error}");
     let mut png = encoded(&picture().into(), ImageFormat::Png);
     png[16..24].copy_from_slice(&[0, 0, 0x40, 0, 0, 0, 0x40, 0]);
     let crc = crc32(&png[12..29]);
     png[29..33].copy_from_slice(&crc.to_be_bytes());
-    let error = decode(&png, Bounds::default()).expect_err("too large");
+    let error = decode(&png, DecodeLimits::default()).expect_err("too large");
     assert!(matches!(error, DecodeError::TooLarge { width: 16_384, height: 16_384, .. }), "{error}");
-    let small = Bounds { side: 20, pixels: 1000 };
+    let small = DecodeLimits { max_side: 20, max_pixels: 1000 };
     assert!(matches!(decode(&jpeg(&picture().into()), small), Err(DecodeError::TooLarge { width: 24, .. })));
 }
 
@@ -220,7 +222,7 @@ fn a_hundred_thousand_damaged_files_of_each_kind() {
         encoded(&tiny, ImageFormat::Pnm),
         webp,
     ];
-    let bounds = Bounds { side: 4096, pixels: 1 << 16 };
+    let bounds = DecodeLimits { max_side: 4096, max_pixels: 1 << 16 };
     std::thread::scope(|scope| {
         for half in 0..2 {
             let files = &files;

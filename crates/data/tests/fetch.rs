@@ -11,11 +11,12 @@ use std::sync::{Arc, Mutex};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
-use common::{Folder, cifar10_files, folder, gzip, idx_images, idx_labels, tar_gz};
+use common::{cifar10_files, gzip, idx_images, idx_labels, tar_gz};
 use equipoise_data::DataError;
-use equipoise_data::acquire::catalog::{Known, Official};
-use equipoise_data::acquire::download::{Event, Patience};
+use equipoise_data::acquire::catalog::{KnownDataset, OfficialFile};
+use equipoise_data::acquire::download::{DownloadEvent, RetryPolicy};
 use equipoise_data::acquire::fetch::{Fetch, Fetched};
+use equipoise_testing::TempFolder;
 
 /// What a client asked for.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -130,7 +131,7 @@ fn cut(mut answer: Vec<u8>, bytes: usize) -> Vec<u8> {
 struct Set {
     archive: Vec<u8>,
     md5: String,
-    root: Folder,
+    root: TempFolder,
 }
 
 const NAME: &str = "cifar-10-binary.tar.gz";
@@ -138,7 +139,7 @@ const NAME: &str = "cifar-10-binary.tar.gz";
 impl Set {
     fn new() -> Self {
         let archive = tar_gz("cifar-10-batches-bin", &cifar10_files());
-        Self { md5: format!("{:x}", md5::compute(&archive)), archive, root: folder("fetch") }
+        Self { md5: format!("{:x}", md5::compute(&archive)), archive, root: TempFolder::new("fetch") }
     }
 
     /// Fetches it from a server without waiting.
@@ -147,7 +148,7 @@ impl Set {
     }
 
     fn fetch_sized(&self, server: &Server, bytes: Option<u64>) -> Result<Fetched, DataError> {
-        let file = Official { url: "https://example.org/cifar-10-binary.tar.gz", bytes, md5: Some(&self.md5) };
+        let file = OfficialFile { url: "https://example.org/cifar-10-binary.tar.gz", bytes, md5: Some(&self.md5) };
         order(&[file], self.root.path(), Some(&server.url)).run(&mut |_| {})
     }
 
@@ -158,11 +159,10 @@ impl Set {
 
     fn check(&self, fetched: Result<Fetched, DataError>) {
         let fetched = fetched.expect("good");
-        assert_eq!(fetched.set.train.labels, [0, 1, 2, 3, 4, 5, 6, 7, 8, 9]);
-        assert_eq!(fetched.place, self.root.path().join("cifar10"));
-        let again =
-            equipoise_data::acquire::catalog::load("cifar10", self.root.path(), Default::default()).expect("in place");
-        assert_eq!(again, fetched.set);
+        assert_eq!(fetched.dataset.train.labels, [0, 1, 2, 3, 4, 5, 6, 7, 8, 9]);
+        assert_eq!(fetched.path, self.root.path().join("cifar10"));
+        let again = equipoise_data::load("cifar10", self.root.path(), Default::default()).expect("in place");
+        assert_eq!(again, fetched.dataset);
         assert_eq!(self.root.path().read_dir().expect("reads").count(), 1, "something was left behind");
     }
 
@@ -171,9 +171,9 @@ impl Set {
     }
 }
 
-fn order<'a>(files: &'a [Official<'a>], root: &'a Path, from: Option<&'a str>) -> Fetch<'a> {
-    let patience = Patience { tries: 3, pause: Duration::ZERO, silence: Duration::from_secs(20) };
-    Fetch { files, from, patience, ..Fetch::new(Known::named("cifar10").expect("known"), root) }
+fn order<'a>(files: &'a [OfficialFile<'a>], root: &'a Path, from: Option<&'a str>) -> Fetch<'a> {
+    let retry = RetryPolicy { attempts: 3, pause: Duration::ZERO, timeout: Duration::from_secs(20) };
+    Fetch { files, from, retry, ..Fetch::new(KnownDataset::by_name("cifar10").expect("known"), root) }
 }
 
 #[test]
@@ -185,7 +185,7 @@ fn a_set_is_fetched_checked_and_put_in_place() {
     let request = Request { path: format!("/files/{NAME}"), range: None, if_range: None };
     assert_eq!(server.seen(), [request]);
     // it is not fetched again
-    assert!(matches!(set.fetch(&server), Err(DataError::InPlace { .. })));
+    assert!(matches!(set.fetch(&server), Err(DataError::AlreadyInPlace { .. })));
     assert_eq!(server.seen().len(), 1);
 }
 
@@ -194,15 +194,15 @@ fn what_was_kept_is_not_fetched_again() {
     let set = Set::new();
     let archive = set.archive.clone();
     let server = Server::new(move |_, _| whole(&archive, "a"));
-    let file = [Official { url: "https://example.org/cifar-10-binary.tar.gz", bytes: None, md5: Some(&set.md5) }];
+    let file = [OfficialFile { url: "https://example.org/cifar-10-binary.tar.gz", bytes: None, md5: Some(&set.md5) }];
     let keep = Fetch { keep: true, ..order(&file, set.root.path(), Some(&server.url)) };
     let mut events = Vec::new();
     let fetched = keep.run(&mut |event| events.push(format!("{event:?}"))).expect("good");
-    let names = ["Start", "Bytes", "Whole", "Unpacking"];
+    let names = ["Start", "Bytes", "Complete", "Unpacking"];
     assert!(names.iter().all(|name| events.iter().any(|event| event.starts_with(name))), "{events:?}");
     assert_eq!(fetched.kept, Some(set.root.path().join(".fetching-cifar10")));
     assert_eq!(set.gathered(NAME).as_ref(), Some(&set.archive));
-    fs::remove_dir_all(fetched.place).expect("removes");
+    fs::remove_dir_all(fetched.path).expect("removes");
     set.check(set.fetch(&server));
     assert_eq!(server.seen().len(), 1);
 }
@@ -252,8 +252,8 @@ fn the_same_call_goes_on_after_giving_up() {
         _ => pieces(request, &archive, "a"),
     });
     let error = set.fetch(&server).expect_err("three times broken");
-    assert!(matches!(error, DataError::Broken { have: 210, .. }), "{error:?}");
-    let said = format!(": 210 of {length} bytes are here, and the same command goes on with them");
+    assert!(matches!(error, DataError::TransferFailed { have: 210, .. }), "{error:?}");
+    let said = format!("; 210 of {length} bytes have arrived; run the same command to resume");
     assert!(error.to_string().ends_with(&said), "{error}");
     set.check_not_in_place();
     assert_eq!(set.gathered(&format!("{NAME}.part")).as_deref(), Some(&set.archive[..210]));
@@ -279,8 +279,8 @@ fn refusals_and_passing_errors() {
     let set = Set::new();
     let server = Server::new(|_, _| response("500 Internal Server Error", "Content-Length: 0\r\n", b""));
     let error = set.fetch(&server).expect_err("never better");
-    assert!(matches!(error, DataError::Broken { have: 0, of: None, .. }), "{error:?}");
-    let said = ": the server answers 500: nothing is here yet, and the same command tries again";
+    assert!(matches!(error, DataError::TransferFailed { have: 0, total: None, .. }), "{error:?}");
+    let said = ": the server answers 500; nothing has arrived yet; run the same command to try again";
     assert!(error.to_string().ends_with(said), "{error}");
     assert_eq!(server.seen().len(), 3);
 }
@@ -326,12 +326,15 @@ fn servers_that_lie_about_the_length() {
     let long = format!("Content-Length: {}\r\nETag: \"a\"\r\n", archive.len() + 10);
     let server = Server::new(move |_, _| response("200 OK", &long, &archive));
     let error = set.fetch(&server).expect_err("ten bytes are missing");
-    assert!(matches!(error, DataError::Broken { .. }), "{error:?}");
+    assert!(matches!(error, DataError::TransferFailed { .. }), "{error:?}");
     // another size than the official one: not even begun
     let set = Set::new();
     let size = set.archive.len() as u64;
     let error = set.fetch_sized(&server, Some(size)).expect_err("another file");
-    assert!(matches!(error, DataError::Announced { got, want, .. } if got == size + 10 && want == size), "{error:?}");
+    assert!(
+        matches!(error, DataError::AnnouncedSize { got, want, .. } if got == size + 10 && want == size),
+        "{error:?}"
+    );
     // less than it should be: the sum tells
     let set = Set::new();
     let archive = set.archive.clone();
@@ -354,7 +357,7 @@ fn more_than_announced_is_refused() {
     let server = Server::new(move |_, _| chunked("200 OK", "ETag: \"a\"\r\n", &body));
     let most = set.archive.len() as u64;
     let error = set.fetch_sized(&server, Some(most)).expect_err("five bytes more");
-    assert!(matches!(error, DataError::TooMuch { most: m, .. } if m == most), "{error:?}");
+    assert!(matches!(error, DataError::TooManyBytes { limit: l, .. } if l == most), "{error:?}");
     assert_eq!(set.gathered(&format!("{NAME}.part")), None);
     // than a piece's total
     let archive = set.archive.clone();
@@ -366,11 +369,11 @@ fn more_than_announced_is_refused() {
         }
     });
     let error = set.fetch(&server).expect_err("a hundred bytes more");
-    assert!(matches!(error, DataError::TooMuch { .. }), "{error:?}");
+    assert!(matches!(error, DataError::TooManyBytes { .. }), "{error:?}");
     // than such a set can have
     let server = Server::new(|_, _| response("200 OK", "Content-Length: 1000000000000\r\n", b""));
     let error = set.fetch(&server).expect_err("a terabyte");
-    assert!(matches!(error, DataError::TooMuch { .. }), "{error:?}");
+    assert!(matches!(error, DataError::TooManyBytes { .. }), "{error:?}");
     set.check_not_in_place();
     // and what is not announced at all is good if it is right
     let body = set.archive.clone();
@@ -384,7 +387,7 @@ fn a_wrong_file_is_removed() {
     let server = Server::new(|_, _| whole(b"something else", "a"));
     let error = set.fetch(&server).expect_err("another file");
     let sum = md5::compute(b"something else");
-    let sums = format!("its MD5 sum is {sum:x}, the official one {}", set.md5);
+    let sums = format!("its MD5 sum is {sum:x}, but the official one is {}", set.md5);
     assert!(matches!(error, DataError::Checksum { .. }) && error.to_string().contains(&sums), "{error}");
     set.check_not_in_place();
     assert_eq!((set.gathered(NAME), set.gathered(&format!("{NAME}.part"))), (None, None));
@@ -396,7 +399,7 @@ fn a_wrong_file_is_removed() {
 
 #[test]
 fn sets_of_several_files() {
-    let root = folder("fetch");
+    let root = TempFolder::new("fetch");
     let files = [
         ("train-images-idx3-ubyte.gz", gzip(&idx_images(3, 4, 5, 60))),
         ("train-labels-idx1-ubyte.gz", gzip(&idx_labels(&[0, 2, 1]))),
@@ -406,22 +409,22 @@ fn sets_of_several_files() {
     let sums = files.clone().map(|(_, bytes)| format!("{:x}", md5::compute(bytes)));
     let urls = files.clone().map(|(name, _)| format!("https://example.org/{name}"));
     // the last one has no sum
-    let official = [0, 1, 2, 3].map(|i| Official { url: &urls[i], bytes: None, md5: (i < 3).then_some(&sums[i]) });
+    let official = [0, 1, 2, 3].map(|i| OfficialFile { url: &urls[i], bytes: None, md5: (i < 3).then_some(&sums[i]) });
     let server = Server::new(move |number, request| {
         let (_, bytes) = files.iter().find(|(name, _)| request.path == format!("/files/{name}")).expect("official");
         if number == 2 { response("410 Gone", "Content-Length: 0\r\n", b"") } else { whole(bytes, "a") }
     });
-    let mnist = Known::named("mnist").expect("known");
+    let mnist = KnownDataset::by_name("mnist").expect("known");
     let fetch = Fetch { known: mnist, ..order(&official, root.path(), Some(&server.url)) };
     let error = fetch.run(&mut |_| {}).expect_err("the third one fails");
     assert!(matches!(error, DataError::Status { status: 410, .. }), "{error:?}");
     let mut unchecked = Vec::new();
     let fetched = fetch.run(&mut |event| {
-        if let Event::Whole { name, checked: false } = event {
+        if let DownloadEvent::Complete { name, checked: false } = event {
             unchecked.push(name.to_owned());
         }
     });
-    let set = fetched.expect("good").set;
+    let set = fetched.expect("good").dataset;
     assert_eq!((set.train.labels, set.test.labels), (vec![0, 2, 1], vec![2]));
     assert_eq!(unchecked, ["t10k-labels-idx1-ubyte.gz"]);
     let asked: Vec<_> = server.seen().into_iter().map(|request| request.path).collect();
@@ -443,7 +446,7 @@ fn one_process_at_a_time() {
     held.lock().expect("locks");
     let error = set.fetch(&server).expect_err("somebody is at it");
     assert!(matches!(&error, DataError::Busy { process, .. } if process == "4711"), "{error:?}");
-    assert!(error.to_string().ends_with("another process is at work there (process 4711)"), "{error}");
+    assert!(error.to_string().ends_with("another process is working there (process 4711)"), "{error}");
     assert!(server.seen().is_empty());
     // what a process left that is gone does not hinder
     drop(held);
@@ -472,17 +475,20 @@ fn redirections_are_followed() {
 /// A server that accepts and says nothing, and one that is not there.
 #[test]
 fn silence_is_a_broken_transfer() {
-    let root = folder("fetch");
+    let root = TempFolder::new("fetch");
     let silent = TcpListener::bind("127.0.0.1:0").expect("a port");
     let url = format!("http://{}", silent.local_addr().expect("an address"));
-    let file = [Official { url: "https://example.org/x.tar.gz", bytes: Some(5), md5: None }];
-    let patience = Patience { tries: 2, pause: Duration::ZERO, silence: Duration::from_millis(50) };
-    let fetch = Fetch { patience, ..order(&file, root.path(), Some(&url)) };
+    let file = [OfficialFile { url: "https://example.org/x.tar.gz", bytes: Some(5), md5: None }];
+    let retry = RetryPolicy { attempts: 2, pause: Duration::ZERO, timeout: Duration::from_millis(50) };
+    let fetch = Fetch { retry, ..order(&file, root.path(), Some(&url)) };
     let error = fetch.run(&mut |_| {}).expect_err("silent");
-    assert!(matches!(&error, DataError::Broken { what, of: Some(5), .. } if what.contains("timeout")), "{error:?}");
+    assert!(
+        matches!(&error, DataError::TransferFailed { what, total: Some(5), .. } if what.contains("timeout")),
+        "{error:?}"
+    );
     drop(silent);
     let error = fetch.run(&mut |_| {}).expect_err("gone");
-    assert!(matches!(error, DataError::Broken { .. }), "{error:?}");
+    assert!(matches!(error, DataError::TransferFailed { .. }), "{error:?}");
 }
 
 #[test]
@@ -493,10 +499,10 @@ fn addresses_of_other_places() {
         true => whole(&archive, "a"),
         false => response("404 Not Found", "Content-Length: 0\r\n", b""),
     });
-    let file = [Official { url: "https://example.org/cifar-10-binary.tar.gz", bytes: None, md5: Some(&set.md5) }];
+    let file = [OfficialFile { url: "https://example.org/cifar-10-binary.tar.gz", bytes: None, md5: Some(&set.md5) }];
     for from in [server.url.clone(), server.url.trim_end_matches('/').to_owned(), format!("{}{NAME}", server.url)] {
         let fetched = order(&file, set.root.path(), Some(&from)).run(&mut |_| {}).expect("good");
-        fs::remove_dir_all(fetched.place).expect("removes");
+        fs::remove_dir_all(fetched.path).expect("removes");
     }
     for from in
         ["", "mirror", "ftp://mirror/", "http://", "https:///x", "http://mirror/?a=b", "http://a b/", "http://[/"]
@@ -508,15 +514,15 @@ fn addresses_of_other_places() {
 
 #[test]
 fn what_cannot_be_fetched_or_written() {
-    let here = folder("fetch");
-    let imagenet = Known::named("imagenet").expect("known");
+    let here = TempFolder::new("fetch");
+    let imagenet = KnownDataset::by_name("imagenet").expect("known");
     let error = Fetch::new(imagenet, here.path()).run(&mut |_| {}).expect_err("a login is needed");
     assert!(matches!(error, DataError::NotPublished { name: "imagenet" }), "{error:?}");
     assert_eq!(here.path().read_dir().expect("reads").count(), 0);
     // a root that is a file
     let root = here.path().join("file");
     fs::write(&root, b"").expect("writes");
-    let file = [Official { url: "https://example.org/x.tar.gz", bytes: None, md5: None }];
+    let file = [OfficialFile { url: "https://example.org/x.tar.gz", bytes: None, md5: None }];
     let error = order(&file, &root, Some("http://127.0.0.1:1/")).run(&mut |_| {}).expect_err("no folder");
     assert!(matches!(error, DataError::Write { .. }), "{error:?}");
 }
@@ -538,13 +544,13 @@ fn a_full_disk_is_said_so() {
 /// The table of known sets is well-formed.
 #[test]
 fn official_files() {
-    for known in equipoise_data::acquire::catalog::KNOWN {
+    for known in equipoise_data::acquire::catalog::KNOWN_DATASETS {
         for file in known.files {
             assert!(file.url.starts_with("http") && !file.name().is_empty(), "{file:?}");
             let hexadecimal = |md5: &str| md5.len() == 32 && md5.bytes().all(|b| b"0123456789abcdef".contains(&b));
             assert!(file.md5.is_none_or(hexadecimal), "{file:?}");
         }
-        let mut names: Vec<_> = known.files.iter().map(Official::name).collect();
+        let mut names: Vec<_> = known.files.iter().map(OfficialFile::name).collect();
         names.sort_unstable();
         names.dedup();
         assert_eq!(names.len(), known.files.len());

@@ -1,16 +1,15 @@
 //! A folder of ten thousand images as people have them: what cannot be used is named, and nothing else.
 
-mod common;
-
 use std::fs;
 use std::io::Cursor;
 use std::path::Path;
 
-use common::folder;
-use equipoise_data::describe::groups::Rule;
+use equipoise_data::describe::groups::GroupRule;
 use equipoise_data::describe::inspect::inspect;
-use equipoise_data::read::format::class_folders::{SplitRule, tree};
+use equipoise_data::read::format::class_folders::tree;
+use equipoise_data::subset::split::SplitRule;
 use equipoise_pool::Pool;
+use equipoise_testing::TempFolder;
 use image::{DynamicImage, ImageFormat, Rgb, RgbImage};
 
 const IMAGES: usize = 10_000;
@@ -79,7 +78,7 @@ fn is_locked(_: &Path) -> bool {
 
 #[test]
 fn ten_thousand_images() {
-    let here = folder("messy");
+    let here = TempFolder::new("messy");
     let mut bad = Vec::new();
     for number in 0..IMAGES {
         // sizes from 1 to some thousands
@@ -92,13 +91,13 @@ fn ten_thousand_images() {
         bad.extend(wrong.map(|what| (path.display().to_string(), what)));
     }
     let set = tree(here.path(), SplitRule::default()).expect("a tree");
-    let report = inspect(&set, Rule::default(), &Pool::new(2).expect("threads"), &|_, _| {}).expect("labels");
+    let report = inspect(&set, GroupRule::default(), &Pool::new(2).expect("threads"), &|_, _| {}).expect("labels");
     for (path, what) in &bad {
         let said: Vec<_> = report.problems.iter().filter(|problem| problem.path == *path).collect();
         assert!(said.len() == 1 && said[0].what.contains(what), "{path}: {said:?}, not {what}");
     }
     let said = |what: &str| report.problems.iter().filter(|problem| problem.what.contains(what)).count();
-    assert_eq!((said("the same image as"), said("a PNG file with the name of a JPEG")), (99, 100));
+    assert_eq!((said("the same image as"), said("a PNG file with the extension of a JPEG")), (99, 100));
     assert_eq!(report.problems.len(), bad.len() + 199, "something else is named");
     assert_eq!(report.train + report.test, (IMAGES - bad.len()) as u64);
     let sizes: Vec<u64> = report.classes.iter().map(|class| class.train + class.test + class.broken).collect();

@@ -6,13 +6,15 @@ use std::fs;
 use std::io::Read;
 use std::path::Path;
 
-use common::{cifar10_files, damaged, folder, gzip, idx_images, idx_labels, record, tar_gz, write_all};
-use equipoise_data::acquire::catalog::Known;
-use equipoise_data::acquire::import::{Checksum, import, unpack};
+use common::{cifar10_files, gzip, idx_images, idx_labels, record, tar_gz, write_all};
+use equipoise_data::acquire::catalog::KnownDataset;
+use equipoise_data::acquire::import::{Checksum, import};
+use equipoise_data::acquire::unpack::unpack;
 use equipoise_data::read::format::{cifar, idx, inat, tiny_imagenet};
 use equipoise_data::subset::index;
 use equipoise_data::{DataError, Dataset};
 use equipoise_random::Draws;
+use equipoise_testing::{TempFolder, damaged};
 
 fn check_cifar10(set: &Dataset) {
     assert_eq!((set.name.as_str(), set.classes.len(), set.classes[3].as_str()), ("cifar10", 10, "cat"));
@@ -27,7 +29,7 @@ fn check_cifar10(set: &Dataset) {
 
 #[test]
 fn cifar_10_from_its_folder_the_folder_above_and_the_archive() {
-    let here = folder("readers");
+    let here = TempFolder::new("readers");
     let inner = here.path().join("cifar-10-batches-bin");
     write_all(&inner, &cifar10_files());
     check_cifar10(&cifar::cifar10(&inner).expect("good"));
@@ -39,7 +41,7 @@ fn cifar_10_from_its_folder_the_folder_above_and_the_archive() {
 
 #[test]
 fn cifar_100_has_fine_labels_and_names() {
-    let here = folder("readers");
+    let here = TempFolder::new("readers");
     let names: String = (0..100).map(|c| format!("name{c}\n")).collect();
     let files = [
         ("train.bin".to_owned(), [record(&[3, 99], 0), record(&[19, 0], 1)].concat()),
@@ -57,7 +59,7 @@ fn cifar_100_has_fine_labels_and_names() {
 
 #[test]
 fn bad_cifar() {
-    let here = folder("readers");
+    let here = TempFolder::new("readers");
     let error = cifar::cifar10(&here.path().join("nowhere")).expect_err("nothing there");
     assert!(matches!(error, DataError::Read { .. }), "{error}");
     let mut files = cifar10_files();
@@ -75,18 +77,17 @@ fn bad_cifar() {
     spoilt[3073] = 10;
     fs::write(here.path().join(&missing.0), spoilt).expect("writes");
     let error = cifar::cifar10(here.path()).expect_err("label").to_string();
-    assert!(error.ends_with("data_batch_3.bin: record 1: label 10: there are 10 classes"), "{error}");
+    assert!(error.ends_with("data_batch_3.bin: record 1: label 10, but there are 10 classes"), "{error}");
     // what Python pickled
     fs::write(here.path().join("batches.meta"), b"").expect("writes");
     let error = cifar::cifar10(here.path()).expect_err("Python").to_string();
     assert!(
-        error.ends_with("CIFAR's Python version: the binary version is needed (cifar-10-binary.tar.gz)"),
+        error.ends_with("this is the Python version of CIFAR; the binary version is needed (cifar-10-binary.tar.gz)"),
         "{error}"
     );
     let foreign = here.path().join("foreign.tar.gz");
     fs::write(&foreign, tar_gz("x", &[("y".to_owned(), vec![1])])).expect("writes");
-    let error =
-        equipoise_data::acquire::catalog::load(foreign.to_str().expect("UTF-8"), Path::new("x"), Default::default());
+    let error = equipoise_data::load(foreign.to_str().expect("UTF-8"), Path::new("x"), Default::default());
     assert!(matches!(error, Err(DataError::ForeignArchive { .. })), "{error:?}");
     // an archive that is no archive, and one that is cut off
     let file = here.path().join("x.tar.gz");
@@ -99,7 +100,7 @@ fn bad_cifar() {
 
 #[test]
 fn idx_plain_and_gzip() {
-    let plain = folder("readers");
+    let plain = TempFolder::new("readers");
     let files = [
         ("train-images-idx3-ubyte".to_owned(), idx_images(3, 4, 5, 60)),
         ("train-labels-idx1-ubyte".to_owned(), idx_labels(&[0, 2, 1])),
@@ -107,7 +108,7 @@ fn idx_plain_and_gzip() {
         ("t10k-labels-idx1-ubyte".to_owned(), idx_labels(&[2])),
     ];
     write_all(plain.path(), &files);
-    let zipped = folder("readers");
+    let zipped = TempFolder::new("readers");
     let gz: Vec<_> = files.iter().map(|(name, bytes)| (format!("{name}.gz"), gzip(bytes))).collect();
     write_all(zipped.path(), &gz);
     let set = idx::folder(plain.path(), "own", None).expect("good");
@@ -120,7 +121,7 @@ fn idx_plain_and_gzip() {
     assert_eq!((pixels.channels, pixels.height, pixels.width, pixels.len()), (1, 4, 5, 3));
     assert_eq!(pixels.image(2)[0], 40);
     let error = idx::folder(plain.path(), "own", Some(&["a", "b"])).expect_err("label 2").to_string();
-    assert!(error.contains("train-labels-idx1-ubyte: record 1: label 2: there are 2 classes"), "{error}");
+    assert!(error.contains("train-labels-idx1-ubyte: record 1: label 2, but there are 2 classes"), "{error}");
     fs::write(plain.path().join("t10k-images-idx3-ubyte"), idx_images(1, 5, 4, 20)).expect("writes");
     let error = idx::folder(plain.path(), "own", None).expect_err("another shape").to_string();
     assert!(error.contains("t10k-images-idx3-ubyte: images of 4 x 5, but 5 x 4 in "), "{error}");
@@ -209,7 +210,7 @@ fn mixed_archive() -> Vec<u8> {
 /// 100,000 damaged archives, packed and plain, half of them with headers that are right: an error or files, never a panic.
 #[test]
 fn a_hundred_thousand_damaged_archives() {
-    let here = folder("archives");
+    let here = TempFolder::new("archives");
     let files = [("train.bin".to_owned(), record(&[3, 99], 0)), ("test.bin".to_owned(), record(&[0, 42], 2))];
     let packed = tar_gz("cifar-100-binary", &files);
     let mut plain = Vec::new();
@@ -274,8 +275,8 @@ fn a_hundred_thousand_damaged_records_and_texts() {
     assert!(read.iter().all(|n| (500..=100_000).contains(n)), "{read:?} of 100,000 could be read");
 }
 
-fn known(name: &str) -> &'static Known {
-    Known::named(name).expect("known")
+fn known(name: &str) -> &'static KnownDataset {
+    KnownDataset::by_name(name).expect("known")
 }
 
 fn entries(path: &Path) -> usize {
@@ -285,7 +286,7 @@ fn entries(path: &Path) -> usize {
 #[test]
 fn sets_are_imported_from_folders_and_archives() {
     for archived in [false, true] {
-        let here = folder("import");
+        let here = TempFolder::new("import");
         let (source, root) = (here.path().join("source"), here.path().join("root"));
         write_all(&source.join("cifar-10-batches-bin"), &cifar10_files());
         let from = if archived { here.path().join("a.tar.gz") } else { source };
@@ -293,21 +294,21 @@ fn sets_are_imported_from_folders_and_archives() {
             fs::write(&from, tar_gz("cifar-10-batches-bin", &cifar10_files())).expect("writes");
         }
         let imported = import(known("cifar10"), &from, &root).expect("good");
-        assert_eq!(imported.place, root.join("cifar10"));
-        check_cifar10(&imported.set);
+        assert_eq!(imported.path, root.join("cifar10"));
+        check_cifar10(&imported.dataset);
         // ours is not the official archive, and a folder cannot be told
         assert_eq!(matches!(imported.checksum, Some(Checksum::Differs { .. })), archived);
         assert_eq!(imported.checksum.is_none(), !archived);
-        let again = equipoise_data::acquire::catalog::load("cifar10", &root, Default::default()).expect("in place");
+        let again = equipoise_data::load("cifar10", &root, Default::default()).expect("in place");
         check_cifar10(&again);
-        assert!(matches!(import(known("cifar10"), &from, &root), Err(DataError::InPlace { .. })));
+        assert!(matches!(import(known("cifar10"), &from, &root), Err(DataError::AlreadyInPlace { .. })));
         assert_eq!(entries(&root), 1, "something was left behind");
     }
 }
 
 #[test]
 fn what_cannot_be_read_is_not_imported() {
-    let here = folder("import");
+    let here = TempFolder::new("import");
     let (source, root) = (here.path().join("source"), here.path().join("root"));
     let mut files = cifar10_files();
     files[1].1.truncate(100);
@@ -338,7 +339,7 @@ fn one(name: &str, kind: tar::EntryType, link: &str, bytes: &[u8]) -> Vec<u8> {
 /// Nothing is touched outside the target folder.
 #[test]
 fn hostile_archives_are_refused() {
-    let here = folder("hostile");
+    let here = TempFolder::new("hostile");
     let victim = here.path().join("victim");
     fs::write(&victim, b"mine").expect("writes");
     let victim_name = victim.to_str().expect("UTF-8");
@@ -357,7 +358,7 @@ fn hostile_archives_are_refused() {
         let target = here.path().join("target");
         fs::create_dir_all(&target).expect("a folder");
         let error = unpack(Path::new("a.tar"), &mut &archive[..], &target, 1000).expect_err("hostile");
-        assert!(matches!(error, DataError::Hostile { .. }), "{number}: {error}");
+        assert!(matches!(error, DataError::HostileArchive { .. }), "{number}: {error}");
         assert_eq!((entries(&target), entries(here.path())), (0, 2), "{number}: something was written");
         assert_eq!(fs::read(&victim).expect("reads"), b"mine");
     }
@@ -402,7 +403,7 @@ fn hostile_archives_are_refused() {
         let target = here.path().join(format!("target-{number}"));
         fs::create_dir_all(&target).expect("a folder");
         let error = unpack(Path::new("a.tar"), &mut &archive[..], &target, 1000).expect_err(name);
-        let wanted = matches!(error, DataError::Hostile { .. } | DataError::Write { .. });
+        let wanted = matches!(error, DataError::HostileArchive { .. } | DataError::Write { .. });
         assert!(wanted, "{name}: {error}");
         fs::remove_dir_all(&target).expect("removes");
         assert_eq!(entries(here.path()), 2, "{name}: something was written");

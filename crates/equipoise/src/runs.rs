@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::Context;
 use equipoise_criterion::{Id, Pool, Preset, Simd};
-use equipoise_data::batch::small::Normalize;
+use equipoise_data::batch::normalize::Normalize;
 use equipoise_nn::{Cpu, Engine, Kind, Network, Weights};
 use equipoise_record::{BEST_ON_TEST, CONFIG, DETAILS, Figures, METRICS, Norms, Outcome, RESULT};
 use equipoise_report::run::Run;
@@ -144,7 +144,7 @@ impl SettingArgs {
         }
         settings.check().map_err(train_failure)?;
         // a run can be taken up from anywhere
-        let named = equipoise_data::acquire::catalog::Known::named(&settings.data.set).is_some();
+        let named = equipoise_data::acquire::catalog::KnownDataset::by_name(&settings.data.set).is_some();
         let whole = |path: &mut String| {
             if let Some(found) =
                 std::fs::canonicalize(&*path).ok().and_then(|found| found.into_os_string().into_string().ok())

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use equipoise_criterion::State;
-use equipoise_data::batch::small::Normalize;
+use equipoise_data::batch::normalize::Normalize;
 use equipoise_nn::Network;
 use equipoise_nn::network::Tensor;
 use equipoise_record::{Epoch, Norms};

@@ -95,7 +95,7 @@ impl Inquiry {
             confidence: hardest.confidence,
             own: (-hardest.loss).exp(),
             // a picture that cannot be made is not worth failing for
-            picture: data.test.loader.picture(hardest.at, SIDE).ok(),
+            picture: data.test.loader.thumbnail(hardest.at, SIDE).ok(),
         };
         let by_class = self.hardest.iter().flat_map(|(class, images)| images.iter().map(move |image| (class, image)));
         let hardest = by_class.map(hard).collect();

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use equipoise_data::describe::groups::Group;
+use equipoise_data::describe::groups::ClassGroup;
 pub use equipoise_record::{ClassMetric, GroupMetric, Metrics};
 
 /// Bins of the expected calibration error.
@@ -154,7 +154,7 @@ impl Tally {
     /// # Panics
     /// If there is not one count and one name per class, or a group has a class that does not exist.
     #[must_use]
-    pub fn metrics(&self, counts: &[u64], groups: &[Group], names: &[String]) -> Metrics {
+    pub fn metrics(&self, counts: &[u64], groups: &[ClassGroup], names: &[String]) -> Metrics {
         let classes = self.test.len();
         assert_eq!(counts.len(), classes, "one count per class");
         assert_eq!(names.len(), classes, "one name per class");
@@ -178,7 +178,7 @@ impl Tally {
         // bin by bin as integers, so that a perfect calibration is exactly 0
         let gaps = self.bins.iter().map(|bin| (u128::from(bin.hits) << PLACES).abs_diff(bin.confidence));
         let gaps = gaps.sum::<u128>() as f64 / ONE;
-        let group = |group: &Group| GroupMetric {
+        let group = |group: &ClassGroup| GroupMetric {
             name: group.name.clone(),
             classes: group.classes.len(),
             accuracy: mean(group.classes.iter().map(|class| per_class[*class].recall())).map(percent),
@@ -227,8 +227,8 @@ fn mean(numbers: impl Iterator<Item = Option<f64>>) -> Option<f64> {
 mod tests {
     use super::*;
 
-    fn group(name: &str, classes: &[usize]) -> Group {
-        Group { name: name.to_owned(), classes: classes.to_vec() }
+    fn group(name: &str, classes: &[usize]) -> ClassGroup {
+        ClassGroup { name: name.to_owned(), classes: classes.to_vec() }
     }
 
     /// Metrics without groups, for classes named by number and of training size 1.

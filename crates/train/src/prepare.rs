@@ -1,14 +1,16 @@
 //! From a data set to what a run sees of it: parts with loaders, counts, groups.
 
-use equipoise_data::batch::loader::{Loader, Progress, Recipe};
-use equipoise_data::batch::photo::View;
-use equipoise_data::batch::small::{Normalize, Policy};
-use equipoise_data::describe::groups::Group;
+use equipoise_data::batch::augmentation::Augmentation;
+use equipoise_data::batch::loader::{Loader, Progress, Transform};
+use equipoise_data::batch::normalize::Normalize;
+use equipoise_data::batch::photo::PhotoCrop;
+use equipoise_data::batch::small::SmallTransform;
+use equipoise_data::dataset::class_counts;
+use equipoise_data::describe::groups::ClassGroup;
 use equipoise_data::subset::index::Fingerprint;
-use equipoise_data::subset::long_tail::counts;
+use equipoise_data::subset::split::split_validation;
 use equipoise_data::{Dataset, Images, Split};
 use equipoise_pool::Pool;
-use equipoise_random::{Example, Stream};
 
 use crate::error::TrainError;
 use crate::settings::Settings;
@@ -43,7 +45,7 @@ pub struct Prepared {
     /// Training images per class.
     pub counts: Vec<u64>,
     /// Groups of classes.
-    pub groups: Vec<Group>,
+    pub groups: Vec<ClassGroup>,
     /// What is trained on.
     pub train: Shown,
     /// What is chosen by.
@@ -82,7 +84,8 @@ impl Prepared {
             return Err(refuse("it has a validation part of its own: leave out `data.val`".to_owned()));
         }
         if settings.data.val > 0.0 {
-            let (train, val) = divide(&set.train, set.classes.len(), settings.data.val, settings.data.split_seed);
+            let (train, val) =
+                split_validation(&set.train, set.classes.len(), settings.data.val, settings.data.split_seed)?;
             if val.labels.is_empty() {
                 return Err(refuse(format!("no class is large enough for `data.val` = {}", settings.data.val)));
             }
@@ -91,7 +94,7 @@ impl Prepared {
         if set.train.labels.is_empty() {
             return Err(refuse("it has no training images".to_owned()));
         }
-        let counts = counts(&set.train.labels, set.classes.len())?;
+        let counts = class_counts(&set.train.labels, set.classes.len())?;
         let groups = settings.rule()?.groups(&counts);
         let parts = [Some(&set.train), set.val.as_ref(), Some(&set.test)];
         let parts: Vec<String> = parts.into_iter().flatten().map(|part| Fingerprint::of(part).to_string()).collect();
@@ -100,7 +103,7 @@ impl Prepared {
         let files = matches!(set.train.images, Images::Files(_));
         let train_recipe = recipe(settings, files, &normalize, true)?;
         let plain = recipe(settings, files, &normalize, false)?;
-        let show = |part: Split, recipe: Recipe| -> Result<Shown, TrainError> {
+        let show = |part: Split, recipe: Transform| -> Result<Shown, TrainError> {
             let names = match &part.images {
                 Images::Memory(_) => None,
                 Images::Files(files) => Some(files.iter().map(|file| file.display().to_string()).collect()),
@@ -144,65 +147,19 @@ fn normalize(set: &Dataset) -> Normalize {
 ///
 /// # Errors
 /// For settings out of range.
-pub fn recipe(settings: &Settings, files: bool, normalize: &Normalize, train: bool) -> Result<Recipe, TrainError> {
+pub fn recipe(settings: &Settings, files: bool, normalize: &Normalize, train: bool) -> Result<Transform, TrainError> {
     let (photographs, normalize) = (settings.large() && files, normalize.clone());
     let side = match settings.data.side {
         0 if photographs => 224,
         0 => 32,
         side => side,
     };
+    let augmentation = if train { settings.augmentation()? } else { Augmentation::NONE };
     if !photographs {
-        let policy = if train { settings.policy(normalize)? } else { Policy::plain(normalize) };
-        return Ok(Recipe::Small { side, policy });
+        return Ok(Transform::Small { image_size: side, transform: SmallTransform { augmentation, normalize } });
     }
-    let (randaugment, jitter) = if train { settings.changes()? } else { (None, None) };
     // 256 for 224, as everybody does
     let resize = (side * 8).div_ceil(7);
-    let view = if train { View::RandomResizedCrop } else { View::CenterCrop { resize } };
-    Ok(Recipe::Photo { side, view, normalize, randaugment, jitter })
-}
-
-/// Takes a share of every class out of a part: what stays, and what is taken. No class loses its last image.
-fn divide(part: &Split, classes: usize, share: f64, seed: u64) -> (Split, Split) {
-    let mut of_class: Vec<Vec<u32>> = vec![Vec::new(); classes];
-    for (at, label) in part.labels.iter().enumerate() {
-        of_class[*label as usize].push(at as u32);
-    }
-    let mut taken = vec![false; part.labels.len()];
-    for mut places in of_class {
-        let number = ((places.len() as f64 * share).round() as usize).min(places.len().saturating_sub(1));
-        let key = |at: &u32| Example { seed, epoch: 0, example: (*at).into() }.draws(Stream::ValidationSplit).at(0);
-        places.sort_by_key(key);
-        places.iter().take(number).for_each(|at| taken[*at as usize] = true);
-    }
-    let of = |want: bool| (0..part.labels.len() as u32).filter(|at| taken[*at as usize] == want).collect::<Vec<u32>>();
-    (part.subset(&of(false)), part.subset(&of(true)))
-}
-
-#[cfg(test)]
-mod tests {
-    use equipoise_data::Pixels;
-
-    use super::*;
-
-    fn part(labels: &[u32]) -> Split {
-        let bytes: Vec<u8> = (0..labels.len() as u8).collect();
-        let pixels = Pixels { channels: 1, height: 1, width: 1, bytes: bytes.into() };
-        Split { images: Images::Memory(pixels), labels: labels.to_vec() }
-    }
-
-    #[test]
-    fn a_share_of_every_class_is_taken() {
-        let labels: Vec<u32> = [vec![0; 20], vec![1; 10], vec![2; 1], vec![4; 3]].concat();
-        let (train, val) = divide(&part(&labels), 5, 0.2, 7);
-        let counted = |part: &Split| counts(&part.labels, 5).expect("valid");
-        assert_eq!((counted(&train), counted(&val)), (vec![16, 8, 1, 0, 2], vec![4, 2, 0, 0, 1]));
-        // nothing is lost, nothing is in both
-        let mut all: Vec<u8> =
-            [&train, &val].iter().flat_map(|p| p.images.pixels().expect("memory").bytes.to_vec()).collect();
-        all.sort_unstable();
-        assert_eq!(all, (0..34).collect::<Vec<u8>>());
-        assert_eq!(divide(&part(&labels), 5, 0.2, 7), (train.clone(), val));
-        assert_ne!(divide(&part(&labels), 5, 0.2, 8).0, train);
-    }
+    let crop = if train { PhotoCrop::RandomResizedCrop } else { PhotoCrop::CenterCrop { resize } };
+    Ok(Transform::Photo { image_size: side, crop, augmentation, normalize })
 }

@@ -4,11 +4,11 @@
 //! written, how progress is shown) has no influence on the result.
 
 use equipoise_criterion::{Config, Id, Preset};
-use equipoise_data::batch::mixup::Mix;
-use equipoise_data::batch::random_ops::{Jitter, RandAugment};
-use equipoise_data::batch::sampler::Kind;
-use equipoise_data::batch::small::{Normalize, Policy};
-use equipoise_data::describe::groups::Rule;
+use equipoise_data::batch::augmentation::Augmentation;
+use equipoise_data::batch::mixup::Mixup;
+use equipoise_data::batch::random_ops::{ColorJitter, RandAugment};
+use equipoise_data::batch::sampler::SamplerKind;
+use equipoise_data::describe::groups::GroupRule;
 use equipoise_nn::network::Head;
 use serde::{Deserialize, Serialize};
 use toml::{Table, Value};
@@ -146,7 +146,7 @@ impl Default for Settings {
             seed: 0,
             epochs: 40,
             batch: 128,
-            groups: Rule::default().to_string(),
+            groups: GroupRule::default().to_string(),
             choose: Choose::Auto,
             patience: 0,
             evaluate_every: 1,
@@ -162,14 +162,14 @@ impl Default for Settings {
 
 impl Default for Data {
     fn default() -> Self {
-        let split = equipoise_data::read::format::class_folders::SplitRule::default();
+        let split = equipoise_data::subset::split::SplitRule::default();
         Self {
             set: "fashion-mini".to_owned(),
             imbalance: None,
             profile: "exp".to_owned(),
             subset_seed: 0,
             subset: None,
-            test: split.test,
+            test: split.test_fraction,
             split_seed: split.seed,
             val: 0.0,
             side: 0,
@@ -191,7 +191,7 @@ impl Default for Optimizer {
 
 impl Default for Augment {
     fn default() -> Self {
-        let sampler = Kind::Uniform.to_string();
+        let sampler = SamplerKind::Uniform.to_string();
         Self { pad: 4, flip: true, cutout: 0, randaugment: None, jitter: None, mixup: 0.0, sampler }
     }
 }
@@ -359,7 +359,7 @@ impl Settings {
             .check(self.epochs)
             .map_err(|what| TrainError::Setting { field: "optimizer.schedule".to_owned(), what })?;
         self.kind()?;
-        self.changes()?;
+        self.augmentation()?;
         Ok(())
     }
 
@@ -367,7 +367,7 @@ impl Settings {
     ///
     /// # Errors
     /// For no such rule.
-    pub fn rule(&self) -> Result<Rule, TrainError> {
+    pub fn rule(&self) -> Result<GroupRule, TrainError> {
         Ok(self.groups.parse()?)
     }
 
@@ -381,39 +381,29 @@ impl Settings {
     ///
     /// # Errors
     /// For no such sampler.
-    pub fn kind(&self) -> Result<Kind, TrainError> {
+    pub fn kind(&self) -> Result<SamplerKind, TrainError> {
         let name = &self.augment.sampler;
         let must = "one of uniform, class-balanced, square-root, progressive";
-        Kind::named(name, self.epochs).ok_or_else(|| wrong("augment.sampler", name, must))
+        name.parse().map_err(|_| wrong("augment.sampler", name, must))
     }
 
-    /// Changes of colours and shapes.
+    /// The augmentation policy of training images.
     ///
     /// # Errors
     /// For a number out of its range.
-    pub fn changes(&self) -> Result<(Option<RandAugment>, Option<Jitter>), TrainError> {
-        let randaugment =
-            self.augment.randaugment.map(|[ops, magnitude]| RandAugment::new(ops, magnitude)).transpose()?;
-        let jitter = self.augment.jitter.map(|[b, c, s, h]| Jitter::new(b, c, s, h)).transpose()?;
-        Ok((randaugment, jitter))
+    pub fn augmentation(&self) -> Result<Augmentation, TrainError> {
+        let Augment { pad, flip, cutout, randaugment, jitter, mixup, .. } = self.augment;
+        let randaugment = randaugment.map(RandAugment::try_from).transpose()?;
+        let color_jitter = jitter.map(ColorJitter::try_from).transpose()?;
+        Ok(Augmentation { crop_padding: pad, flip, cutout, randaugment, color_jitter, mixup_alpha: mixup })
     }
 
     /// Mixup, if it is wanted.
     ///
     /// # Errors
     /// For an alpha out of its range.
-    pub fn mix(&self) -> Result<Option<Mix>, TrainError> {
-        Ok((self.augment.mixup > 0.0).then(|| Mix::new(self.augment.mixup)).transpose()?)
-    }
-
-    /// What happens to small images in training.
-    ///
-    /// # Errors
-    /// As [`changes`](Self::changes).
-    pub fn policy(&self, normalize: Normalize) -> Result<Policy, TrainError> {
-        let (randaugment, jitter) = self.changes()?;
-        let Augment { pad, flip, cutout, .. } = self.augment;
-        Ok(Policy { pad, flip, randaugment, jitter, cutout, normalize })
+    pub fn mix(&self) -> Result<Option<Mixup>, TrainError> {
+        Ok((self.augment.mixup > 0.0).then(|| Mixup::new(self.augment.mixup)).transpose()?)
     }
 
     /// The head.

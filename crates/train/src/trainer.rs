@@ -6,7 +6,7 @@
 use std::sync::mpsc::sync_channel;
 
 use equipoise_criterion::{Batch, BatchError, Criterion, Mixed, Output, Work};
-use equipoise_data::batch::mixup::{Mix, blend};
+use equipoise_data::batch::mixup::{Mixup, blend};
 use equipoise_data::batch::sampler::Sampler;
 use equipoise_nn::{Engine, Kind, Sgd};
 use equipoise_pool::Pool;
@@ -116,7 +116,7 @@ pub struct Trainer<E, W> {
     workers: W,
     criterion: Criterion,
     sampler: Sampler,
-    mix: Option<Mix>,
+    mix: Option<Mixup>,
     pool: Pool,
     work: Work,
     position: Position,
@@ -174,7 +174,8 @@ impl<E: Engine, W: Workers> Trainer<E, W> {
         }
         engine.freeze(settings.model.freeze);
         let criterion = settings.criterion.init(&data.counts)?;
-        let sampler = Sampler::new(settings.kind()?, &data.train.labels, data.classes.len(), settings.seed)?;
+        let sampler =
+            Sampler::new(settings.kind()?, settings.epochs, &data.train.labels, data.classes.len(), settings.seed)?;
         let average = (settings.optimizer.ema > 0.0).then(|| EVALUATED.map(|kind| engine.tensors(kind)));
         let work = Work::with_pool(pool.clone());
         let mix = settings.mix()?;
@@ -682,7 +683,7 @@ fn make(
     made: &mut Made,
     places: &[u32],
     train: &Shown,
-    mix: Option<&Mix>,
+    mix: Option<&Mixup>,
     whole: &[u32],
     (seed, epoch): (u64, u64),
 ) -> Result<(), TrainError> {
@@ -704,7 +705,7 @@ fn make(
             .iter()
             .map(|at| mix.draw(equipoise_random::Example { seed, epoch, example: u64::from(*at) }, whole.len()))
             .collect();
-        let others: Vec<u32> = partners.iter().map(|partner| whole[partner.place]).collect();
+        let others: Vec<u32> = partners.iter().map(|partner| whole[partner.position]).collect();
         let mut images = vec![0.0; places.len() * one];
         train.loader.batch(&others, seed, epoch, &mut images, &pool)?;
         let pairs = made.images.chunks_exact_mut(one).zip(images.chunks_exact(one));

@@ -8,10 +8,12 @@ use anyhow::Context;
 use clap::{Subcommand, ValueEnum};
 use equipoise_criterion::random::Draws;
 use equipoise_criterion::{Batch, Config, Id, Output, Pool, Preset, Simd, Work};
-use equipoise_data::batch::loader::{Loader, Recipe};
-use equipoise_data::batch::photo::View;
-use equipoise_data::batch::random_ops::{Jitter, RandAugment};
-use equipoise_data::batch::small::{Normalize, Policy};
+use equipoise_data::batch::augmentation::Augmentation;
+use equipoise_data::batch::loader::{Loader, Transform};
+use equipoise_data::batch::normalize::Normalize;
+use equipoise_data::batch::photo::PhotoCrop;
+use equipoise_data::batch::random_ops::{ColorJitter, RandAugment};
+use equipoise_data::batch::small::SmallTransform;
 use equipoise_data::{DataError, Images, Pixels};
 use equipoise_nn::measure::{Measured, Shape, peak};
 use equipoise_nn::{Cpu, Engine, Kernels, Network, NnError, Sgd};
@@ -172,12 +174,12 @@ enum Changes {
 }
 
 impl Changes {
-    /// Both, at most one of them there.
-    fn both(self) -> Result<(Option<RandAugment>, Option<Jitter>), DataError> {
+    fn augmentation(self) -> Result<Augmentation, DataError> {
+        let crop = Augmentation::default();
         Ok(match self {
-            Self::Crop => (None, None),
-            Self::Jitter => (None, Some(Jitter::new(0.4, 0.4, 0.4, 0.1)?)),
-            Self::RandAugment => (Some(RandAugment::new(2, 9)?), None),
+            Self::Crop => crop,
+            Self::Jitter => Augmentation { color_jitter: Some(ColorJitter::new(0.4, 0.4, 0.4, 0.1)?), ..crop },
+            Self::RandAugment => Augmentation { randaugment: Some(RandAugment::new(2, 9)?), ..crop },
         })
     }
 }
@@ -457,8 +459,7 @@ fn small_images(args: &DataArgs, pool: &Pool) -> Result<Vec<f64>, Failure> {
     let draws = Draws::new(0, 0, 0);
     let bytes: Vec<u8> = (0..u64::from(IMAGES) * 3072).map(|i| draws.at(i) as u8).collect();
     let pixels = Pixels { channels: 3, height: 32, width: 32, bytes: bytes.into() };
-    let (randaugment, jitter) = args.policy.both()?;
-    let policy = Policy { randaugment, jitter, ..Policy::train(Normalize::cifar()) };
+    let policy = SmallTransform { augmentation: args.policy.augmentation()?, normalize: Normalize::cifar() };
     let positions: Vec<u32> = (0..IMAGES).collect();
     let mut batch = vec![0.0; BATCH * 3072];
     let mut round = |epoch: u32| {
@@ -477,9 +478,8 @@ fn small_images(args: &DataArgs, pool: &Pool) -> Result<Vec<f64>, Failure> {
 fn photographs(args: &DataArgs, pool: &Pool) -> Result<Vec<f64>, Failure> {
     const SIDE: u32 = 224;
     const BATCH: usize = 32;
-    let (view, normalize) = (View::RandomResizedCrop, Normalize::imagenet());
-    let (randaugment, jitter) = args.policy.both()?;
-    let recipe = Recipe::Photo { side: SIDE, view, normalize, randaugment, jitter };
+    let (crop, normalize) = (PhotoCrop::RandomResizedCrop, Normalize::imagenet());
+    let recipe = Transform::Photo { image_size: SIDE, crop, augmentation: args.policy.augmentation()?, normalize };
     // nothing is kept: the files are read and decoded anew for every batch
     let loader = Loader::new(Images::Files(args.files.clone()), recipe, 0, pool, &|_, _| {}).map_err(failure)?;
     let places: Vec<u32> = (0..args.files.len() as u32).collect();

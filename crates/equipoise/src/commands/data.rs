@@ -6,14 +6,15 @@ use std::time::{Duration, Instant};
 
 use anyhow::Context;
 use clap::{Subcommand, ValueEnum};
-use equipoise_data::acquire::catalog::{KNOWN, Known, data_root, load};
-use equipoise_data::acquire::download::Event;
+use equipoise_data::acquire::catalog::{KNOWN_DATASETS, KnownDataset, data_root};
+use equipoise_data::acquire::download::DownloadEvent;
 use equipoise_data::acquire::fetch::{Fetch, Fetched};
 use equipoise_data::acquire::import::{Checksum, Imported, import};
-use equipoise_data::read::format::class_folders::SplitRule;
+use equipoise_data::dataset::class_counts;
 use equipoise_data::subset::index::{Fingerprint, read, to_text};
-use equipoise_data::subset::long_tail::{LongTail, Profile, Short, counts};
-use equipoise_data::{DataError, Dataset};
+use equipoise_data::subset::long_tail::{LongTail, Profile, QuotaShortfall};
+use equipoise_data::subset::split::SplitRule;
+use equipoise_data::{DataError, Dataset, load};
 use equipoise_train::settings::Data;
 use serde_json::json;
 
@@ -132,7 +133,7 @@ pub(crate) struct SetArgs {
     #[arg(long, value_name = "N", default_value_t = 0, requires = "imbalance")]
     subset_seed: u32,
     /// Share of every class to test on, for a folder per class without train/ and test/
-    #[arg(long, value_name = "SHARE", default_value_t = SplitRule::default().test)]
+    #[arg(long, value_name = "SHARE", default_value_t = SplitRule::default().test_fraction)]
     test: f64,
     /// Seed of that split
     #[arg(long, value_name = "N", default_value_t = SplitRule::default().seed)]
@@ -179,9 +180,9 @@ pub(crate) fn failure(error: DataError) -> Failure {
         | DataError::Busy { .. }
         | DataError::Connection { .. }
         | DataError::Status { .. }
-        | DataError::Broken { .. }
-        | DataError::Announced { .. }
-        | DataError::TooMuch { .. }
+        | DataError::TransferFailed { .. }
+        | DataError::AnnouncedSize { .. }
+        | DataError::TooManyBytes { .. }
         | DataError::Checksum { .. } => Failure::Failed(error.into()),
         error => Failure::Usage(error.to_string()),
     }
@@ -210,7 +211,7 @@ impl SetArgs {
 /// Reads a set, and the subset of it that is wanted.
 pub(crate) fn load_set(data: &Data, root: &RootArgs) -> Result<Chosen, Failure> {
     // also where it has no effect: a wrong option is never passed over
-    let split = SplitRule { test: data.test, seed: data.split_seed };
+    let split = SplitRule { test_fraction: data.test, seed: data.split_seed };
     split.check().map_err(failure)?;
     let set = load(&data.set, &root.root(), split).map_err(failure)?;
     let (subset, about) = match (&data.subset, data.imbalance) {
@@ -232,9 +233,10 @@ pub(crate) fn load_set(data: &Data, root: &RootArgs) -> Result<Chosen, Failure> 
 
 /// Says which classes have fewer images than the subset asks for.
 fn warn_of_short(tail: &LongTail, set: &Dataset) -> Result<(), Failure> {
-    let short = tail.short(&set.train.labels, set.classes.len()).map_err(failure)?;
-    let short =
-        short.iter().map(|Short { class, quota, images }| format!("{} has {images} of {quota}", set.classes[*class]));
+    let short = tail.shortfalls(&set.train.labels, set.classes.len()).map_err(failure)?;
+    let short = short
+        .iter()
+        .map(|QuotaShortfall { class, quota, images }| format!("{} has {images} of {quota}", set.classes[*class]));
     warn_of(&short.collect::<Vec<_>>(), "have fewer images than the subset asks for, all are taken");
     let quotas = tail.quotas(set.train.labels.len() as u64, set.classes.len()).map_err(failure)?;
     let empty = quotas.iter().zip(&set.classes).filter(|(quota, _)| **quota == 0).map(|(_, name)| name.clone());
@@ -268,8 +270,8 @@ pub(crate) fn run(args: &Args, out: &mut impl Write) -> Result<(), Failure> {
 }
 
 /// A set that is not in the program, by its name.
-fn outside(name: &str, done: &str) -> Result<&'static Known, Failure> {
-    let known = Known::named(name).ok_or_else(|| failure(DataError::Unknown { name: name.to_owned() }))?;
+fn outside(name: &str, done: &str) -> Result<&'static KnownDataset, Failure> {
+    let known = KnownDataset::by_name(name).ok_or_else(|| failure(DataError::Unknown { name: name.to_owned() }))?;
     if known.is_embedded() {
         return Err(Failure::Usage(format!("fashion-mini is inside the program: there is nothing to {done}")));
     }
@@ -290,7 +292,7 @@ fn fetch_set(args: &FetchArgs, out: &mut impl Write) -> Result<(), Failure> {
     let fetch = Fetch { from: args.from.as_deref(), keep: args.keep, ..Fetch::new(known, &root) };
     let fetched = fetch.run(&mut |event| meter.show(event));
     meter.end_line();
-    let Fetched { place, set, kept } = fetched.map_err(failure)?;
+    let Fetched { path: place, dataset: set, kept } = fetched.map_err(failure)?;
     say(out, known, &set, &place)?;
     if let Some(folder) = kept {
         writeln!(out, "the files as they came are in {}", folder.display())?;
@@ -314,25 +316,25 @@ impl Meter {
         Self { terminal: io::stderr().is_terminal(), open: false, drawn: None, began: None }
     }
 
-    fn show(&mut self, event: Event<'_>) {
+    fn show(&mut self, event: DownloadEvent<'_>) {
         match event {
-            Event::Start { url, have } => {
+            DownloadEvent::Start { url, have } => {
                 self.began = None;
                 let from = if have > 0 { format!(", {} are here already", megabytes(have)) } else { String::new() };
                 self.line(&format!("fetching {url}{from}"));
             }
-            Event::Bytes { have, of } => self.bytes(have, of),
-            Event::Again { what } => {
+            DownloadEvent::Bytes { have, total } => self.bytes(have, total),
+            DownloadEvent::Retry { what } => {
                 self.began = None;
                 self.line(&format!("{what}: trying again"));
             }
-            Event::Whole { name, checked: true } => self.line(&format!("{name} is here: checking its sum")),
-            Event::Whole { name, checked: false } => {
+            DownloadEvent::Complete { name, checked: true } => self.line(&format!("{name} is here: checking its sum")),
+            DownloadEvent::Complete { name, checked: false } => {
                 self.line(&format!(
                     "warning: {name} is taken as it came: there is no official checksum to compare with"
                 ));
             }
-            Event::Unpacking => self.line("unpacking and reading it"),
+            DownloadEvent::Unpacking => self.line("unpacking and reading it"),
         }
     }
 
@@ -389,7 +391,7 @@ fn progress(have: u64, of: Option<u64>, speed: f64) -> String {
     text
 }
 
-fn say(out: &mut impl Write, known: &Known, set: &Dataset, place: &Path) -> Result<(), Failure> {
+fn say(out: &mut impl Write, known: &KnownDataset, set: &Dataset, place: &Path) -> Result<(), Failure> {
     let (train, test, classes) = (set.train.labels.len(), set.test.labels.len(), set.classes.len());
     let (name, place) = (known.name, place.display());
     writeln!(out, "{name}: {train} training and {test} test images, {classes} classes, now in {place}")?;
@@ -406,7 +408,7 @@ fn say(out: &mut impl Write, known: &Known, set: &Dataset, place: &Path) -> Resu
 fn import_set(args: &ImportArgs, out: &mut impl Write) -> Result<(), Failure> {
     let known = outside(&args.name, "import")?;
     let root = args.root.root();
-    let Imported { place, set, checksum } = import(known, &args.path, &root).map_err(failure)?;
+    let Imported { path: place, dataset: set, checksum } = import(known, &args.path, &root).map_err(failure)?;
     say(out, known, &set, &place)?;
     match checksum {
         None => {}
@@ -420,14 +422,14 @@ fn import_set(args: &ImportArgs, out: &mut impl Write) -> Result<(), Failure> {
 
 fn list(args: &ListArgs, out: &mut impl Write) -> Result<(), Failure> {
     let root = args.root.root();
-    for known in KNOWN {
+    for known in KNOWN_DATASETS {
         let place = root.join(known.name);
         let here = known.is_embedded() || place.exists();
         if args.json {
             let files = known.files.iter().map(|file| json!({"url": file.url, "bytes": file.bytes, "md5": file.md5}));
             let files: Vec<_> = files.collect();
             let place = (here && !known.is_embedded()).then(|| place.display().to_string());
-            let Known { name, about, .. } = known;
+            let KnownDataset { name, about, .. } = known;
             writeln!(out, "{}", json!({"name": name, "about": about, "here": here, "place": place, "files": files}))?;
         } else {
             let place = match here {
@@ -451,7 +453,7 @@ fn index(args: &IndexArgs, out: &mut impl Write) -> Result<(), Failure> {
         return Err(Failure::Usage("--imbalance: say how steep the subset is to be".to_owned()));
     };
     let labels: Vec<u32> = positions.iter().map(|at| set.train.labels[*at as usize]).collect();
-    let counts = counts(&labels, set.classes.len()).map_err(failure)?;
+    let counts = class_counts(&labels, set.classes.len()).map_err(failure)?;
     let about = format!("{}, {about}: {} training images\nper class {counts:?}", set.name, positions.len());
     let text = to_text(&positions, &about, Fingerprint::of(&set.train));
     match &args.out {

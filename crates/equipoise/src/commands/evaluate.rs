@@ -3,7 +3,7 @@
 use std::io::Write;
 use std::path::PathBuf;
 
-use equipoise_data::describe::groups::Rule;
+use equipoise_data::describe::groups::GroupRule;
 use equipoise_nn::network::Head;
 use equipoise_nn::{Engine, Kind};
 use equipoise_train::checkpoint::Checkpoint;
@@ -38,7 +38,7 @@ pub(crate) struct Args {
     tau_norm: f64,
     /// How classes are grouped: rank:K, mass:K or threshold [default: the run's]
     #[arg(long, value_name = "RULE")]
-    groups: Option<Rule>,
+    groups: Option<GroupRule>,
     /// Threads; all cores if left out
     #[arg(long, value_parser = clap::value_parser!(u16).range(1..=1024))]
     threads: Option<u16>,

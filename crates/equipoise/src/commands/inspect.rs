@@ -4,8 +4,8 @@ use std::io::Write;
 
 use anyhow::Context;
 use equipoise_criterion::Pool;
-use equipoise_data::describe::groups::Rule;
-use equipoise_data::describe::inspect::{Report, inspect};
+use equipoise_data::describe::groups::GroupRule;
+use equipoise_data::describe::inspect::{DatasetReport, inspect};
 
 use super::data::{Chosen, SetArgs, failure};
 use crate::progress::Progress;
@@ -21,8 +21,8 @@ pub(crate) struct Args {
     #[command(flatten)]
     set: SetArgs,
     /// How classes are grouped: rank:K, mass:K or threshold
-    #[arg(long, value_name = "RULE", default_value_t = Rule::default())]
-    groups: Rule,
+    #[arg(long, value_name = "RULE", default_value_t = GroupRule::default())]
+    groups: GroupRule,
     /// Print JSON
     #[arg(long)]
     json: bool,
@@ -82,7 +82,7 @@ pub(crate) fn run(args: &Args, out: &mut impl Write) -> Result<(), Failure> {
 }
 
 /// A report whose names and paths cannot do anything to a terminal.
-fn readable(mut report: Report) -> Report {
+fn readable(mut report: DatasetReport) -> DatasetReport {
     let classes = report.classes.iter_mut().map(|class| &mut class.name);
     let groups = report.groups.iter_mut().flat_map(|group| &mut group.classes);
     let problems = report.problems.iter_mut().flat_map(|problem| [&mut problem.path, &mut problem.what]);
@@ -93,7 +93,7 @@ fn readable(mut report: Report) -> Report {
 }
 
 /// Images per class, the largest first.
-fn bars(report: &Report, out: &mut impl Write) -> Result<(), Failure> {
+fn bars(report: &DatasetReport, out: &mut impl Write) -> Result<(), Failure> {
     const WIDTH: f64 = 50.0;
     let mut classes: Vec<_> = report.classes.iter().collect();
     classes.sort_by_key(|class| std::cmp::Reverse(class.train));

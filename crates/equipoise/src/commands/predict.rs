@@ -4,8 +4,9 @@ use std::io::Write;
 use std::path::PathBuf;
 
 use equipoise_data::Images;
-use equipoise_data::batch::loader::{Loader, Recipe};
-use equipoise_data::batch::small::{Normalize, Policy};
+use equipoise_data::batch::loader::{Loader, Transform};
+use equipoise_data::batch::normalize::Normalize;
+use equipoise_data::batch::small::SmallTransform;
 use equipoise_nn::{Engine, Kind};
 use equipoise_train::checkpoint::Checkpoint;
 use equipoise_train::evaluate::Adjust;
@@ -66,7 +67,7 @@ pub(crate) fn run(args: &Args, out: &mut impl Write) -> Result<(), Failure> {
     }
     let recipe = if grey {
         let plain = Normalize::new(&[0.0; 3], &[1.0; 3]).map_err(failure)?;
-        Recipe::Small { side: network.size[0] as u32, policy: Policy::plain(plain) }
+        Transform::Small { image_size: network.size[0] as u32, transform: SmallTransform::plain(plain) }
     } else {
         recipe(&settings, header.files, &header.normalize, false).map_err(train_failure)?
     };

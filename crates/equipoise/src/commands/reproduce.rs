@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use equipoise_criterion::{DrwConfig, Pool};
-use equipoise_data::acquire::catalog::Known;
+use equipoise_data::acquire::catalog::KnownDataset;
 use equipoise_nn::Network;
 use equipoise_record::Outcome;
 use equipoise_report::statistics::{Spread, tenths};
@@ -404,7 +404,7 @@ fn plan(recipe: &Recipe, args: &Args, jobs: &[Job<'_>], seconds: &[f64], out: &m
 /// Whether a run's data is there.
 fn is_here(job: &Job<'_>, args: &Args) -> bool {
     let set = &job.settings.data.set;
-    match Known::named(set) {
+    match KnownDataset::by_name(set) {
         Some(known) => known.is_embedded() || args.root.root().join(known.name).is_dir(),
         None => Path::new(set).exists(),
     }
@@ -417,7 +417,7 @@ fn missing_sets(args: &Args, jobs: &[Job<'_>]) -> Result<(), Failure> {
         None => Ok(()),
         Some(job) => {
             let set = &job.settings.data.set;
-            Err(Failure::Usage(match Known::named(set) {
+            Err(Failure::Usage(match KnownDataset::by_name(set) {
                 Some(_) => format!("{set} is not here: `equipoise data fetch {set}` gets it, --only leaves cells out"),
                 None => {
                     format!("{set}: no set of this name is known (`equipoise data list`), and no such path is here")
