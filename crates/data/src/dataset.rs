@@ -1,12 +1,11 @@
 //! What the readers produce and everything else consumes: images, labels, class names.
 
 use std::borrow::Cow;
-use std::collections::HashSet;
 use std::path::PathBuf;
 
 use serde::Serialize;
 
-use crate::error::{DataError, UnreadableFile};
+use crate::error::DataError;
 
 /// Decoded 8-bit images of one size, planar: image after image, channel after channel, row after row.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -135,18 +134,6 @@ impl Split {
             Images::Files(files) => Images::Files(indices.iter().map(|index| files[*index as usize].clone()).collect()),
         };
         Self { images, labels: indices.iter().map(|index| self.labels[*index as usize]).collect() }
-    }
-
-    /// The split without these files, and how many images each class loses.
-    #[must_use]
-    pub fn without(&self, files: &[UnreadableFile], classes: usize) -> (Self, Vec<u64>) {
-        let removed: HashSet<u32> = files.iter().map(|file| file.index).collect();
-        let mut counts = vec![0; classes];
-        for index in &removed {
-            counts[self.labels[*index as usize] as usize] += 1;
-        }
-        let rest: Vec<u32> = (0..self.labels.len() as u32).filter(|index| !removed.contains(index)).collect();
-        (self.subset(&rest), counts)
     }
 }
 

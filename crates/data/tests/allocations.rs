@@ -5,22 +5,22 @@ use std::cell::Cell;
 
 use equipoise_data::batch::ops::{AugmentOp, ImageOps};
 
-/// The system's allocator, counted by thread.
+/// The system's allocator; it counts the allocations of each thread.
 struct Counting;
 
 thread_local! {
     static ALLOCATIONS: Cell<usize> = const { Cell::new(0) };
 }
 
-// SAFETY: passes everything on to the system's allocator.
+// SAFETY: every call is passed on to the system's allocator, which fulfills the contract.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         ALLOCATIONS.set(ALLOCATIONS.get() + 1);
-        // SAFETY: as the caller promises.
+        // SAFETY: `layout` is what our caller passed, under the same contract.
         unsafe { System.alloc(layout) }
     }
     unsafe fn dealloc(&self, at: *mut u8, layout: Layout) {
-        // SAFETY: as the caller promises.
+        // SAFETY: the system's allocator returned `at` for `layout`, because every allocation is passed on to it.
         unsafe { System.dealloc(at, layout) }
     }
 }

@@ -12,10 +12,10 @@ use equipoise_pool::Pool;
 use equipoise_testing::{TempFolder, damaged};
 use image::{ImageFormat, Rgb, RgbImage};
 
-/// Writes a small PNG of one colour; the extension does not matter.
-fn picture(path: &Path, colour: u8) {
+/// Writes a small PNG of one color; the extension does not matter.
+fn picture(path: &Path, color: u8) {
     fs::create_dir_all(path.parent().expect("a folder")).expect("a folder");
-    RgbImage::from_pixel(6, 4, Rgb([colour, 7, 9])).save_with_format(path, ImageFormat::Png).expect("writes");
+    RgbImage::from_pixel(6, 4, Rgb([color, 7, 9])).save_with_format(path, ImageFormat::Png).expect("writes");
 }
 
 /// Ten images of cats, five of dogs, two of newts.
@@ -50,13 +50,13 @@ fn one_tree_is_split_within_every_class() {
     let mut all = [files(&set.train), files(&set.test)].concat();
     all.sort();
     all.dedup();
-    assert_eq!(all.len(), 17, "an image is in both parts, or in none");
+    assert_eq!(all.len(), 17, "an image is in both splits, or in none");
     assert_eq!(set, read(zoo.path()), "the same again");
     let other = tree(zoo.path(), SplitRule { seed: 1, ..SplitRule::default() }).expect("good");
     assert_ne!(files(&other.test), files(&set.test));
     let half = tree(zoo.path(), SplitRule { test_fraction: 0.5, seed: 0 }).expect("good");
     assert_eq!(half.counts().expect("labels"), [5, 2, 1]);
-    // another class changes nothing for those that were there
+    // another class does not change where the others go
     picture(&zoo.path().join("ant/0.png"), 1);
     let more = read(zoo.path());
     assert!(files(&set.test).iter().all(|file| files(&more.test).contains(file)));
@@ -76,7 +76,7 @@ fn train_val_and_test_folders() {
     assert_eq!(set.val.as_ref().expect("val").labels, [0, 0, 1, 1]);
     assert_eq!(set.test.labels, [0, 1]);
     assert!(files(&set.train).contains(&"deeper/x.jpg".to_owned()));
-    // without test/ the set is tested on val/
+    // without test/, val/ is the test split
     fs::remove_dir_all(here.path().join("test")).expect("removes");
     let set = read(here.path());
     assert_eq!((set.val, set.test.labels), (None, vec![0, 0, 1, 1]));
@@ -152,7 +152,7 @@ fn odd_paths() {
     assert!(matches!(tree(here.path(), SplitRule::default()), Err(DataError::SameClass { .. })));
 }
 
-/// A thousand folders in each other are read; a path that is longer than the system takes is an error.
+/// A thousand nested folders are read; a path that is longer than the system allows is an error.
 #[cfg(target_os = "linux")]
 #[test]
 fn deep_trees() {
@@ -165,7 +165,7 @@ fn deep_trees() {
     assert_eq!(set.train.labels.len() + set.test.labels.len(), 2);
     let report = inspect(&set, GroupRule::default(), &Pool::single(), &|_, _| {}).expect("labels");
     assert_eq!((report.problems.len(), report.sizes[0].1), (0, 2));
-    // half of it is made elsewhere, because nothing can be made at such a path
+    // half of it is created elsewhere, because the system allows no file at such a path
     let other = here.path().join(".other");
     picture(&other.join(deep(1500)).join("2.png"), 3);
     fs::rename(&other, class.join(deep(1000)).join("other")).expect("moves");
@@ -173,10 +173,10 @@ fn deep_trees() {
     assert!(matches!(error, DataError::Read { .. }), "{error}");
 }
 
-/// A part may be a link to where it lies.
+/// A split may be a link to a folder.
 #[cfg(unix)]
 #[test]
-fn linked_parts() {
+fn linked_splits() {
     let here = TempFolder::new("linked");
     picture(&here.path().join("set/test/a/0.png"), 1);
     picture(&here.path().join("elsewhere/a/0.png"), 2);
@@ -185,9 +185,9 @@ fn linked_parts() {
     assert_eq!((set.classes.concat(), set.train.labels.len(), set.problems), ("a".to_owned(), 1, Vec::new()));
 }
 
-/// What lies beside the parts of a set is named too.
+/// Entries beside the splits are reported too.
 #[test]
-fn what_is_not_read_is_named() {
+fn ignored_entries_are_reported() {
     let here = TempFolder::new("beside");
     for name in ["train/a/0.png", "test/a/0.png", "val/a/0.png", "valid/a/0.png", "extra/0.png"] {
         picture(&here.path().join(name), 1);
@@ -198,9 +198,9 @@ fn what_is_not_read_is_named() {
     assert!(problems[1].ends_with("valid: ignored: the dataset is in train, val, test"), "{problems:?}");
 }
 
-/// Parts in capitals, parts without train, files without classes, and what is no image.
+/// Splits in capitals, splits without train, files without classes, and files that are not images.
 #[test]
-fn folders_as_people_have_them() {
+fn untidy_folders() {
     let here = TempFolder::new("people");
     let at = |name: &str| here.path().join(name);
     let said = || tree(here.path(), SplitRule::default()).expect_err("bad").to_string();
@@ -241,9 +241,9 @@ fn folders_as_people_have_them() {
     assert!(said().ends_with("val: it holds 1 files and no folder; a folder per class is needed"), "{}", said());
 }
 
-/// The same pixels are the same image, whatever file they are in.
+/// Images with the same pixels are duplicates, whatever their format.
 #[test]
-fn duplicates_go_by_pixels() {
+fn duplicates_are_found_by_pixels() {
     let here = TempFolder::new("pixels");
     for (name, format) in
         [("train/a/0.png", ImageFormat::Png), ("val/a/0.bmp", ImageFormat::Bmp), ("test/a/0.ppm", ImageFormat::Pnm)]
@@ -260,7 +260,7 @@ fn duplicates_go_by_pixels() {
     assert!(advice.contains("1 test images are also validation images"), "{advice}");
 }
 
-/// What the system does not let us see is said.
+/// A folder that cannot be read is an error.
 #[cfg(unix)]
 #[test]
 fn locked_folders() {
@@ -271,14 +271,14 @@ fn locked_folders() {
     let locked = fs::read_dir(here.path()).is_err();
     let found = equipoise_data::load(here.path().to_str().expect("UTF-8"), Path::new("x"), SplitRule::default());
     lock(0o755);
-    // whoever may read everything still can
+    // a superuser can still read it
     assert!(!locked || matches!(found, Err(DataError::Read { .. })), "{found:?}");
 }
 
-/// A list may name what is no file: a pipe that would wait for ever, a device that never ends.
+/// A list may name things that are not files, such as a device that never ends.
 #[cfg(unix)]
 #[test]
-fn a_list_of_what_is_no_file() {
+fn a_list_of_things_that_are_not_files() {
     let here = TempFolder::new("devices");
     let text = format!("/dev/zero,a\n/dev/null,a\n{},b\nnowhere.png,b\n", here.path().display());
     let list = here.path().join("x.csv");
@@ -291,7 +291,7 @@ fn a_list_of_what_is_no_file() {
     assert!(said[2].1 == "not a file" && said[3].1.contains("No such file"), "{said:?}");
 }
 
-/// Every bad file is named before training.
+/// Every unreadable file is reported before training.
 #[test]
 fn a_messy_folder() {
     let zoo = zoo();
@@ -300,7 +300,7 @@ fn a_messy_folder() {
     fs::write(cats.join("text.png"), b"not an image at all").expect("writes");
     let whole = fs::read(cats.join("3.png")).expect("reads");
     fs::write(cats.join("torn.png"), &whole[..whole.len() - 20]).expect("writes");
-    // dog/1 is another picture of the same bytes as cat/1
+    // dog/1 has the same bytes as cat/1
     for threads in [1, 2] {
         let report =
             inspect(&read(zoo.path()), GroupRule::default(), &Pool::new(threads).expect("threads"), &|_, _| {})
@@ -327,7 +327,7 @@ fn list(name: &str, text: &str) -> Result<Dataset, DataError> {
 
 #[test]
 fn lists_of_paths_and_labels() {
-    // numbers in their order, paths beside the list
+    // numbers are sorted as numbers, paths are relative to the list
     let set = list("own.csv", "a.png,10\nb.png,9\n\"odd, name.png\", 9\nc.png,10\n").expect("good");
     assert_eq!((set.name.as_str(), &set.classes[..]), ("own", &["9".to_owned(), "10".to_owned()][..]));
     assert_eq!((set.train.labels.len(), set.test.labels.len()), (2, 2));
@@ -345,39 +345,39 @@ fn lists_of_paths_and_labels() {
 
 #[test]
 fn classes_of_a_list_that_differ_in_case_only() {
-    let problems = |text: &str| said_of_list("x.csv", text);
+    let problems = |text: &str| list_problems("x.csv", text);
     let cats = problems("a.png,Cat\nb.png,cat\nc.png,dog\n");
     assert_eq!(cats, ["class `cat` differs from `Cat` only in upper and lower case"]);
     let ones = problems("a.png,1\nb.png,01\nc.png,10\n");
     assert_eq!(ones, ["class `1` differs from `01` only in leading zeros"]);
 }
 
-/// What is said of a list itself, not of its files, none of which is there.
-fn said_of_list(name: &str, text: &str) -> Vec<String> {
+/// Problems of a list itself, without those of its files, none of which exists.
+fn list_problems(name: &str, text: &str) -> Vec<String> {
     let problems = list(name, text).expect("good").problems.into_iter();
     let (own, files): (Vec<_>, Vec<_>) = problems.partition(|problem| problem.path == format!("lists/{name}"));
     assert!(files.iter().all(|file| file.what.starts_with("line ")), "{files:?}");
     own.into_iter().map(|problem| problem.what).collect()
 }
 
-/// Excel's mark, other words for the same columns, and columns that nobody reads.
+/// A byte-order mark, other names of the columns, and columns that are ignored.
 #[test]
 fn lists_of_other_programs() {
     let text = "\u{feff}ID,FileName,Class,Split\n7,a.png,cat,Training\n8,b.png,cat,VALID\n9,c.png,cat,testing\n";
     let set = list("x.csv", text).expect("good");
     assert_eq!((set.classes.concat(), files(&set.train)), ("cat".to_owned(), vec!["lists/a.png".to_owned()]));
     assert_eq!((set.val.expect("val").labels.len(), set.test.labels.len()), (1, 1));
-    assert_eq!(said_of_list("x.csv", text), ["ignored columns: ID"]);
+    assert_eq!(list_problems("x.csv", text), ["ignored columns: ID"]);
     let quoted = list("x.csv", "\u{feff}\"a,1.png\",cat\nb.png,cat\n").expect("good");
     assert!([files(&quoted.train), files(&quoted.test)].concat().contains(&"lists/a,1.png".to_owned()));
     let lines = "\u{feff}{\"image\": \"a\", \"class\": 3, \"split\": \"Train\", \"id\": 7}\n\
         {\"file\": \"b\", \"label\": \"3\", \"set\": \"test\", \"id\": [8]}\n";
     assert_eq!(list("x.jsonl", lines).expect("good").classes, ["3"]);
-    assert_eq!(said_of_list("x.jsonl", lines), ["ignored fields: id"]);
+    assert_eq!(list_problems("x.jsonl", lines), ["ignored fields: id"]);
 }
 
 #[test]
-fn lines_that_make_no_sense_are_named() {
+fn invalid_lines_are_named() {
     let said = |name: &str, text: &str| list(name, text).expect_err("wrong").to_string();
     assert_eq!(said("x.csv", "a.png,1\nb.png\n"), "lists/x.csv: line 2: 1 fields: a path and a label are needed");
     assert_eq!(said("x.csv", "a.png,1\n,2\n"), "lists/x.csv: line 2: a path and a label are needed");
@@ -404,7 +404,7 @@ fn lines_that_make_no_sense_are_named() {
     assert!(said("x.jsonl", "{\"path\": \"a\", \"label\": 1}\n{\"path\": 1}\n").starts_with("lists/x.jsonl: line 2: "));
 }
 
-/// 100,000 damaged lists of each kind: an error or a set, never a panic.
+/// 100,000 damaged lists of each kind: an error or a dataset, never a panic.
 #[test]
 fn a_hundred_thousand_damaged_lists() {
     let csv = "path,label,part\na.png,1,train\n\"b,c.png\",cat,test\nd.png,1,val\n";
@@ -495,7 +495,7 @@ fn inaturalist_annotations() {
     let other = other.map(|set| (set.classes, set.problems[0].what.clone()));
     let twins = ["Rana (2)", "Rana (7)"].map(str::to_owned).to_vec();
     assert_eq!(other.expect("good"), (twins, "2 images without an annotation are not read".to_owned()));
-    // the same in the folder that its archive is named after
+    // the same in a folder that is named after the archive
     let inner = here.path().join("train_val2017");
     fs::create_dir(&inner).expect("a folder");
     let names = ["train2017.json", "val2017.json"];

@@ -1,4 +1,4 @@
-//! Imports of folders with links, around their own path, beside others, and after a process was killed.
+//! Imports of folders with links, of folders that contain the data folder, and after a process was killed.
 
 mod common;
 
@@ -46,14 +46,14 @@ fn a_folder_is_not_copied_into_itself() {
         assert!(matches!(cifar10(here.path(), &root), Err(DataError::ContainsDataRoot { .. })), "{}", root.display());
     }
     assert_eq!(here.path().read_dir().expect("reads").count(), cifar10_files().len());
-    // the other way round it is fine
+    // the data folder may contain the source
     let root = TempFolder::new("around");
     write_all(&root.path().join("source"), &cifar10_files());
     cifar10(&root.path().join("source"), root.path()).expect("good");
 }
 
 #[test]
-fn what_a_killed_process_left_is_removed_and_what_is_in_use_is_not() {
+fn leftovers_of_a_killed_process_are_removed_unless_in_use() {
     let here = TempFolder::new("killed");
     let (source, root) = (here.path().join("source"), here.path().join("root"));
     write_all(&source, &cifar10_files());
@@ -71,7 +71,7 @@ fn what_a_killed_process_left_is_removed_and_what_is_in_use_is_not() {
 }
 
 #[test]
-fn errors_name_the_source_and_any_outer_folder_will_do() {
+fn errors_name_the_source_and_any_outer_folder_is_accepted() {
     let here = TempFolder::new("outer");
     let (archive, root) = (here.path().join("cf.tar.gz"), here.path().join("root"));
     fs::write(&archive, tar_gz("another-name", &cifar10_files())).expect("writes");

@@ -1,4 +1,4 @@
-//! Readers on small files that the tests make themselves, good and bad.
+//! Readers on small files that the tests make themselves, valid and invalid.
 
 mod common;
 
@@ -78,7 +78,7 @@ fn bad_cifar() {
     fs::write(here.path().join(&missing.0), spoilt).expect("writes");
     let error = cifar::cifar10(here.path()).expect_err("label").to_string();
     assert!(error.ends_with("data_batch_3.bin: record 1: label 10, but there are 10 classes"), "{error}");
-    // what Python pickled
+    // the Python version
     fs::write(here.path().join("batches.meta"), b"").expect("writes");
     let error = cifar::cifar10(here.path()).expect_err("Python").to_string();
     assert!(
@@ -89,7 +89,7 @@ fn bad_cifar() {
     fs::write(&foreign, tar_gz("x", &[("y".to_owned(), vec![1])])).expect("writes");
     let error = equipoise_data::load(foreign.to_str().expect("UTF-8"), Path::new("x"), Default::default());
     assert!(matches!(error, Err(DataError::ForeignArchive { .. })), "{error:?}");
-    // an archive that is no archive, and one that is cut off
+    // a file that is not an archive, and a truncated one
     let file = here.path().join("x.tar.gz");
     fs::write(&file, b"no archive at all").expect("writes");
     assert!(cifar::cifar10(&file).is_err());
@@ -145,7 +145,7 @@ fn bad_idx() {
     assert!(matches!(images(&idx_images(3, 4, 5, 59)), Err(DataError::Size { got: 75, .. })));
     assert!(matches!(images(&idx_images(3, 4, 5, 61)), Err(DataError::Size { .. })));
     assert!(matches!(images(&idx_images(3, 0, 5, 0)), Err(DataError::Size { .. })));
-    // refused by the header, before any memory is taken
+    // refused by the header, before memory is allocated
     assert!(matches!(images(&idx_images(1, 5000, 5, 0)), Err(DataError::Limit { what: "rows", .. })));
     assert!(matches!(
         images(&idx_images(u32::MAX, 4096, 4096, 0)),
@@ -179,7 +179,7 @@ fn a_hundred_thousand_damaged_files() {
     assert!(read.iter().all(|n| (1000..99_000).contains(n)), "{read:?} of 100,000 could be read");
 }
 
-/// An archive whose headers are right again after damage, so that what they say is believed.
+/// Repairs the header checksums of a damaged archive, so that its headers are believed.
 fn mended(mut archive: Vec<u8>) -> Vec<u8> {
     for block in archive.chunks_exact_mut(512).filter(|block| block[257..262] == *b"ustar") {
         block[148..156].fill(b' ');
@@ -207,7 +207,7 @@ fn mixed_archive() -> Vec<u8> {
     builder.into_inner().expect("writes")
 }
 
-/// 100,000 damaged archives, packed and plain, half of them with headers that are right: an error or files, never a panic.
+/// 100,000 damaged archives, packed and plain, some with repaired headers: an error or files, never a panic.
 #[test]
 fn a_hundred_thousand_damaged_archives() {
     let here = TempFolder::new("archives");
@@ -226,7 +226,7 @@ fn a_hundred_thousand_damaged_archives() {
         read[1] += usize::from(cifar::CIFAR_100.archive(path, &mut &bytes[..]).is_ok());
         let bytes = mended(damaged(&mixed, Draws::new(6, 2, round)));
         assert!(cifar::CIFAR_100.archive(path, &mut &bytes[..]).is_err(), "it holds no CIFAR");
-        // the disk takes longer than the parser
+        // the disk is slower than the parser
         if round % 10 == 0 {
             let target = here.path().join("target");
             read[2] += usize::from(unpack(path, &mut &bytes[..], &target, 1000).is_ok());
@@ -237,7 +237,7 @@ fn a_hundred_thousand_damaged_archives() {
     assert!(read.iter().all(|n| (10..99_000).contains(n)), "{read:?} of 100,000 could be read");
 }
 
-/// 100,000 damaged files of every other text and record that a set consists of.
+/// 100,000 damaged files of every other text and record format.
 #[test]
 fn a_hundred_thousand_damaged_records_and_texts() {
     let path = Path::new("f");
@@ -284,7 +284,7 @@ fn entries(path: &Path) -> usize {
 }
 
 #[test]
-fn sets_are_imported_from_folders_and_archives() {
+fn datasets_are_imported_from_folders_and_archives() {
     for archived in [false, true] {
         let here = TempFolder::new("import");
         let (source, root) = (here.path().join("source"), here.path().join("root"));
@@ -296,7 +296,7 @@ fn sets_are_imported_from_folders_and_archives() {
         let imported = import(known("cifar10"), &from, &root).expect("good");
         assert_eq!(imported.path, root.join("cifar10"));
         check_cifar10(&imported.dataset);
-        // ours is not the official archive, and a folder cannot be told
+        // this is not the official archive, and a folder has no checksum
         assert_eq!(matches!(imported.checksum, Some(Checksum::Differs { .. })), archived);
         assert_eq!(imported.checksum.is_none(), !archived);
         let again = equipoise_data::load("cifar10", &root, Default::default()).expect("in place");
@@ -307,7 +307,7 @@ fn sets_are_imported_from_folders_and_archives() {
 }
 
 #[test]
-fn what_cannot_be_read_is_not_imported() {
+fn unreadable_datasets_are_not_imported() {
     let here = TempFolder::new("import");
     let (source, root) = (here.path().join("source"), here.path().join("root"));
     let mut files = cifar10_files();
@@ -322,7 +322,7 @@ fn what_cannot_be_read_is_not_imported() {
     assert_eq!(entries(&root), 0, "something was left behind");
 }
 
-/// An archive with one entry of this kind, its name written as it is.
+/// An archive with one entry of this kind; its name is written unchecked.
 fn one(name: &str, kind: tar::EntryType, link: &str, bytes: &[u8]) -> Vec<u8> {
     let mut header = tar::Header::new_gnu();
     header.as_gnu_mut().expect("gnu").name[..name.len()].copy_from_slice(name.as_bytes());
@@ -362,7 +362,7 @@ fn hostile_archives_are_refused() {
         assert_eq!((entries(&target), entries(here.path())), (0, 2), "{number}: something was written");
         assert_eq!(fs::read(&victim).expect("reads"), b"mine");
     }
-    // what is named twice, or in a way that no file can be named
+    // names that occur twice, and names that no file can have
     let twice = |first: Vec<u8>, second: Vec<u8>| [&first[..first.len() - 1024], &second].concat();
     let folder_kind = tar::EntryType::Directory;
     let named = |name: &[u8], pax: bool| {
@@ -409,12 +409,12 @@ fn hostile_archives_are_refused() {
         assert_eq!(entries(here.path()), 2, "{name}: something was written");
         assert_eq!(fs::read(&victim).expect("reads"), b"mine");
     }
-    // names that differ in case only are two files, or refused where the disk does not tell them apart
+    // names that differ only in case are two files, or refused on a disk that ignores case
     let cases = twice(one("Name", regular, "", b"1"), one("name", regular, "", b"2"));
     let target = here.path().join("cases");
     let unpacked = unpack(Path::new("a.tar"), &mut &cases[..], &target, 1000);
     assert!(unpacked.is_ok() == (entries(&target) == 2), "{unpacked:?}");
-    // a set's file that is there twice is not chosen from
+    // a wanted file that occurs twice is refused
     let files = twice(one("a/test_batch.bin", regular, "", b"1"), one("b/test_batch.bin", regular, "", b"2"));
     let error = cifar::CIFAR_10.archive(Path::new("a.tar"), &mut &files[..]).expect_err("twice").to_string();
     assert_eq!(error, "a.tar: b/test_batch.bin: there is another file of this name");

@@ -369,7 +369,9 @@ fn data_lists_sets_and_writes_subsets() {
     assert!(code == Some(2) && said.starts_with("equipoise: `nowhere` is neither a known dataset ("), "{said}");
     let (code, said) = error(&["inspect", "cifar10", "--data-root", "nowhere"]);
     assert_eq!(code, Some(2), "{said}");
-    assert!(said.starts_with("equipoise: cifar10 is not in nowhere/cifar10: `equipoise data fetch cifar10` downloads it"));
+    assert!(
+        said.starts_with("equipoise: cifar10 is not in nowhere/cifar10: `equipoise data fetch cifar10` downloads it")
+    );
     let (_, said) = error(&["inspect", "imagenet", "--data-root", "nowhere"]);
     assert!(said.ends_with("nowhere/imagenet: `equipoise data import imagenet PATH` takes it from a disk"), "{said}");
     assert_eq!(error(&["inspect", "fashion-mini", "--groups", "size"]).0, Some(2));

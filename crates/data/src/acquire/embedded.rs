@@ -12,7 +12,7 @@ use crate::error::DataError;
 use crate::read::format::idx;
 
 /// Class names of Fashion-MNIST.
-pub const FASHION_NAMES: [&str; 10] =
+pub(super) const FASHION_NAMES: [&str; 10] =
     ["t-shirt", "trouser", "pullover", "dress", "coat", "sandal", "shirt", "sneaker", "bag", "ankle boot"];
 
 macro_rules! file {

@@ -26,7 +26,7 @@ pub enum PhotoCrop {
 }
 
 /// Transforms photographs to images of one size, and keeps the memory for that between calls.
-pub struct PhotoTransform {
+pub(crate) struct PhotoTransform {
     image_size: u32,
     augmentation: Augmentation,
     normalize: Normalize,
@@ -39,8 +39,7 @@ pub struct PhotoTransform {
 impl PhotoTransform {
     /// A transform to square images. Of the augmentation policy, RandAugment and color jitter change random crops; center
     /// crops are not augmented.
-    #[must_use]
-    pub fn new(image_size: u32, augmentation: Augmentation, normalize: Normalize) -> Self {
+    pub(crate) fn new(image_size: u32, augmentation: Augmentation, normalize: Normalize) -> Self {
         let side = image_size as usize;
         let (resizer, ops) = (Resizer::new(side), ImageOps::new(side, side));
         Self { image_size, augmentation, normalize, resizer, ops, bytes: Vec::new() }
@@ -53,7 +52,7 @@ impl PhotoTransform {
     ///
     /// # Panics
     /// If `out` has another size.
-    pub fn crop(&mut self, image: &DecodedImage, crop: &PhotoCrop, example: Example, out: &mut [f32]) {
+    pub(crate) fn crop(&mut self, image: &DecodedImage, crop: &PhotoCrop, example: Example, out: &mut [f32]) {
         let side = self.image_size as usize;
         assert_eq!(out.len(), 3 * side * side, "the output must hold every pixel");
         let draws = example.draws(Stream::PhotoCrop);

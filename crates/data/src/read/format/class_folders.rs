@@ -24,7 +24,7 @@ use crate::subset::split::{ClassFiles, SplitRule, labeled, split_files};
 ///
 /// # Errors
 /// If it cannot be read.
-pub fn is_tree(path: &Path) -> Result<bool, DataError> {
+pub(crate) fn is_tree(path: &Path) -> Result<bool, DataError> {
     Ok(path.is_dir() && !folders(path)?.is_empty())
 }
 

@@ -47,8 +47,7 @@ struct Category {
 }
 
 /// Whether a folder holds the dataset.
-#[must_use]
-pub fn is_inat(path: &Path) -> bool {
+pub(crate) fn is_inat(path: &Path) -> bool {
     let folder = annotation_folder(path);
     folder.join(TRAIN).is_file() && folder.join(VAL).is_file()
 }

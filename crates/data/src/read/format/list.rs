@@ -43,8 +43,7 @@ pub fn list(file: &Path, rule: SplitRule) -> Result<Dataset, DataError> {
 }
 
 /// Whether a file is a list by its extension.
-#[must_use]
-pub fn is_list(path: &Path) -> bool {
+pub(crate) fn is_list(path: &Path) -> bool {
     path.is_file() && (is_csv(path) || has_extension(path, &["jsonl", "ndjson"]))
 }
 

@@ -19,8 +19,7 @@ use crate::subset::split::{ClassFiles, labeled};
 const MAX_BYTES: u64 = 16 << 20;
 
 /// Whether a folder holds the dataset.
-#[must_use]
-pub fn is_tiny_imagenet(path: &Path) -> bool {
+pub(crate) fn is_tiny_imagenet(path: &Path) -> bool {
     let path = &root(path);
     path.join("wnids.txt").is_file() && path.join("val/val_annotations.txt").is_file()
 }

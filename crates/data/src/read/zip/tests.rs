@@ -169,7 +169,7 @@ fn hostile_zips_are_refused() {
         assert_eq!(counts, [0, 2], "{name}: something was written");
         assert_eq!(fs::read(&victim).expect("reads"), b"mine");
     }
-    // a bomb stops at its limit, alone and in parts
+    // unpacking stops at the limit, for one large entry and for several
     let zeros = vec![0; 600];
     for entries in [vec![file("big", &[0; 5000])], vec![file("a", &zeros), file("b", &zeros)]] {
         let target = here.path().join(entries[0].name);
