@@ -1,24 +1,22 @@
-//! What flows from readers to everybody else: images, labels, names.
+//! What the readers produce and everything else consumes: images, labels, class names.
 
 use std::borrow::Cow;
-use std::collections::HashSet;
 use std::path::PathBuf;
 
 use serde::Serialize;
 
-use crate::error::{DataError, Unreadable};
-use crate::subset::long_tail;
+use crate::error::DataError;
 
-/// Decoded images of one size, 8 bits, channel after channel.
+/// Decoded 8-bit images of one size, planar: image after image, channel after channel, row after row.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Pixels {
-    /// 1 (grey) or 3 (red, green, blue).
+    /// 1 (gray) or 3 (red, green, blue).
     pub channels: usize,
     /// Rows.
     pub height: usize,
     /// Columns.
     pub width: usize,
-    /// Image after image.
+    /// The images.
     pub bytes: Cow<'static, [u8]>,
 }
 
@@ -35,28 +33,28 @@ impl Pixels {
         self.bytes.len() / self.stride().max(1)
     }
 
-    /// Whether there are none.
+    /// Whether there are no images.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.bytes.is_empty()
     }
 
-    /// One image: its channels, each row after row.
+    /// One image, channel after channel.
     ///
     /// # Panics
-    /// If there is no such image.
+    /// If the index is out of range.
     #[must_use]
-    pub fn image(&self, at: usize) -> &[u8] {
-        &self.bytes[at * self.stride()..][..self.stride()]
+    pub fn image(&self, index: usize) -> &[u8] {
+        &self.bytes[index * self.stride()..][..self.stride()]
     }
 }
 
-/// Where a part's images are.
+/// The images of a split.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Images {
-    /// Decoded, of one size, in memory.
+    /// Decoded, all of one size, in memory.
     Memory(Pixels),
-    /// In files, decoded when they are needed.
+    /// Image files, decoded when they are needed.
     Files(Vec<PathBuf>),
 }
 
@@ -70,7 +68,7 @@ impl Images {
         }
     }
 
-    /// Whether there are none.
+    /// Whether there are no images.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len() == 0
@@ -86,68 +84,56 @@ impl Images {
     }
 }
 
-/// Images with labels.
+/// Images with labels: the training, validation or test split of a dataset.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Split {
     /// The images.
     pub images: Images,
-    /// The class of each.
+    /// The class of each image.
     pub labels: Vec<u32>,
 }
 
-/// Something odd that a person should know of.
+/// Something odd about a dataset that its user should know.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Problem {
-    /// Which image or folder: its path, or the part and position.
+    /// The image or folder: its path, or its split and index.
     pub path: String,
     /// What is odd about it.
     pub what: String,
 }
 
-/// A data set.
+/// An image dataset.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Dataset {
-    /// What it is called in results.
+    /// Name of the dataset in results.
     pub name: String,
-    /// The classes' names, by label.
+    /// Class names, by label.
     pub classes: Vec<String>,
-    /// What is trained on, in its original order.
+    /// Training split, in its original order.
     pub train: Split,
-    /// What choices are made on, where the set has such a part.
+    /// Validation split, if the dataset has one.
     pub val: Option<Split>,
-    /// What is tested on.
+    /// Test split.
     pub test: Split,
-    /// What was odd while reading; nothing is skipped without being named here.
+    /// What was odd while reading. Nothing is skipped without being named here.
     pub problems: Vec<Problem>,
 }
 
 impl Split {
-    /// The images at these positions, in that order.
+    /// The images at these indices, in this order.
     ///
     /// # Panics
-    /// If there is no such image.
+    /// If an index is out of range.
     #[must_use]
-    pub fn subset(&self, positions: &[u32]) -> Self {
+    pub fn subset(&self, indices: &[u32]) -> Self {
         let images = match &self.images {
             Images::Memory(pixels) => {
-                let bytes: Vec<u8> = positions.iter().flat_map(|at| pixels.image(*at as usize)).copied().collect();
+                let bytes: Vec<u8> = indices.iter().flat_map(|index| pixels.image(*index as usize)).copied().collect();
                 Images::Memory(Pixels { bytes: bytes.into(), ..*pixels })
             }
-            Images::Files(files) => Images::Files(positions.iter().map(|at| files[*at as usize].clone()).collect()),
+            Images::Files(files) => Images::Files(indices.iter().map(|index| files[*index as usize].clone()).collect()),
         };
-        Self { images, labels: positions.iter().map(|at| self.labels[*at as usize]).collect() }
-    }
-
-    /// Everything but these files, and how many of each class are left out.
-    #[must_use]
-    pub fn without(&self, files: &[Unreadable], classes: usize) -> (Self, Vec<u64>) {
-        let gone: HashSet<u32> = files.iter().map(|file| file.at).collect();
-        let mut counts = vec![0; classes];
-        for at in &gone {
-            counts[self.labels[*at as usize] as usize] += 1;
-        }
-        let rest: Vec<u32> = (0..self.labels.len() as u32).filter(|at| !gone.contains(at)).collect();
-        (self.subset(&rest), counts)
+        Self { images, labels: indices.iter().map(|index| self.labels[*index as usize]).collect() }
     }
 }
 
@@ -157,6 +143,33 @@ impl Dataset {
     /// # Errors
     /// For a label out of range.
     pub fn counts(&self) -> Result<Vec<u64>, DataError> {
-        long_tail::counts(&self.train.labels, self.classes.len())
+        class_counts(&self.train.labels, self.classes.len())
     }
+}
+
+/// Number of images per class.
+///
+/// # Errors
+/// For a label out of range.
+pub fn class_counts(labels: &[u32], classes: usize) -> Result<Vec<u64>, DataError> {
+    let mut counts = vec![0; classes];
+    for (index, &label) in labels.iter().enumerate() {
+        let count = counts.get_mut(label as usize);
+        *count.ok_or(DataError::LabelRange { index, label: label.into(), classes })? += 1;
+    }
+    Ok(counts)
+}
+
+/// The indices of every class, ascending.
+///
+/// # Errors
+/// For a label out of range, or more than 2^32 images.
+pub(crate) fn indices_by_class(labels: &[u32], classes: usize) -> Result<Vec<Vec<u32>>, DataError> {
+    let mut indices = vec![Vec::new(); classes];
+    for (index, &label) in labels.iter().enumerate() {
+        let class = indices.get_mut(label as usize);
+        let class = class.ok_or(DataError::LabelRange { index, label: label.into(), classes })?;
+        class.push(u32::try_from(index).map_err(|_| DataError::TooManyImages { images: labels.len() })?);
+    }
+    Ok(indices)
 }

@@ -104,9 +104,9 @@ impl From<DataError> for Failure {
             | DataError::Busy { .. }
             | DataError::Connection { .. }
             | DataError::Status { .. }
-            | DataError::Broken { .. }
-            | DataError::Announced { .. }
-            | DataError::TooMuch { .. }
+            | DataError::TransferFailed { .. }
+            | DataError::AnnouncedSize { .. }
+            | DataError::TooManyBytes { .. }
             | DataError::Checksum { .. } => Self::Failed(error.into()),
             _ => Self::Usage(error.to_string()),
         }

@@ -3,11 +3,10 @@
 use std::path::{Path, PathBuf};
 
 use anyhow::Context;
-use clap::ValueEnum;
 use equipoise_criterion::{Id, Pool, Preset};
 use equipoise_data::acquire::catalog::data_root;
-use equipoise_data::read::format::class_folders::SplitRule;
 use equipoise_data::subset::long_tail::Profile;
+use equipoise_data::subset::split::SplitRule;
 use equipoise_train::recipe::RECOMMENDED;
 use equipoise_train::run::RunContext;
 use equipoise_train::run::dataset::{LoadedDataset, load};
@@ -206,14 +205,14 @@ pub(crate) struct DatasetArgs {
     /// Use the subset in a file written by `data index`
     #[arg(long, value_name = "FILE", conflicts_with = "imbalance")]
     subset_file: Option<PathBuf>,
-    /// Profile of class sizes
-    #[arg(long, value_enum, default_value_t = ProfileName::Exp, requires = "imbalance")]
-    profile: ProfileName,
+    /// Profile of class sizes: exp (they decrease exponentially) or step (half of the classes are small)
+    #[arg(long, value_name = "PROFILE", default_value_t = Profile::Exp, requires = "imbalance")]
+    profile: Profile,
     /// Seed that selects the images of the subset; public tables use 0
     #[arg(long, value_name = "N", default_value_t = 0, requires = "imbalance")]
     subset_seed: u32,
     /// Fraction of every class used for testing, for a folder per class without train/ and test/
-    #[arg(long, value_name = "FRACTION", default_value_t = SplitRule::default().test)]
+    #[arg(long, value_name = "FRACTION", default_value_t = SplitRule::default().test_fraction)]
     test_fraction: f64,
     /// Seed of that split
     #[arg(long, value_name = "N", default_value_t = SplitRule::default().seed)]
@@ -222,24 +221,12 @@ pub(crate) struct DatasetArgs {
     root: RootArgs,
 }
 
-#[derive(Clone, Copy, ValueEnum)]
-enum ProfileName {
-    /// Sizes decrease exponentially
-    Exp,
-    /// Half of the classes keep all images, the others have the smallest size
-    Step,
-}
-
 impl DatasetArgs {
     pub(crate) fn load(&self) -> Result<LoadedDataset, Failure> {
-        let profile = match self.profile {
-            ProfileName::Exp => Profile::Exp,
-            ProfileName::Step => Profile::Step,
-        };
         let data = DataSettings {
             dataset: self.data.clone(),
             imbalance: self.imbalance,
-            profile,
+            profile: self.profile,
             subset_seed: self.subset_seed,
             subset_file: self.subset_file.as_ref().map(|file| file.display().to_string()),
             test_fraction: self.test_fraction,

@@ -362,7 +362,7 @@ fn data_lists_sets_and_writes_subsets() {
     };
     let (code, said) = error(&["inspect", "fashion-mini", "--subset-file", path]);
     assert_eq!(code, Some(2));
-    assert!(said.ends_with("subset.txt: line 2: position 1485: there are 1485 training images"), "{said}");
+    assert!(said.ends_with("subset.txt: line 2: index 1485, but there are 1485 training images"), "{said}");
     let (code, said) = error(&["data", "index", "fashion-mini"]);
     assert_eq!(
         (code, said.as_str()),
@@ -371,14 +371,16 @@ fn data_lists_sets_and_writes_subsets() {
     let (code, said) = error(&["inspect", "fashion-mini", "--imbalance", "0.5"]);
     assert_eq!((code, said.as_str()), (Some(2), "equipoise: imbalance = 0.5: must be at least 1 and finite"));
     let (code, said) = error(&["inspect", "fashion-mini", "--test-fraction", "2"]);
-    assert_eq!((code, said.as_str()), (Some(2), "equipoise: test share = 2: must be more than 0 and less than 1"));
+    assert_eq!((code, said.as_str()), (Some(2), "equipoise: test fraction = 2: must be more than 0 and less than 1"));
     let (code, said) = error(&["inspect", concat!(env!("CARGO_MANIFEST_DIR"), "/Cargo.toml")]);
-    assert!(code == Some(2) && said.contains("Cargo.toml: not a data set: a folder per class,"), "{said}");
+    assert!(code == Some(2) && said.contains("Cargo.toml: not a dataset: expected a folder per class,"), "{said}");
     let (code, said) = error(&["inspect", "nowhere"]);
-    assert!(code == Some(2) && said.starts_with("equipoise: `nowhere` is neither a known set ("), "{said}");
+    assert!(code == Some(2) && said.starts_with("equipoise: `nowhere` is neither a known dataset ("), "{said}");
     let (code, said) = error(&["inspect", "cifar10", "--data-root", "nowhere"]);
     assert_eq!(code, Some(2), "{said}");
-    assert!(said.starts_with("equipoise: cifar10 is not in nowhere/cifar10: `equipoise data fetch cifar10` gets it"));
+    assert!(
+        said.starts_with("equipoise: cifar10 is not in nowhere/cifar10: `equipoise data fetch cifar10` downloads it")
+    );
     let (_, said) = error(&["inspect", "imagenet", "--data-root", "nowhere"]);
     assert!(said.ends_with("nowhere/imagenet: `equipoise data import imagenet PATH` takes it from a disk"), "{said}");
     assert_eq!(error(&["inspect", "fashion-mini", "--groups", "size"]).0, Some(2));
@@ -513,7 +515,7 @@ fn data_fetch_says_what_it_cannot_do() {
     assert!(said.contains("`equipoise data import imagenet PATH`"), "{said}");
     let said = error(&["fashion-mini"]);
     assert_eq!(said, "equipoise: fashion-mini is built into the program: there is nothing to fetch\n");
-    assert!(error(&["nowhere"]).starts_with("equipoise: `nowhere` is neither a known set ("));
+    assert!(error(&["nowhere"]).starts_with("equipoise: `nowhere` is neither a known dataset ("));
     let said = error(&["cifar10", "--from", "mirror"]);
     assert_eq!(said, "equipoise: mirror: http:// or https:// and a server are needed\n");
     let list = stdout(&equipoise(&["data", "list", "--json"], ""));
@@ -546,7 +548,7 @@ fn data_import_compares_with_the_whole_set() {
         (out.status.code(), String::from_utf8_lossy(&out.stderr).trim_end().to_owned())
     };
     let (code, said) = run(&from);
-    assert!(code == Some(2) && said.ends_with("record 1: label 10: there are 10 classes"), "{said}");
+    assert!(code == Some(2) && said.ends_with("record 1: label 10, but there are 10 classes"), "{said}");
     assert!(said.starts_with(&format!("equipoise: {from}")), "{said}");
     for part in ["train", "t10k"] {
         write(&format!("{part}-labels-idx1-ubyte"), &[0x801, 2], &[0, 9]);

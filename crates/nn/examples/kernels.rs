@@ -8,8 +8,9 @@
 use std::path::Path;
 
 use equipoise_criterion::{Batch, Config, Id, Output, Preset, Workspace};
-use equipoise_data::batch::sampler::{Kind, Sampler, Shard};
-use equipoise_data::batch::small::{Normalize, Policy};
+use equipoise_data::batch::normalize::Normalize;
+use equipoise_data::batch::sampler::{Sampler, SamplerKind, Shard};
+use equipoise_data::batch::small::SmallTransform;
 use equipoise_data::read::format::cifar::cifar10;
 use equipoise_data::subset::long_tail::LongTail;
 use equipoise_nn::{Cpu, Engine, Kernels, Network, Sgd};
@@ -36,8 +37,9 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
             let mut engine = Cpu::with_kernels(network, BATCH, seed, pool.clone(), Simd::best(), kernels)?;
             let mut criterion = Config::from(Id::Softmax.preset(Preset::Reference)).init(&[1; 10])?;
             let mut work = Workspace::with_pool(pool.clone());
-            let sampler = Sampler::new(Kind::Uniform, &labels, 10, seed)?;
-            let (policy, plain) = (Policy::train(Normalize::cifar()), Policy::plain(Normalize::cifar()));
+            let sampler = Sampler::new(SamplerKind::Uniform, epochs, &labels, 10, seed)?;
+            let (policy, plain) =
+                (SmallTransform::train(Normalize::cifar()), SmallTransform::plain(Normalize::cifar()));
             let mut images = vec![0.0; BATCH * 3072];
             let mut losses = Vec::new();
             for epoch in 0..epochs {

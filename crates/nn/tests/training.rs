@@ -2,8 +2,10 @@
 
 use equipoise_criterion::{Batch, Config, Id, Output, Preset, Workspace};
 use equipoise_data::acquire::embedded::fashion_mini;
-use equipoise_data::batch::sampler::{Kind, Sampler, Shard};
-use equipoise_data::batch::small::{Normalize, Policy};
+use equipoise_data::batch::augmentation::Augmentation;
+use equipoise_data::batch::normalize::Normalize;
+use equipoise_data::batch::sampler::{Sampler, SamplerKind, Shard};
+use equipoise_data::batch::small::SmallTransform;
 use equipoise_data::{Pixels, Split};
 use equipoise_nn::{Cpu, Engine, Kernels, Network, Sgd};
 use equipoise_pool::Pool;
@@ -13,7 +15,7 @@ const BATCH: usize = 64;
 
 struct Run {
     engine: Cpu,
-    policy: Policy,
+    policy: SmallTransform,
     pool: Pool,
     /// Mean loss of every epoch.
     losses: Vec<f64>,
@@ -30,12 +32,13 @@ fn train(part: &Split, places: &[u32], epochs: u64, seed: u64, augment: bool, ke
     let mut engine = Cpu::with_kernels(network, BATCH, seed, pool.clone(), Simd::best(), kernels).expect("valid");
     let images = pixels(part);
     let normalize = Normalize::of(images, places);
-    let plain = Policy::plain(normalize);
-    let policy = if augment { Policy { pad: 2, flip: true, ..plain.clone() } } else { plain.clone() };
+    let plain = SmallTransform::plain(normalize.clone());
+    let augmentation = Augmentation { crop_padding: 2, ..Augmentation::default() };
+    let policy = if augment { SmallTransform { augmentation, normalize } } else { plain.clone() };
     let labels: Vec<u32> = places.iter().map(|at| part.labels[*at as usize]).collect();
     let mut criterion = Config::from(Id::Softmax.preset(Preset::Reference)).init(&[1; 10]).expect("valid");
     let mut work = Workspace::with_pool(pool.clone());
-    let sampler = Sampler::new(Kind::Uniform, &labels, 10, seed).expect("labels");
+    let sampler = Sampler::new(SamplerKind::Uniform, epochs, &labels, 10, seed).expect("labels");
     let mut losses = Vec::new();
     for epoch in 0..epochs {
         let mut loss = 0.0;

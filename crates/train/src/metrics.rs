@@ -5,7 +5,7 @@ mod tests;
 
 use std::collections::BTreeMap;
 
-use equipoise_data::describe::groups::Group;
+use equipoise_data::describe::groups::ClassGroup;
 use equipoise_record::{ClassCounts, GroupAccuracy, Metrics};
 
 /// Bins of the expected calibration error.
@@ -165,12 +165,12 @@ impl EvaluationCounts {
     /// # Panics
     /// If there is not one count and one name per class, or a group has a class that does not exist.
     #[must_use]
-    pub fn metrics(&self, train_counts: &[u64], groups: &[Group], names: &[String]) -> Metrics {
+    pub fn metrics(&self, train_counts: &[u64], groups: &[ClassGroup], names: &[String]) -> Metrics {
         let per_class = self.per_class(train_counts, names);
         let images: u64 = self.images.iter().sum();
         let usable = images - self.unusable;
         let hits = per_class.iter().map(|class| class.hits).sum();
-        let group = |group: &Group| GroupAccuracy {
+        let group = |group: &ClassGroup| GroupAccuracy {
             name: group.name.clone(),
             classes: group.classes.len(),
             accuracy: mean(group.classes.iter().map(|class| per_class[*class].recall())).map(percent),

@@ -1,20 +1,20 @@
 //! The dataset of a run, ready for training: loaders of its splits, class counts, groups.
 
-use equipoise_data::batch::loader::{Loader, Progress, Recipe};
-use equipoise_data::batch::photo::View;
-use equipoise_data::batch::small::{Normalize, Policy};
-use equipoise_data::describe::groups::Group;
+use equipoise_data::batch::augmentation::Augmentation;
+use equipoise_data::batch::loader::{Loader, Progress, Transform};
+use equipoise_data::batch::normalize::Normalize;
+use equipoise_data::batch::photo::PhotoCrop;
+use equipoise_data::batch::small::SmallTransform;
+use equipoise_data::dataset::class_counts;
+use equipoise_data::describe::groups::ClassGroup;
 use equipoise_data::subset::index::Fingerprint;
-use equipoise_data::subset::long_tail::counts;
+use equipoise_data::subset::split::split_validation;
 use equipoise_data::{Dataset, Images, Split};
 use equipoise_pool::Pool;
-use equipoise_random::Draws;
 
 use crate::error::TrainError;
 use crate::settings::Settings;
 
-/// Keeps these draws apart from other draws of a run with the same seed.
-const SALT: u64 = 0x7661_6c00_0000_0000;
 /// Bytes of decoded photographs that are cached per split.
 const CACHE_BYTES: u64 = 4 << 30;
 
@@ -29,12 +29,12 @@ pub struct SplitLoader {
 }
 
 impl SplitLoader {
-    fn new(split: Split, recipe: Recipe, pool: &Pool, progress: Progress<'_>) -> Result<Self, TrainError> {
+    fn new(split: Split, transform: Transform, pool: &Pool, progress: Progress<'_>) -> Result<Self, TrainError> {
         let names = match &split.images {
             Images::Memory(_) => None,
             Images::Files(files) => Some(files.iter().map(|file| file.display().to_string()).collect()),
         };
-        let loader = Loader::new(split.images, recipe, CACHE_BYTES, pool, progress)?;
+        let loader = Loader::new(split.images, transform, CACHE_BYTES, pool, progress)?;
         Ok(Self { loader, labels: split.labels, names })
     }
 
@@ -60,7 +60,7 @@ pub struct RunData {
     /// Training images per class.
     pub counts: Vec<u64>,
     /// Groups of classes.
-    pub groups: Vec<Group>,
+    pub groups: Vec<ClassGroup>,
     /// The training split.
     pub train: SplitLoader,
     /// The validation split, if there is one.
@@ -90,21 +90,21 @@ impl RunData {
     ) -> Result<Self, TrainError> {
         check_dataset(&set, settings)?;
         take_validation_split(&mut set, settings)?;
-        let counts = counts(&set.train.labels, set.classes.len())?;
+        let counts = class_counts(&set.train.labels, set.classes.len())?;
         let groups = settings.groups.groups(&counts);
         let splits = [Some(&set.train), set.val.as_ref(), Some(&set.test)];
         let fingerprints: Vec<String> =
             splits.into_iter().flatten().map(|split| Fingerprint::of(split).to_string()).collect();
         let normalize = normalized.cloned().unwrap_or_else(|| default_normalize(&set));
         let files = matches!(set.train.images, Images::Files(_));
-        let evaluation = recipe(settings, files, &normalize, false)?;
-        let load = |split: Split, recipe: Recipe| SplitLoader::new(split, recipe, pool, progress);
+        let evaluation = transform(settings, files, &normalize, false);
+        let load = |split: Split, transform: Transform| SplitLoader::new(split, transform, pool, progress);
         let data = Self {
             name: set.name,
             classes: set.classes,
             counts,
             groups,
-            train: load(set.train, recipe(settings, files, &normalize, true)?)?,
+            train: load(set.train, transform(settings, files, &normalize, true))?,
             val: set.val.map(|val| load(val, evaluation.clone())).transpose()?,
             test: load(set.test, evaluation)?,
             fingerprint: fingerprints.join(", "),
@@ -150,7 +150,7 @@ fn check_dataset(set: &Dataset, settings: &Settings) -> Result<(), TrainError> {
 fn take_validation_split(set: &mut Dataset, settings: &Settings) -> Result<(), TrainError> {
     let fraction = settings.data.val_fraction;
     if fraction > 0.0 {
-        let (train, val) = divide(&set.train, set.classes.len(), fraction, settings.data.split_seed);
+        let (train, val) = split_validation(&set.train, set.classes.len(), fraction, settings.data.split_seed)?;
         if val.labels.is_empty() {
             return refuse(set, format!("no class is large enough for 'data.val_fraction' = {fraction}"));
         }
@@ -171,68 +171,24 @@ fn default_normalize(set: &Dataset) -> Normalize {
     }
 }
 
-/// How images are loaded, in training or for evaluation.
+/// How images are loaded and transformed, in training or for evaluation.
 ///
-/// # Errors
-/// If a setting is out of range.
-pub fn recipe(settings: &Settings, files: bool, normalize: &Normalize, train: bool) -> Result<Recipe, TrainError> {
-    let (photographs, normalize) = (!settings.model.name.is_for_small_images() && files, normalize.clone());
-    let side = match settings.data.image_size {
-        0 if photographs => 224,
+/// Photographs get the crops of ImageNet if the network is made for them.
+#[must_use]
+pub fn transform(settings: &Settings, files: bool, normalize: &Normalize, train: bool) -> Transform {
+    let (architecture, normalize) = (settings.model.name, normalize.clone());
+    let photographs = files && !architecture.is_for_small_images();
+    let image_size = match settings.data.image_size {
+        0 if photographs => architecture.default_image_size() as u32,
         0 => 32,
-        side => side,
+        size => size,
     };
+    let augmentation = if train { settings.augment } else { Augmentation::NONE };
     if !photographs {
-        let policy = if train { settings.policy(normalize)? } else { Policy::plain(normalize) };
-        return Ok(Recipe::Small { side, policy });
+        return Transform::Small { image_size, transform: SmallTransform { augmentation, normalize } };
     }
-    let (randaugment, jitter) = if train { settings.color_augmentation()? } else { (None, None) };
     // 256 for 224, as is customary
-    let resize = (side * 8).div_ceil(7);
-    let view = if train { View::RandomResizedCrop } else { View::CenterCrop { resize } };
-    Ok(Recipe::Photo { side, view, normalize, randaugment, jitter })
-}
-
-/// Takes a share of every class out of a split: the rest, and the share. No class loses its last image.
-fn divide(part: &Split, classes: usize, share: f64, seed: u64) -> (Split, Split) {
-    let mut of_class: Vec<Vec<u32>> = vec![Vec::new(); classes];
-    for (at, label) in part.labels.iter().enumerate() {
-        of_class[*label as usize].push(at as u32);
-    }
-    let mut taken = vec![false; part.labels.len()];
-    for mut places in of_class {
-        let number = ((places.len() as f64 * share).round() as usize).min(places.len().saturating_sub(1));
-        places.sort_by_key(|at| Draws::new(seed ^ SALT, 0, u64::from(*at)).at(0));
-        places.iter().take(number).for_each(|at| taken[*at as usize] = true);
-    }
-    let of = |want: bool| (0..part.labels.len() as u32).filter(|at| taken[*at as usize] == want).collect::<Vec<u32>>();
-    (part.subset(&of(false)), part.subset(&of(true)))
-}
-
-#[cfg(test)]
-mod tests {
-    use equipoise_data::Pixels;
-
-    use super::*;
-
-    fn part(labels: &[u32]) -> Split {
-        let bytes: Vec<u8> = (0..labels.len() as u8).collect();
-        let pixels = Pixels { channels: 1, height: 1, width: 1, bytes: bytes.into() };
-        Split { images: Images::Memory(pixels), labels: labels.to_vec() }
-    }
-
-    #[test]
-    fn a_share_of_every_class_is_taken() {
-        let labels: Vec<u32> = [vec![0; 20], vec![1; 10], vec![2; 1], vec![4; 3]].concat();
-        let (train, val) = divide(&part(&labels), 5, 0.2, 7);
-        let counted = |part: &Split| counts(&part.labels, 5).expect("valid");
-        assert_eq!((counted(&train), counted(&val)), (vec![16, 8, 1, 0, 2], vec![4, 2, 0, 0, 1]));
-        // nothing is lost, nothing is in both
-        let mut all: Vec<u8> =
-            [&train, &val].iter().flat_map(|p| p.images.pixels().expect("memory").bytes.to_vec()).collect();
-        all.sort_unstable();
-        assert_eq!(all, (0..34).collect::<Vec<u8>>());
-        assert_eq!(divide(&part(&labels), 5, 0.2, 7), (train.clone(), val));
-        assert_ne!(divide(&part(&labels), 5, 0.2, 8).0, train);
-    }
+    let resize = (image_size * 8).div_ceil(7);
+    let crop = if train { PhotoCrop::RandomResizedCrop } else { PhotoCrop::CenterCrop { resize } };
+    Transform::Photo { image_size, crop, augmentation, normalize }
 }

@@ -1,7 +1,7 @@
-//! `fashion-mini`: a long-tailed cut of Fashion-MNIST inside the program, for a first run without any download.
+//! `fashion-mini`: a long-tailed cut of Fashion-MNIST, built into the program for a first run without a download.
 //!
 //! 1,485 training images (600 in the largest class, 6 in the smallest) and 1,000 test images of 28 x 28, made by
-//! `tools/make_fashion_mini.py`; the images' licence is beside them in `embedded/LICENSE`.
+//! `tools/make_fashion_mini.py`. The license of the images is in `embedded/LICENSE`.
 
 use std::path::Path;
 
@@ -11,8 +11,8 @@ use crate::dataset::{Dataset, Images, Split};
 use crate::error::DataError;
 use crate::read::format::idx;
 
-/// Fashion-MNIST's classes.
-pub const FASHION_NAMES: [&str; 10] =
+/// Class names of Fashion-MNIST.
+pub(super) const FASHION_NAMES: [&str; 10] =
     ["t-shirt", "trouser", "pullover", "dress", "coat", "sandal", "shirt", "sneaker", "bag", "ankle boot"];
 
 macro_rules! file {
@@ -21,12 +21,12 @@ macro_rules! file {
     };
 }
 
-/// Unpacks the embedded set.
+/// Unpacks the embedded dataset.
 ///
 /// # Errors
-/// None that can happen while the tests pass; the embedded bytes are read like any others.
+/// None in a build that passes its tests: the embedded bytes are read like any others.
 pub fn fashion_mini() -> Result<Dataset, DataError> {
-    let part = |images: (&str, &[u8]), labels: (&str, &[u8])| {
+    let split = |images: (&str, &[u8]), labels: (&str, &[u8])| {
         Ok(Split {
             images: Images::Memory(idx::images(Path::new(images.0), &mut GzDecoder::new(images.1))?),
             labels: idx::labels(Path::new(labels.0), &mut GzDecoder::new(labels.1))?,
@@ -35,9 +35,9 @@ pub fn fashion_mini() -> Result<Dataset, DataError> {
     Ok(Dataset {
         name: "fashion-mini".to_owned(),
         classes: FASHION_NAMES.map(str::to_owned).to_vec(),
-        train: part(file!("train-images-idx3-ubyte.gz"), file!("train-labels-idx1-ubyte.gz"))?,
+        train: split(file!("train-images-idx3-ubyte.gz"), file!("train-labels-idx1-ubyte.gz"))?,
         val: None,
-        test: part(file!("t10k-images-idx3-ubyte.gz"), file!("t10k-labels-idx1-ubyte.gz"))?,
+        test: split(file!("t10k-images-idx3-ubyte.gz"), file!("t10k-labels-idx1-ubyte.gz"))?,
         problems: Vec::new(),
     })
 }
@@ -45,21 +45,22 @@ pub fn fashion_mini() -> Result<Dataset, DataError> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::read::source::fnv1a;
+    use crate::dataset::class_counts;
+    use crate::hash::fnv1a;
 
-    /// The counts that the script says, and the very bytes it makes (`--check` compares them with the original set).
+    /// The counts that the script prints, and exactly its bytes (`--check` compares them with the original dataset).
     #[test]
-    fn the_embedded_set_is_what_the_script_makes() {
-        let set = fashion_mini().expect("good");
-        assert_eq!(set.counts().expect("labels"), [600, 359, 215, 129, 77, 46, 27, 16, 10, 6]);
-        assert_eq!(crate::subset::long_tail::counts(&set.test.labels, 10).expect("labels"), [100; 10]);
-        let [train, test] = [&set.train, &set.test].map(|part| part.images.pixels().expect("in memory"));
-        for (pixels, part) in [(train, &set.train), (test, &set.test)] {
+    fn the_embedded_dataset_is_what_the_script_makes() {
+        let dataset = fashion_mini().expect("good");
+        assert_eq!(dataset.counts().expect("labels"), [600, 359, 215, 129, 77, 46, 27, 16, 10, 6]);
+        assert_eq!(class_counts(&dataset.test.labels, 10).expect("labels"), [100; 10]);
+        let [train, test] = [&dataset.train, &dataset.test].map(|split| split.images.pixels().expect("in memory"));
+        for (pixels, split) in [(train, &dataset.train), (test, &dataset.test)] {
             assert_eq!((pixels.channels, pixels.height, pixels.width), (1, 28, 28));
-            assert_eq!(pixels.len(), part.labels.len());
+            assert_eq!(pixels.len(), split.labels.len());
         }
-        let labels = |part: &Split| part.labels.iter().map(|l| *l as u8).collect::<Vec<u8>>();
-        let hashes = [&train.bytes[..], &labels(&set.train), &test.bytes, &labels(&set.test)].map(fnv1a);
+        let labels = |split: &Split| split.labels.iter().map(|label| *label as u8).collect::<Vec<u8>>();
+        let hashes = [&train.bytes[..], &labels(&dataset.train), &test.bytes, &labels(&dataset.test)].map(fnv1a);
         // as the script prints them
         let want = [
             15_633_225_453_556_108_024,

@@ -1,53 +1,55 @@
-//! A set that is already on disk, as a folder, a .tar.gz or a .zip, put where named sets are looked for.
+//! Imports a dataset that is already on disk, as a folder, a .tar.gz or a .zip, into the data folder.
 //!
-//! It is unpacked or copied into a folder beside its place, read there as training would read it, and only then renamed: what is
-//! in place is whole. An archive may hold files and folders inside itself, and nothing else.
+//! The dataset is unpacked or copied into a staging folder, read there as training reads it, and only then renamed. A dataset
+//! in the data folder is therefore always complete.
 
 use std::fs::{self, File};
-use std::io::{self, Read, Seek};
+use std::io;
 use std::path::{Path, PathBuf};
 
-use crate::acquire::catalog::{Known, Official};
-use crate::acquire::fetch::lock;
+use super::catalog::{KnownDataset, OfficialFile};
+use super::lock::lock;
+use super::unpack::{unpack, unpack_zip};
 use crate::dataset::Dataset;
 use crate::error::DataError;
-use crate::read::source::{Archive, cannot_read, cannot_write, inside, is_archive, md5_of, open, up_to};
+use crate::read::source::{cannot_read, cannot_write, md5_of, open, up_to};
+use crate::read::tar::is_tar;
 use crate::read::zip;
 
-/// What was imported.
+/// A dataset that was imported.
 #[derive(Debug)]
 pub struct Imported {
     /// Where it is now.
-    pub place: PathBuf,
-    /// What it holds.
-    pub set: Dataset,
-    /// Whether it came as the official archive, where that can be told.
+    pub path: PathBuf,
+    /// The dataset, read as training reads it.
+    pub dataset: Dataset,
+    /// Whether the source was the official archive, if there is a checksum to tell.
     pub checksum: Option<Checksum>,
 }
 
-/// An archive beside the official one.
+/// How the checksum of an archive compares with the official one.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Checksum {
-    /// They are the same.
+    /// It is the official archive.
     Official,
-    /// They are not.
+    /// It is another archive.
     Differs {
-        /// The archive's MD5 sum.
+        /// MD5 sum of the archive.
         got: String,
-        /// The official one.
+        /// Official MD5 sum.
         official: &'static str,
     },
 }
 
-/// Imports a named set.
+/// Imports a known dataset into the data folder `root`.
 ///
 /// # Errors
-/// If there is one in place already, the archive is hostile or too large, the disk fails us, or what arrived cannot be read.
+/// If the dataset is already in place, the archive is hostile or too large, the disk fails, or the dataset cannot be read.
 /// Nothing is left behind then.
-pub fn import(known: &Known, from: &Path, root: &Path) -> Result<Imported, DataError> {
-    outside(from, root)?;
+pub fn import(known: &KnownDataset, from: &Path, root: &Path) -> Result<Imported, DataError> {
+    check_source(from, root)?;
     let checksum = match known.files {
-        [Official { md5: Some(official), .. }] if from.is_file() => {
+        [OfficialFile { md5: Some(official), .. }] if from.is_file() => {
             let got = md5_of(from)?;
             Some(if got == *official { Checksum::Official } else { Checksum::Differs { got, official } })
         }
@@ -56,62 +58,65 @@ pub fn import(known: &Known, from: &Path, root: &Path) -> Result<Imported, DataE
     Ok(Imported { checksum, ..import_all(known, &[from.to_owned()], root)? })
 }
 
-/// Imports a named set from all of its parts: folders, archives, and files that are read as they are.
-pub(crate) fn import_all(known: &Known, from: &[PathBuf], root: &Path) -> Result<Imported, DataError> {
-    let place = root.join(known.name);
-    let in_place = || match place.symlink_metadata() {
-        Ok(_) => Err(DataError::InPlace { path: place.clone() }),
+/// Imports a known dataset from several sources: folders, archives, and files that are read as they are.
+pub(crate) fn import_all(known: &KnownDataset, from: &[PathBuf], root: &Path) -> Result<Imported, DataError> {
+    let target = root.join(known.name);
+    let check_not_in_place = || match target.symlink_metadata() {
+        Ok(_) => Err(DataError::AlreadyInPlace { path: target.clone() }),
         Err(_) => Ok(()),
     };
-    in_place()?;
+    check_not_in_place()?;
     for path in from {
-        outside(path, root)?;
+        check_source(path, root)?;
     }
     let staging = Staging::new(root, known.name)?;
-    // another process may have ended just now
-    in_place()?;
+    // another process may have finished just now
+    check_not_in_place()?;
     for path in from {
-        bring(known, path, &staging.set)?;
+        add(known, path, &staging.dataset)?;
     }
-    // what is wrong is in the source, as far as anybody can see
-    let source = if let [path] = from { path } else { &place };
-    let (folder, set) = read(known, &staging.set).map_err(|error| seen_from(error, &staging.set, source))?;
-    fs::rename(&folder, &place).map_err(cannot_write(&place))?;
-    Ok(Imported { set, place, checksum: None })
+    // errors name files of the source, because the staging folder goes away
+    let source = if let [path] = from { path } else { &target };
+    let (folder, dataset) =
+        read(known, &staging.dataset).map_err(|error| relocated(error, &staging.dataset, source))?;
+    fs::rename(&folder, &target).map_err(cannot_write(&target))?;
+    Ok(Imported { dataset, path: target, checksum: None })
 }
 
-/// Checks that a source is there, and not around the place that it is copied to.
-fn outside(path: &Path, root: &Path) -> Result<(), DataError> {
+/// Checks that a source exists and does not contain the data folder.
+fn check_source(path: &Path, root: &Path) -> Result<(), DataError> {
     let real = path.canonicalize().map_err(|error| match error.kind() {
         io::ErrorKind::NotFound => DataError::NoSource { path: path.to_owned() },
         _ => cannot_read(path)(error),
     })?;
-    let whole = std::path::absolute(root).map_err(cannot_read(root))?;
-    // what is not there yet has no links
-    match whole.ancestors().find_map(|folder| folder.canonicalize().ok()) {
-        Some(root) if root.starts_with(&real) => Err(DataError::Around { path: path.to_owned(), root: whole }),
+    let root = std::path::absolute(root).map_err(cannot_read(root))?;
+    // folders that do not exist yet are not links
+    match root.ancestors().find_map(|folder| folder.canonicalize().ok()) {
+        Some(existing) if existing.starts_with(&real) => {
+            Err(DataError::ContainsDataRoot { path: path.to_owned(), root })
+        }
         _ => Ok(()),
     }
 }
 
-/// Reads what was brought, from its folder or the only one inside, whatever that is called.
-fn read(known: &Known, folder: &Path) -> Result<(PathBuf, Dataset), DataError> {
+/// Reads a dataset from its folder, or from the only folder inside.
+fn read(known: &KnownDataset, folder: &Path) -> Result<(PathBuf, Dataset), DataError> {
     let error = match known.load(folder) {
-        Ok(set) => return Ok((folder.to_owned(), set)),
+        Ok(dataset) => return Ok((folder.to_owned(), dataset)),
         Err(error) => error,
     };
     let mut entries = fs::read_dir(folder).map_err(cannot_read(folder))?.flatten().map(|entry| entry.path());
     match (entries.next(), entries.next()) {
         (Some(inner), None) if inner.is_dir() && matches!(error, DataError::Missing { .. }) => {
-            let set = known.load(&inner)?;
-            Ok((inner, set))
+            let dataset = known.load(&inner)?;
+            Ok((inner, dataset))
         }
         _ => Err(error),
     }
 }
 
-/// An error whose files are named where they came from.
-fn seen_from(mut error: DataError, staging: &Path, source: &Path) -> DataError {
+/// Replaces paths in the staging folder by paths in the source.
+fn relocated(mut error: DataError, staging: &Path, source: &Path) -> DataError {
     let moved = |path: &mut PathBuf| match path.strip_prefix(staging) {
         Ok(inside) if inside.as_os_str().is_empty() => *path = source.to_owned(),
         Ok(inside) => *path = source.join(inside),
@@ -125,7 +130,7 @@ fn seen_from(mut error: DataError, staging: &Path, source: &Path) -> DataError {
         | DataError::Label { path, .. }
         | DataError::Line { path, .. }
         | DataError::NoImages { path }
-        | DataError::Unrecognised { path } => moved(path),
+        | DataError::Unrecognized { path } => moved(path),
         DataError::Missing { folder, .. } | DataError::SameClass { folder } => moved(folder),
         DataError::ExtraClass { folder, train } => [folder, train].into_iter().for_each(moved),
         DataError::Mismatch { path, other, .. } => [path, other].into_iter().for_each(moved),
@@ -134,29 +139,30 @@ fn seen_from(mut error: DataError, staging: &Path, source: &Path) -> DataError {
     error
 }
 
-/// Copies or unpacks one part of a set.
-fn bring(known: &Known, path: &Path, into: &Path) -> Result<(), DataError> {
+/// Copies or unpacks one source into a folder.
+fn add(known: &KnownDataset, path: &Path, into: &Path) -> Result<(), DataError> {
     if path.is_dir() {
         return copy(path, into);
     }
     let mut file = File::open(path).map_err(cannot_read(path))?;
     if zip::is_zip(&up_to(&mut file, 4, path)?) {
-        return unpack_zip(path, &mut file, into, known.most_bytes());
+        return unpack_zip(path, &mut file, into, known.max_unpacked_bytes());
     }
     match path.file_name() {
-        Some(name) if known.has_plain_files() && !is_archive(path)? => {
+        Some(name) if known.has_plain_files() && !is_tar(path)? => {
             let target = into.join(name);
             fs::copy(path, &target).map_err(cannot_write(&target))?;
             Ok(())
         }
-        _ => unpack(path, &mut *open(path)?, into, known.most_bytes()),
+        _ => unpack(path, &mut *open(path)?, into, known.max_unpacked_bytes()),
     }
 }
 
-/// Where a set is put together: a folder that this process alone works in, and that goes away again.
+/// A folder in which only this process works, and which is removed at the end.
 struct Staging {
     folder: PathBuf,
-    set: PathBuf,
+    /// Where the dataset is put together.
+    dataset: PathBuf,
     _lock: File,
 }
 
@@ -165,12 +171,12 @@ impl Staging {
         let folder = root.join(format!(".importing-{name}"));
         fs::create_dir_all(&folder).map_err(cannot_write(&folder))?;
         let lock = lock(&folder)?;
-        let staging = Self { set: folder.join("set"), folder, _lock: lock };
-        // of a process that was killed
-        if staging.set.symlink_metadata().is_ok() {
-            fs::remove_dir_all(&staging.set).map_err(cannot_write(&staging.set))?;
+        let staging = Self { dataset: folder.join("dataset"), folder, _lock: lock };
+        // left by a process that was killed
+        if staging.dataset.symlink_metadata().is_ok() {
+            fs::remove_dir_all(&staging.dataset).map_err(cannot_write(&staging.dataset))?;
         }
-        fs::create_dir(&staging.set).map_err(cannot_write(&staging.set))?;
+        fs::create_dir(&staging.dataset).map_err(cannot_write(&staging.dataset))?;
         Ok(staging)
     }
 }
@@ -181,7 +187,7 @@ impl Drop for Staging {
     }
 }
 
-/// Copies files, folders, and what links to files point at.
+/// Copies files and folders; links to files are followed.
 fn copy(from: &Path, to: &Path) -> Result<(), DataError> {
     fs::create_dir_all(to).map_err(cannot_write(to))?;
     for entry in fs::read_dir(from).map_err(cannot_read(from))? {
@@ -202,97 +208,4 @@ fn copy(from: &Path, to: &Path) -> Result<(), DataError> {
         }
     }
     Ok(())
-}
-
-/// Unpacks a tar archive into a folder: at most `most` bytes, and nothing outside of it.
-///
-/// # Errors
-/// Names the entry that is hostile or too much.
-pub fn unpack(path: &Path, reader: &mut dyn Read, into: &Path, most: u64) -> Result<(), DataError> {
-    let hostile = |entry: &Path, what| DataError::Hostile { path: path.to_owned(), entry: entry.to_owned(), what };
-    let mut archive = Archive::new(reader);
-    let mut target = Target { archive: path, into, most, total: 0 };
-    for entry in archive.entries(path)? {
-        let mut entry = entry?;
-        let name = entry.path().map_err(cannot_read(path))?.into_owned();
-        if !inside(&name) {
-            return Err(hostile(&name, "it would lie outside the archive's folder"));
-        }
-        match entry.header().entry_type() {
-            tar::EntryType::Directory => target.folder(&name)?,
-            tar::EntryType::Regular | tar::EntryType::Continuous => target.file(&name, &mut entry)?,
-            // what some archivers note beside the files
-            tar::EntryType::XGlobalHeader | tar::EntryType::XHeader => {}
-            _ => return Err(hostile(&name, "neither a file nor a folder")),
-        }
-    }
-    Ok(())
-}
-
-/// Unpacks a zip archive into a folder: at most `most` bytes, and nothing outside of it.
-///
-/// # Errors
-/// Names the entry that is hostile or too much.
-pub fn unpack_zip(path: &Path, reader: &mut (impl Read + Seek), into: &Path, most: u64) -> Result<(), DataError> {
-    let mut target = Target { archive: path, into, most, total: 0 };
-    zip::walk(path, reader, |name, file| match file {
-        None => target.folder(name),
-        Some(file) => target.file(name, file),
-    })
-}
-
-/// Where an archive is unpacked to.
-struct Target<'a> {
-    archive: &'a Path,
-    into: &'a Path,
-    most: u64,
-    /// Bytes so far.
-    total: u64,
-}
-
-impl Target<'_> {
-    fn folder(&self, name: &Path) -> Result<(), DataError> {
-        let folder = self.into.join(name);
-        fs::create_dir_all(&folder).map_err(cannot_write(&folder))
-    }
-
-    fn file(&mut self, name: &Path, from: &mut dyn Read) -> Result<(), DataError> {
-        self.folder(name.parent().unwrap_or(Path::new("")))?;
-        let target = self.into.join(name);
-        // never through something that is there already
-        let mut file = File::create_new(&target).map_err(|error| match error.kind() {
-            io::ErrorKind::AlreadyExists => {
-                let (path, entry) = (self.archive.to_owned(), name.to_owned());
-                DataError::Hostile { path, entry, what: "there is another entry of this name" }
-            }
-            _ => cannot_write(&target)(error),
-        })?;
-        let room = self.most.saturating_sub(self.total);
-        let mut from = Told { inner: from.take(room + 1), failed: false };
-        let copied = io::copy(&mut from, &mut file);
-        self.total += match copied {
-            // a torn archive is not the disk's fault
-            Err(error) if from.failed => return Err(cannot_read(self.archive)(error)),
-            copied => copied.map_err(cannot_write(&target))?,
-        };
-        if self.total > self.most {
-            let (path, got, most) = (self.archive.to_owned(), self.total, self.most);
-            return Err(DataError::Limit { path, what: "bytes unpacked", got, most });
-        }
-        Ok(())
-    }
-}
-
-/// A reader that remembers whether it failed.
-struct Told<R> {
-    inner: R,
-    failed: bool,
-}
-
-impl<R: Read> Read for Told<R> {
-    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        let got = self.inner.read(buffer);
-        self.failed = got.as_ref().is_err_and(|error| error.kind() != io::ErrorKind::Interrupted);
-        got
-    }
 }

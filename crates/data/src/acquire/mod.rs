@@ -7,3 +7,5 @@ pub mod download;
 pub mod embedded;
 pub mod fetch;
 pub mod import;
+mod lock;
+pub mod unpack;

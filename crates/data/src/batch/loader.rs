@@ -1,8 +1,8 @@
-//! Batches of a part of a set, whether its images lie in memory or in files.
+//! Batches of a split, whether its images are in memory or in files.
 //!
-//! A loader looks at every file once before the first batch: all that cannot be read are named together, and what fits in the
-//! room it was given stays decoded. The rest is read and decoded again for every batch, one image per thread at a time, so that
-//! a set may be larger than memory. What is kept has no influence on the batches.
+//! A loader decodes every file once before the first batch, so that all unreadable files are named together, and caches
+//! decoded images up to a limit. The others are read and decoded again for every batch, so that a dataset may be larger than
+//! memory. The cache does not change the batches.
 
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -11,266 +11,283 @@ use std::sync::{Mutex, PoisonError};
 use equipoise_pool::Pool;
 use equipoise_random::Example;
 
-use crate::batch::photo::{View, Viewer};
-use crate::batch::random_ops::{Jitter, RandAugment};
-use crate::batch::small::{Normalize, Policy};
-use crate::batch::thumbnail;
+use super::augmentation::Augmentation;
+use super::normalize::Normalize;
+use super::photo::{PhotoCrop, PhotoTransform};
+use super::small::SmallTransform;
+use super::thumbnail;
 use crate::dataset::{Images, Pixels};
-use crate::error::{DataError, Unreadable};
-use crate::read::decode::{Bounds, Rgb, decode, read_image};
+use crate::error::{DataError, UnreadableFile};
+use crate::read::decode::{DecodeLimits, DecodedImage, decode, read_image};
 
-/// Called with the images done and all of them, now and then, from any thread.
+/// Called now and then, from any thread, with the number of images done and the number of all images.
 pub type Progress<'a> = &'a (dyn Fn(u64, u64) + Sync);
 
-/// How images become what a network sees.
+/// How images become the input of a network.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Recipe {
-    /// Files are brought to one size first (the shorter side scaled, then the middle); then as images in memory.
+pub enum Transform {
+    /// Files are resized and center-cropped to one size first; then they are treated as images in memory.
     Small {
-        /// The size of files; images in memory keep theirs.
-        side: u32,
-        /// What is done to them.
-        policy: Policy,
+        /// Width and height of files; images in memory keep their size.
+        image_size: u32,
+        /// What happens to them.
+        transform: SmallTransform,
     },
-    /// Each view is taken from the whole photograph.
+    /// Every crop is taken from the complete photograph.
     Photo {
-        /// Width and height of a view.
-        side: u32,
-        /// Which view.
-        view: View,
-        /// Normalisation.
+        /// Width and height of a crop.
+        image_size: u32,
+        /// Which area is cropped.
+        crop: PhotoCrop,
+        /// Augmentation of random crops.
+        augmentation: Augmentation,
+        /// Normalization.
         normalize: Normalize,
-        /// Changes of random views.
-        randaugment: Option<RandAugment>,
-        /// Changes of random views' colours, after the others.
-        jitter: Option<Jitter>,
     },
 }
 
-/// What stays in memory.
-enum Kept {
+/// Decoded images that stay in memory.
+enum Cache {
+    /// All images, at their final size.
     Pixels(Pixels),
-    /// Decoded as far as there was room.
-    Photos(Vec<Option<Rgb>>),
+    /// The photographs that fit into the limit.
+    Photos(Vec<Option<DecodedImage>>),
     Nothing,
 }
 
-/// Makes batches.
+/// Makes the batches of a split.
 pub struct Loader {
-    kept: Kept,
+    cache: Cache,
     files: Vec<PathBuf>,
-    recipe: Recipe,
-    /// Between batches; each thread takes one and puts it back.
-    viewers: Mutex<Vec<Viewer>>,
+    transform: Transform,
+    /// Transforms that no thread is using; each thread takes one and puts it back.
+    idle: Mutex<Vec<PhotoTransform>>,
 }
 
-/// Images that a task of the pool takes.
-const AT_ONCE: usize = 8;
+/// Images per task of the pool.
+const IMAGES_PER_TASK: usize = 8;
 
 impl Loader {
-    /// Looks at all images; `room` is how many bytes of decoded files may be kept.
+    /// Decodes all images once; `cache_bytes` is the limit on decoded files that are kept.
     ///
     /// # Errors
-    /// Names every file that cannot be read. A photograph's view of images in memory is refused.
+    /// Names every file that cannot be read. Crops of photographs are refused for images in memory.
     pub fn new(
         images: Images,
-        recipe: Recipe,
-        room: u64,
+        transform: Transform,
+        cache_bytes: u64,
         pool: &Pool,
         progress: Progress<'_>,
     ) -> Result<Self, DataError> {
-        let viewers = Mutex::new(Vec::new());
-        let files = match (images, &recipe) {
-            (Images::Memory(pixels), Recipe::Small { .. }) => {
-                return Ok(Self { kept: Kept::Pixels(pixels), files: Vec::new(), recipe, viewers });
+        let idle = Mutex::new(Vec::new());
+        let files = match (images, &transform) {
+            (Images::Memory(pixels), Transform::Small { .. }) => {
+                return Ok(Self { cache: Cache::Pixels(pixels), files: Vec::new(), transform, idle });
             }
-            (Images::Memory(_), Recipe::Photo { .. }) => return Err(DataError::NoPhotographs),
+            (Images::Memory(_), Transform::Photo { .. }) => return Err(DataError::NoPhotographs),
             (Images::Files(files), _) => files,
         };
-        let mut loader = Self { kept: Kept::Nothing, files, recipe, viewers };
-        loader.kept = loader.look(room, pool, progress)?;
+        let mut loader = Self { cache: Cache::Nothing, files, transform, idle };
+        let scan = Scan { total: loader.files.len(), done: AtomicU64::new(0), failed: Mutex::default(), progress };
+        let cache = match &loader.transform {
+            Transform::Small { image_size, .. } => loader.scan_small(&scan, *image_size as usize, cache_bytes, pool),
+            Transform::Photo { .. } => loader.scan_photos(&scan, cache_bytes, pool),
+        };
+        scan.finish()?;
+        loader.cache = cache;
         Ok(loader)
     }
 
-    /// Decodes every file, and keeps what there is room for.
-    fn look(&self, room: u64, pool: &Pool, progress: Progress<'_>) -> Result<Kept, DataError> {
-        let total = self.files.len();
-        let (done, used) = (AtomicU64::new(0), AtomicU64::new(0));
-        let failed: Mutex<Vec<Unreadable>> = Mutex::new(Vec::new());
-        let look = |first: usize, files: &[PathBuf], keep: &mut dyn FnMut(usize, Rgb)| {
-            for (i, file) in files.iter().enumerate() {
-                match open(file) {
-                    Ok(image) => keep(i, image),
-                    Err(what) => {
-                        let bad = Unreadable { at: (first + i) as u32, path: file.clone(), what };
-                        failed.lock().unwrap_or_else(PoisonError::into_inner).push(bad);
-                    }
-                }
-            }
-            let done = done.fetch_add(files.len() as u64, Ordering::Relaxed) + files.len() as u64;
-            progress(done, total as u64);
-        };
-        let kept = match &self.recipe {
-            Recipe::Small { side, .. } if 3 * u64::from(*side).pow(2) * total as u64 <= room => {
-                let side = *side as usize;
-                let stride = 3 * side * side;
-                let mut bytes = vec![0; total * stride];
-                let mut tasks: Vec<(&[PathBuf], &mut [u8])> =
-                    self.files.chunks(AT_ONCE).zip(bytes.chunks_mut(AT_ONCE * stride)).collect();
-                pool.each(&mut tasks, |task, (files, out)| {
-                    self.with_viewer(|viewer| {
-                        look(task * AT_ONCE, files, &mut |i, image| {
-                            viewer.fit(&image, &mut out[i * stride..][..stride]);
-                        });
-                    });
-                });
-                drop(tasks);
-                Kept::Pixels(Pixels { channels: 3, height: side, width: side, bytes: bytes.into() })
-            }
-            Recipe::Small { .. } => {
-                pool.run(total.div_ceil(AT_ONCE), |task| {
-                    let first = task * AT_ONCE;
-                    look(first, &self.files[first..total.min(first + AT_ONCE)], &mut |_, _| {});
-                });
-                Kept::Nothing
-            }
-            Recipe::Photo { .. } => {
-                let mut photos: Vec<Option<Rgb>> = (0..total).map(|_| None).collect();
-                let mut tasks: Vec<(&[PathBuf], &mut [Option<Rgb>])> =
-                    self.files.chunks(AT_ONCE).zip(photos.chunks_mut(AT_ONCE)).collect();
-                pool.each(&mut tasks, |task, (files, out)| {
-                    look(task * AT_ONCE, files, &mut |i, image| {
-                        let size = image.bytes.len() as u64;
-                        let fits = |used: u64| used.checked_add(size).filter(|used| *used <= room);
-                        if used.fetch_update(Ordering::Relaxed, Ordering::Relaxed, fits).is_ok() {
-                            out[i] = Some(image);
-                        }
-                    });
-                });
-                drop(tasks);
-                Kept::Photos(photos)
-            }
-        };
-        let mut failed = failed.into_inner().unwrap_or_else(PoisonError::into_inner);
-        if failed.is_empty() {
-            return Ok(kept);
+    /// Decodes all files; keeps all of them at their final size, or none.
+    fn scan_small(&self, scan: &Scan<'_>, side: usize, cache_bytes: u64, pool: &Pool) -> Cache {
+        let (total, stride) = (scan.total, 3 * side * side);
+        if stride as u64 * total as u64 > cache_bytes {
+            pool.run(total.div_ceil(IMAGES_PER_TASK), |task| {
+                let first = task * IMAGES_PER_TASK;
+                scan.decode(first, &self.files[first..total.min(first + IMAGES_PER_TASK)], &mut |_, _| {});
+            });
+            return Cache::Nothing;
         }
-        failed.sort_by_key(|bad| bad.at);
-        Err(DataError::Unreadable { files: failed })
+        let mut bytes = vec![0; total * stride];
+        let mut tasks: Vec<(&[PathBuf], &mut [u8])> =
+            self.files.chunks(IMAGES_PER_TASK).zip(bytes.chunks_mut(IMAGES_PER_TASK * stride)).collect();
+        pool.each(&mut tasks, |task, (files, out)| {
+            self.with_transform(|transform| {
+                scan.decode(task * IMAGES_PER_TASK, files, &mut |i, image| {
+                    transform.fit(&image, &mut out[i * stride..][..stride]);
+                });
+            });
+        });
+        drop(tasks);
+        Cache::Pixels(Pixels { channels: 3, height: side, width: side, bytes: bytes.into() })
+    }
+
+    /// Decodes all files; keeps as many of them as fit into the limit.
+    fn scan_photos(&self, scan: &Scan<'_>, cache_bytes: u64, pool: &Pool) -> Cache {
+        let used = AtomicU64::new(0);
+        let mut photos: Vec<Option<DecodedImage>> = (0..scan.total).map(|_| None).collect();
+        let mut tasks: Vec<(&[PathBuf], &mut [Option<DecodedImage>])> =
+            self.files.chunks(IMAGES_PER_TASK).zip(photos.chunks_mut(IMAGES_PER_TASK)).collect();
+        pool.each(&mut tasks, |task, (files, out)| {
+            scan.decode(task * IMAGES_PER_TASK, files, &mut |i, image| {
+                let size = image.bytes.len() as u64;
+                let fits = |used: u64| used.checked_add(size).filter(|used| *used <= cache_bytes);
+                if used.fetch_update(Ordering::Relaxed, Ordering::Relaxed, fits).is_ok() {
+                    out[i] = Some(image);
+                }
+            });
+        });
+        drop(tasks);
+        Cache::Photos(photos)
     }
 
     /// Channels, height and width of the images in a batch.
     #[must_use]
     pub fn shape(&self) -> (usize, usize, usize) {
-        match (&self.kept, &self.recipe) {
-            (Kept::Pixels(pixels), _) => (pixels.channels, pixels.height, pixels.width),
-            (_, Recipe::Small { side, .. } | Recipe::Photo { side, .. }) => (3, *side as usize, *side as usize),
+        match (&self.cache, &self.transform) {
+            (Cache::Pixels(pixels), _) => (pixels.channels, pixels.height, pixels.width),
+            (_, Transform::Small { image_size, .. } | Transform::Photo { image_size, .. }) => {
+                (3, *image_size as usize, *image_size as usize)
+            }
         }
     }
 
-    /// Bytes of decoded images that are kept.
-    #[must_use]
-    pub fn kept_bytes(&self) -> u64 {
-        match &self.kept {
-            Kept::Pixels(pixels) => pixels.bytes.len() as u64,
-            Kept::Photos(photos) => photos.iter().flatten().map(|image| image.bytes.len() as u64).sum(),
-            Kept::Nothing => 0,
-        }
-    }
-
-    /// Fills `out` with the images at these places: image after image, channel after channel.
+    /// Fills `out` with the images at these indices: image after image, channel after channel.
     ///
     /// # Shapes
-    /// `out` is `places.len()` x channels x height x width.
+    /// `out` is `indices.len()` x channels x height x width.
     ///
     /// # Errors
     /// Names the files that can no longer be read.
     ///
     /// # Panics
-    /// If `out` has another size, or there is no such image.
-    pub fn batch(&self, places: &[u32], seed: u64, epoch: u64, out: &mut [f32], pool: &Pool) -> Result<(), DataError> {
-        if let (Kept::Pixels(pixels), Recipe::Small { policy, .. }) = (&self.kept, &self.recipe) {
-            policy.batch(pixels, places, seed, epoch, out, pool);
+    /// If `out` has another size, or an index is out of range.
+    pub fn batch(&self, indices: &[u32], seed: u64, epoch: u64, out: &mut [f32], pool: &Pool) -> Result<(), DataError> {
+        if let (Cache::Pixels(pixels), Transform::Small { transform, .. }) = (&self.cache, &self.transform) {
+            transform.batch(pixels, indices, seed, epoch, out, pool);
             return Ok(());
         }
         let (channels, height, width) = self.shape();
         let stride = channels * height * width;
-        assert_eq!(out.len(), places.len() * stride, "room for every pixel of the batch");
+        assert_eq!(out.len(), indices.len() * stride, "the output must hold every pixel of the batch");
         // photographs take so long that each is worth a task
-        let mut tasks: Vec<(u32, &mut [f32], Option<Unreadable>)> =
-            places.iter().zip(out.chunks_exact_mut(stride)).map(|(at, out)| (*at, out, None)).collect();
-        pool.each(&mut tasks, |_, (at, out, failed)| {
-            let example = Example { seed, epoch, example: (*at).into() };
-            if let Err(what) = self.with_viewer(|viewer| self.image(*at, example, out, viewer)) {
-                *failed = Some(Unreadable { at: *at, path: self.files[*at as usize].clone(), what });
+        let mut tasks: Vec<(u32, &mut [f32], Option<UnreadableFile>)> =
+            indices.iter().zip(out.chunks_exact_mut(stride)).map(|(index, out)| (*index, out, None)).collect();
+        pool.each(&mut tasks, |_, (index, out, failed)| {
+            let example = Example { seed, epoch, example: (*index).into() };
+            if let Err(what) = self.with_transform(|transform| self.image(*index, example, out, transform)) {
+                *failed = Some(UnreadableFile { index: *index, path: self.files[*index as usize].clone(), what });
             }
         });
-        let files: Vec<Unreadable> = tasks.into_iter().filter_map(|(_, _, failed)| failed).collect();
+        let files: Vec<UnreadableFile> = tasks.into_iter().filter_map(|(_, _, failed)| failed).collect();
         if files.is_empty() { Ok(()) } else { Err(DataError::Unreadable { files }) }
     }
 
-    /// A small picture of an image for people: a PNG file in base 64, with at most `side` pixels a side.
+    /// A thumbnail of an image: a PNG file in base 64, with at most `side` pixels a side.
     ///
     /// # Errors
     /// If its file can no longer be read.
     ///
     /// # Panics
-    /// If there is no such image.
-    pub fn picture(&self, at: u32, side: u32) -> Result<String, DataError> {
-        let place = at as usize;
-        let read = || open(&self.files[place]).and_then(|photo| thumbnail::of_image(&photo, side));
-        let picture = match &self.kept {
-            Kept::Pixels(pixels) => thumbnail::of_pixels(pixels, place, side),
-            Kept::Photos(photos) => photos[place].as_ref().map_or_else(read, |photo| thumbnail::of_image(photo, side)),
-            Kept::Nothing => read(),
+    /// If the index is out of range.
+    pub fn thumbnail(&self, index: u32, side: u32) -> Result<String, DataError> {
+        let i = index as usize;
+        let read = || decode_file(&self.files[i]).and_then(|photo| thumbnail::of_image(&photo, side));
+        let thumbnail = match &self.cache {
+            Cache::Pixels(pixels) => thumbnail::of_pixels(pixels, i, side),
+            Cache::Photos(photos) => photos[i].as_ref().map_or_else(read, |photo| thumbnail::of_image(photo, side)),
+            Cache::Nothing => read(),
         };
-        picture.map_err(|what| {
-            let path = self.files.get(place).cloned().unwrap_or_default();
-            DataError::Unreadable { files: vec![Unreadable { at, path, what }] }
+        thumbnail.map_err(|what| {
+            let path = self.files.get(i).cloned().unwrap_or_default();
+            DataError::Unreadable { files: vec![UnreadableFile { index, path, what }] }
         })
     }
 
-    /// One image that is not in memory at its final size.
-    fn image(&self, at: u32, example: Example, out: &mut [f32], viewer: &mut Viewer) -> Result<(), String> {
-        let read;
-        let image = match &self.kept {
-            Kept::Photos(photos) if photos[at as usize].is_some() => photos[at as usize].as_ref(),
+    /// Transforms one image that is not cached at its final size.
+    fn image(
+        &self,
+        index: u32,
+        example: Example,
+        out: &mut [f32],
+        photo_transform: &mut PhotoTransform,
+    ) -> Result<(), String> {
+        let decoded;
+        let image = match &self.cache {
+            Cache::Photos(photos) if let Some(photo) = &photos[index as usize] => photo,
             _ => {
-                read = open(&self.files[at as usize])?;
-                Some(&read)
+                decoded = decode_file(&self.files[index as usize])?;
+                &decoded
             }
         };
-        let Some(image) = image else { return Ok(()) };
-        match &self.recipe {
-            Recipe::Photo { view, .. } => viewer.view(image, view, example, out),
-            Recipe::Small { side, policy } => {
-                let side = *side as usize;
+        match &self.transform {
+            Transform::Photo { crop, .. } => photo_transform.crop(image, crop, example, out),
+            Transform::Small { image_size, transform } => {
+                let side = *image_size as usize;
                 let mut bytes = vec![0; 3 * side * side];
-                viewer.fit(image, &mut bytes);
-                let one = Pixels { channels: 3, height: side, width: side, bytes: bytes.into() };
-                policy.image(&one, 0, example, &mut policy.room(&one), out);
+                photo_transform.fit(image, &mut bytes);
+                let pixels = Pixels { channels: 3, height: side, width: side, bytes: bytes.into() };
+                transform.image(&pixels, 0, example, &mut transform.scratch(&pixels), out);
             }
         }
         Ok(())
     }
 
-    /// Lends a viewer that keeps its room between batches.
-    fn with_viewer<T>(&self, f: impl FnOnce(&mut Viewer) -> T) -> T {
-        let free = || self.viewers.lock().unwrap_or_else(PoisonError::into_inner);
-        let taken = free().pop();
-        let mut viewer = taken.unwrap_or_else(|| match &self.recipe {
-            Recipe::Small { side, policy } => Viewer::new(*side, policy.normalize.clone()),
-            Recipe::Photo { side, normalize, randaugment, jitter, .. } => {
-                Viewer::new(*side, normalize.clone()).with_changes(*randaugment, *jitter)
+    /// Lends a transform, which keeps its memory between batches.
+    fn with_transform<T>(&self, f: impl FnOnce(&mut PhotoTransform) -> T) -> T {
+        let idle = || self.idle.lock().unwrap_or_else(PoisonError::into_inner);
+        let reused = idle().pop();
+        let mut transform = reused.unwrap_or_else(|| match &self.transform {
+            Transform::Small { image_size, transform } => {
+                PhotoTransform::new(*image_size, transform.augmentation, transform.normalize.clone())
+            }
+            Transform::Photo { image_size, augmentation, normalize, .. } => {
+                PhotoTransform::new(*image_size, *augmentation, normalize.clone())
             }
         });
-        let value = f(&mut viewer);
-        free().push(viewer);
+        let value = f(&mut transform);
+        idle().push(transform);
         value
     }
 }
 
-/// Reads and decodes a file.
-fn open(file: &Path) -> Result<Rgb, String> {
-    decode(&read_image(file)?, Bounds::default()).map_err(|error| error.to_string())
+/// The first look at all files.
+struct Scan<'a> {
+    /// Number of files.
+    total: usize,
+    done: AtomicU64,
+    failed: Mutex<Vec<UnreadableFile>>,
+    progress: Progress<'a>,
 }
+
+impl Scan<'_> {
+    /// Decodes some files, the first of which has index `first`, and passes the images to `keep` with their position.
+    fn decode(&self, first: usize, files: &[PathBuf], keep: &mut dyn FnMut(usize, DecodedImage)) {
+        for (i, file) in files.iter().enumerate() {
+            match decode_file(file) {
+                Ok(image) => keep(i, image),
+                Err(what) => {
+                    let unreadable = UnreadableFile { index: (first + i) as u32, path: file.clone(), what };
+                    self.failed.lock().unwrap_or_else(PoisonError::into_inner).push(unreadable);
+                }
+            }
+        }
+        let done = self.done.fetch_add(files.len() as u64, Ordering::Relaxed) + files.len() as u64;
+        (self.progress)(done, self.total as u64);
+    }
+
+    /// All files that could not be read, by index, as an error.
+    fn finish(self) -> Result<(), DataError> {
+        let mut files = self.failed.into_inner().unwrap_or_else(PoisonError::into_inner);
+        files.sort_by_key(|file| file.index);
+        if files.is_empty() { Ok(()) } else { Err(DataError::Unreadable { files }) }
+    }
+}
+
+/// Reads and decodes a file.
+fn decode_file(file: &Path) -> Result<DecodedImage, String> {
+    decode(&read_image(file)?, DecodeLimits::default()).map_err(|error| error.to_string())
+}
+
+#[cfg(test)]
+mod tests;

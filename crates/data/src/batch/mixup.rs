@@ -1,31 +1,30 @@
-//! Mixup: every image shown with a share of another (Zhang et al., "mixup: beyond empirical risk minimization", ICLR 2018).
+//! Mixup: every image is blended with another one (Zhang et al., "mixup: beyond empirical risk minimization", ICLR 2018).
 //!
-//! With whom an example is mixed, and how much, is a function of (seed, epoch, example). The partner is a place in the order of
-//! the epoch, which every worker can make, and is shown as it would be in its own place. A criterion takes the labels of the
-//! partners and the shares of a batch as the two slices of its `Mixed`.
+//! The partner is a position in the order of the epoch, which every worker knows, and is augmented as in its own turn. A
+//! criterion takes the labels of the partners and the shares of a batch as the two slices of its `Mixed`.
 
 use equipoise_random::{Draws, Example, Stream};
 
 use crate::error::DataError;
 
-/// How images are mixed.
+/// The distribution of mixup's shares.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Mix {
+pub struct Mixup {
     alpha: f64,
 }
 
-/// With whom an example is mixed.
+/// The partner of an example.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Partner {
-    /// Its place in the order of the epoch. It may be the example's own.
-    pub place: usize,
-    /// How much of the mixture is the example itself, in 0..=1; the rest is its partner.
+pub struct MixupPartner {
+    /// Position of the partner in the order of the epoch. It may be that of the example itself.
+    pub position: usize,
+    /// Share of the example itself in the blend, in 0..=1; the rest is its partner's.
     pub share: f32,
 }
 
-impl Mix {
-    /// Shares from the distribution Beta(alpha, alpha): near 0 and 1 where alpha is small, even at 1, near 1/2 where it is
-    /// large.
+impl Mixup {
+    /// Mixup with shares from the distribution Beta(alpha, alpha): near 0 and 1 for a small alpha, uniform for 1, near 1/2 for
+    /// a large one.
     ///
     /// # Errors
     /// For an alpha that is not positive or not finite.
@@ -33,38 +32,38 @@ impl Mix {
         if alpha > 0.0 && alpha.is_finite() {
             Ok(Self { alpha })
         } else {
-            Err(DataError::Parameter { field: "mix.alpha", got: alpha, want: "more than 0 and finite" })
+            Err(DataError::Parameter { field: "mixup_alpha", got: alpha, want: "more than 0 and finite" })
         }
     }
 
-    /// The partner of an example in an epoch, one of `among` places.
+    /// The partner of an example, at one of `length` positions.
     ///
     /// A share is X / (X + Y) of two draws from Gamma(alpha), each one from Gamma(alpha + 1) (Marsaglia, Tsang, "A simple
     /// method for generating gamma variables", 2000) times U^(1 / alpha). Only the logarithm of Y / X is made, so that a tiny
     /// alpha gives 0 or 1.
     ///
     /// # Panics
-    /// If there are no places.
+    /// If the length is 0.
     #[must_use]
-    pub fn draw(&self, example: Example, among: usize) -> Partner {
-        assert!(among > 0, "a place to choose");
+    pub fn draw(&self, example: Example, length: usize) -> MixupPartner {
+        assert!(length > 0, "there must be a partner");
         let draws = example.draws(Stream::Mixup);
-        let place = (draws.unit(0) * among as f64) as usize;
-        // one minus: never 0, so that the logarithms are finite and their difference is a number
+        let position = (draws.unit(0) * length as f64) as usize;
+        // 1 - u is never 0, so the logarithms are finite and their difference is a number
         let log = |position: u64| (1.0 - draws.unit(position)).ln();
         let gammas = log_gamma(draws, 6, self.alpha + 1.0) - log_gamma(draws, 3, self.alpha + 1.0);
         let share = 1.0 / (1.0 + (gammas + (log(2) - log(1)) / self.alpha).exp());
-        Partner { place: place.min(among - 1), share: share as f32 }
+        MixupPartner { position: position.min(length - 1), share: share as f32 }
     }
 }
 
-/// The logarithm of a draw from Gamma(shape) of at least 1, up to a number that depends on the shape only; from three positions
-/// of every six.
+/// The logarithm of a draw from Gamma(shape) for a shape of at least 1, up to a constant that depends on the shape only. Each
+/// attempt reads three positions; the next one is six positions on, because two of these generators interleave.
 fn log_gamma(draws: Draws, first: u64, shape: f64) -> f64 {
     let d = shape - 1.0 / 3.0;
     let c = 1.0 / (3.0 * d.sqrt());
     let mut position = first;
-    // more than nineteen of twenty tries are taken
+    // more than 19 of 20 attempts are accepted
     loop {
         let normal = draws.normal(position);
         let root = 1.0 + c * normal;
@@ -78,12 +77,12 @@ fn log_gamma(draws: Draws, first: u64, shape: f64) -> f64 {
     }
 }
 
-/// Makes `own` the mixture of itself, by its share, and another image.
+/// Blends another image into `own`, which keeps `share` of itself.
 ///
 /// # Panics
-/// If they have different sizes.
+/// If the images have different sizes.
 pub fn blend(own: &mut [f32], other: &[f32], share: f32) {
-    assert_eq!(own.len(), other.len(), "images of one size");
+    assert_eq!(own.len(), other.len(), "the images must have one size");
     let rest = 1.0 - share;
     own.iter_mut().zip(other).for_each(|(own, other)| *own = share * *own + rest * other);
 }
@@ -93,9 +92,9 @@ mod tests {
     use super::*;
 
     fn shares(alpha: f64, number: u64) -> Vec<f64> {
-        let mix = Mix::new(alpha).expect("valid");
+        let mixup = Mixup::new(alpha).expect("valid");
         let mut shares: Vec<f64> = (0..number)
-            .map(|i| mix.draw(Example { seed: 3, epoch: i % 10, example: i / 10 }, 7).share.into())
+            .map(|i| mixup.draw(Example { seed: 3, epoch: i % 10, example: i / 10 }, 7).share.into())
             .collect();
         shares.sort_by(f64::total_cmp);
         shares
@@ -115,7 +114,7 @@ mod tests {
             let want = 1.0 / (4.0 * (2.0 * alpha + 1.0));
             assert!((mean - 0.5).abs() < 0.005, "alpha {alpha}: mean {mean}");
             assert!((variance / want - 1.0).abs() < 0.02, "alpha {alpha}: variance {variance}, not {want}");
-            // how many lie below a quantile, and above its mirror image
+            // the share below a quantile, and above its mirror image
             for (u, quantile) in [(0.1, tenth), (0.25, quarter), (0.5, 0.5)] {
                 let below = shares.partition_point(|x| *x < quantile) as f64 / N as f64;
                 let above = 1.0 - shares.partition_point(|x| *x < 1.0 - quantile) as f64 / N as f64;
@@ -135,27 +134,27 @@ mod tests {
             assert!(shares(alpha, 1000).iter().all(|x| (x - 0.5).abs() < 1e-3), "alpha {alpha}");
         }
         for alpha in [0.0, -1.0, f64::NAN, f64::INFINITY] {
-            let error = Mix::new(alpha).expect_err("wrong").to_string();
-            assert_eq!(error, format!("mix.alpha = {alpha}: must be more than 0 and finite"));
+            let error = Mixup::new(alpha).expect_err("invalid").to_string();
+            assert_eq!(error, format!("mixup_alpha = {alpha}: must be more than 0 and finite"));
         }
     }
 
     #[test]
-    fn partners_are_any_of_the_places_and_repeat() {
-        let mix = Mix::new(1.0).expect("valid");
-        let draw = |seed, epoch, example, among| mix.draw(Example { seed, epoch, example }, among);
+    fn partners_are_uniform_and_repeat() {
+        let mixup = Mixup::new(1.0).expect("valid");
+        let draw = |seed, epoch, example, length| mixup.draw(Example { seed, epoch, example }, length);
         let mut seen = [0; 7];
-        (0..7000).for_each(|example| seen[mix.draw(Example { seed: 1, epoch: 2, example }, 7).place] += 1);
+        (0..7000).for_each(|example| seen[mixup.draw(Example { seed: 1, epoch: 2, example }, 7).position] += 1);
         assert!(seen.iter().all(|n| (850..1150).contains(n)), "{seen:?}");
         assert_eq!(draw(1, 2, 3, 7), draw(1, 2, 3, 7));
         for other in [draw(0, 2, 3, 7), draw(1, 3, 3, 7), draw(1, 2, 4, 7)] {
             assert_ne!(draw(1, 2, 3, 7).share, other.share);
         }
-        assert_eq!(draw(1, 2, 3, 1).place, 0);
+        assert_eq!(draw(1, 2, 3, 1).position, 0);
     }
 
     #[test]
-    fn mixtures() {
+    fn blends() {
         let mut own = [1.0, 2.0, -4.0];
         blend(&mut own, &[5.0, 2.0, 0.0], 0.25);
         assert_eq!(own, [4.0, 2.0, -1.0]);

@@ -1,192 +1,98 @@
-//! From decoded photographs of any size to normalised f32 images of one size: random resized crop for training, resize and
-//! centre crop for evaluation.
+//! Photographs of any size to normalized images of one size: random resized crop for training, resize and center crop for
+//! evaluation.
 //!
-//! As torchvision does it (Szegedy et al., CVPR 2015): a random part with 8 to 100 % of the area and a ratio of 3/4 to 4/3, ten
-//! tries, else the middle; bilinear with antialiasing, as Pillow. RandAugment and jitter, where wanted, come between that and
-//! the normalisation, in 8 bits. What happens to an image is a function of (seed, epoch, example).
+//! As in torchvision (Szegedy et al., CVPR 2015): a random area of 8 to 100 % with an aspect ratio of 3/4 to 4/3, at most ten
+//! attempts, else the center; resized by Pillow's antialiased bilinear filter. RandAugment and color jitter come between the
+//! crop and the normalization, in 8 bits.
 
 use equipoise_random::{Draws, Example, Stream};
 
-use crate::batch::ops::Changer;
-use crate::batch::random_ops::{self, Jitter, RandAugment};
-use crate::batch::small::Normalize;
-use crate::read::decode::Rgb;
+use super::augmentation::Augmentation;
+use super::normalize::Normalize;
+use super::ops::ImageOps;
+use super::resize::{Area, Resizer};
+use crate::read::decode::DecodedImage;
 
-/// What is done to photographs.
+/// Which area of a photograph is used.
 #[derive(Clone, Debug, PartialEq)]
-pub enum View {
-    /// A random part of the image, scaled to size, half of them mirrored.
+pub enum PhotoCrop {
+    /// A random area, resized to the image size; half of them are mirrored. For training.
     RandomResizedCrop,
-    /// The shorter side scaled to this, then the middle.
+    /// The center after the shorter side is resized. For evaluation.
     CenterCrop {
-        /// The shorter side, at least the size.
+        /// Length of the shorter side, at least the image size.
         resize: u32,
     },
 }
 
-/// A part of an image: left, top, width, height.
-#[derive(Clone, Copy, Debug, PartialEq)]
-struct Area {
-    left: f64,
-    top: f64,
-    width: f64,
-    height: f64,
-}
-
-/// Which input pixels make each output pixel along one side, and how much of each.
-#[derive(Default)]
-struct Taps {
-    /// The first input pixel of every output pixel.
-    first: Vec<usize>,
-    /// `width` weights for every output pixel.
-    weights: Vec<f32>,
-    width: usize,
-}
-
-impl Taps {
-    /// For `out` pixels over `length` from `start`, from input pixels in `lowest..highest`: a triangle as wide as an output
-    /// pixel, and never narrower than an input pixel (Pillow's antialiased bilinear).
-    fn set(&mut self, out: usize, start: f64, length: f64, lowest: usize, highest: usize) {
-        let scale = length / out as f64;
-        let support = scale.max(1.0);
-        self.width = (2.0 * support).ceil() as usize + 1;
-        self.first.clear();
-        self.weights.clear();
-        for i in 0..out {
-            let center = start + (i as f64 + 0.5) * scale;
-            let from = ((center - support + 0.5).floor().max(lowest as f64) as usize).min(highest - 1);
-            let weight = |k: usize| match from + k {
-                at if at < highest => (1.0 - ((at as f64 + 0.5 - center) / support).abs()).max(0.0),
-                _ => 0.0,
-            };
-            let total: f64 = (0..self.width).map(weight).sum();
-            self.first.push(from);
-            self.weights.extend((0..self.width).map(|k| (weight(k) / total) as f32));
-        }
-    }
-
-    /// First input pixel and weights of every output pixel.
-    fn iter(&self) -> impl Iterator<Item = (usize, &[f32])> {
-        self.first.iter().copied().zip(self.weights.chunks_exact(self.width.max(1)))
-    }
-}
-
-/// Scales to one size; keeps the room that this needs between calls.
-struct Scaler {
-    side: usize,
-    across: Taps,
-    down: Taps,
-    row: Vec<f32>,
-}
-
-/// Makes images of one size; keeps the room that this needs between calls.
-pub struct Viewer {
-    size: u32,
+/// Transforms photographs to images of one size, and keeps the memory for that between calls.
+pub(crate) struct PhotoTransform {
+    image_size: u32,
+    augmentation: Augmentation,
     normalize: Normalize,
-    scaler: Scaler,
-    randaugment: Option<RandAugment>,
-    jitter: Option<Jitter>,
-    changer: Changer,
-    /// A view in 8 bits.
+    resizer: Resizer,
+    ops: ImageOps,
+    /// A crop in 8 bits.
     bytes: Vec<u8>,
 }
 
-impl Viewer {
-    /// For square images of this side.
-    #[must_use]
-    pub fn new(size: u32, normalize: Normalize) -> Self {
-        let side = size as usize;
-        let scaler = Scaler { side, across: Taps::default(), down: Taps::default(), row: Vec::new() };
-        let changer = Changer::new(side, side);
-        Self { size, normalize, scaler, randaugment: None, jitter: None, changer, bytes: Vec::new() }
+impl PhotoTransform {
+    /// A transform to square images. Of the augmentation policy, RandAugment and color jitter change random crops; center
+    /// crops are not augmented.
+    pub(crate) fn new(image_size: u32, augmentation: Augmentation, normalize: Normalize) -> Self {
+        let side = image_size as usize;
+        let (resizer, ops) = (Resizer::new(side), ImageOps::new(side, side));
+        Self { image_size, augmentation, normalize, resizer, ops, bytes: Vec::new() }
     }
 
-    /// Changes random views: first by RandAugment, then by jitter. Centre crops stay what they are.
-    #[must_use]
-    pub fn with_changes(self, randaugment: Option<RandAugment>, jitter: Option<Jitter>) -> Self {
-        Self { randaugment, jitter, ..self }
-    }
-
-    /// Fills `out` with a view of an image, channel after channel.
+    /// Fills `out` with a crop of an image, channel after channel.
     ///
     /// # Shapes
-    /// `out` is 3 x size x size.
+    /// `out` is 3 x image size x image size.
     ///
     /// # Panics
     /// If `out` has another size.
-    pub fn view(&mut self, image: &Rgb, view: &View, example: Example, out: &mut [f32]) {
-        let side = self.size as usize;
-        assert_eq!(out.len(), 3 * side * side, "room for every pixel");
+    pub(crate) fn crop(&mut self, image: &DecodedImage, crop: &PhotoCrop, example: Example, out: &mut [f32]) {
+        let side = self.image_size as usize;
+        assert_eq!(out.len(), 3 * side * side, "the output must hold every pixel");
         let draws = example.draws(Stream::PhotoCrop);
-        let (width, height) = (image.width as usize, image.height as usize);
-        let (area, mirrored, inside) = match view {
-            View::RandomResizedCrop => {
-                // cut out first, so that nothing outside shines in
+        let random = *crop == PhotoCrop::RandomResizedCrop;
+        let mirrored = random && draws.at(1) & 1 == 1;
+        match crop {
+            PhotoCrop::RandomResizedCrop => {
+                // pixels outside of the area do not blend in, as if it were cut out first
                 let area = random_area(image, draws);
                 let (left, top) = (area.left as usize, area.top as usize);
-                let inside = (left..left + area.width as usize, top..top + area.height as usize);
-                (area, draws.at(1) & 1 == 1, inside)
+                self.resizer.set_area(area, left..left + area.width as usize, top..top + area.height as usize);
             }
-            View::CenterCrop { resize } => (center_area(image, self.size, *resize), false, (0..width, 0..height)),
-        };
-        self.scaler.across.set(side, area.left, area.width, inside.0.start, inside.0.end);
-        self.scaler.down.set(side, area.top, area.height, inside.1.start, inside.1.end);
-        let changes = self.randaugment.is_some() || self.jitter.is_some();
-        if changes && *view == View::RandomResizedCrop {
+            PhotoCrop::CenterCrop { resize } => self.set_center(image, *resize),
+        }
+        if random && self.augmentation.has_ops() {
             self.bytes.resize(out.len(), 0);
-            self.scaler.scale(image, mirrored, &mut self.bytes, |_, x| (x + 0.5) as u8);
-            let changes = (self.randaugment, self.jitter);
-            random_ops::change(changes, example, (side, side), &mut self.changer, &mut self.bytes);
+            self.resizer.resize(image, mirrored, &mut self.bytes, |_, x| (x + 0.5) as u8);
+            self.augmentation.apply_ops(example, &mut self.ops, &mut self.bytes);
             self.normalize.fill(side * side, &self.bytes, out);
         } else {
             let Normalize { scale, offset } = &self.normalize;
-            self.scaler.scale(image, mirrored, out, |c, x| x * scale[c] + offset[c]);
+            self.resizer.resize(image, mirrored, out, |c, x| x * scale[c] + offset[c]);
         }
     }
-}
 
-impl Viewer {
-    /// Fills `out` with the middle of an image, its shorter side scaled to the viewer's size: 8 bits, channel after channel.
-    pub(crate) fn fit(&mut self, image: &Rgb, out: &mut [u8]) {
-        let (side, area) = (self.size as usize, center_area(image, self.size, self.size));
-        self.scaler.across.set(side, area.left, area.width, 0, image.width as usize);
-        self.scaler.down.set(side, area.top, area.height, 0, image.height as usize);
-        self.scaler.scale(image, false, out, |_, x| (x + 0.5) as u8);
+    /// Fills `out` with the center of an image after its shorter side is resized to the image size: 8 bits, channel after
+    /// channel.
+    pub(crate) fn fit(&mut self, image: &DecodedImage, out: &mut [u8]) {
+        self.set_center(image, self.image_size);
+        self.resizer.resize(image, false, out, |_, x| (x + 0.5) as u8);
+    }
+
+    fn set_center(&mut self, image: &DecodedImage, resize: u32) {
+        let area = center_area(image, self.image_size, resize);
+        self.resizer.set_area(area, 0..image.width as usize, 0..image.height as usize);
     }
 }
 
-impl Scaler {
-    /// Scales an image by the taps: down first, which goes along whole rows, then across. A pixel of channel c becomes its
-    /// value.
-    fn scale<T>(&mut self, image: &Rgb, mirrored: bool, out: &mut [T], value: impl Fn(usize, f32) -> T) {
-        let (side, width) = (self.side, image.width as usize);
-        let lowest = self.across.first.first().copied().unwrap_or(0);
-        let highest = self.across.first.last().map_or(0, |first| (first + self.across.width).min(width));
-        let plane = side * side;
-        // what lies behind the last column has no weight, but is read
-        self.row.resize(3 * (highest - lowest + self.across.width), 0.0);
-        for (y, (first, weights)) in self.down.iter().enumerate() {
-            let row = &mut self.row[..3 * (highest - lowest)];
-            row.fill(0.0);
-            for (k, weight) in weights.iter().enumerate().filter(|(_, weight)| **weight > 0.0) {
-                let from = &image.bytes[3 * ((first + k) * width + lowest)..][..row.len()];
-                row.iter_mut().zip(from).for_each(|(sum, x)| *sum += weight * f32::from(*x));
-            }
-            for (x, (first, weights)) in self.across.iter().enumerate() {
-                let pixels = self.row[3 * (first - lowest)..].as_chunks::<3>().0;
-                let mut sum = [0f32; 3];
-                for (weight, pixel) in weights.iter().zip(pixels) {
-                    (0..3).for_each(|c| sum[c] += weight * pixel[c]);
-                }
-                let x = if mirrored { side - 1 - x } else { x };
-                (0..3).for_each(|c| out[c * plane + y * side + x] = value(c, sum[c]));
-            }
-        }
-    }
-}
-
-/// A random part with 8 to 100 % of the area and a ratio of 3/4 to 4/3.
-fn random_area(image: &Rgb, draws: Draws) -> Area {
+/// A random area of 8 to 100 % of the image with an aspect ratio of 3/4 to 4/3.
+fn random_area(image: &DecodedImage, draws: Draws) -> Area {
     let (width, height) = (f64::from(image.width), f64::from(image.height));
     for attempt in 0..10 {
         let unit = |k: u64| draws.unit(2 + 4 * attempt + k);
@@ -198,7 +104,7 @@ fn random_area(image: &Rgb, draws: Draws) -> Area {
             return Area { left, top, width: w, height: h };
         }
     }
-    // the middle, as near to the ratios as the image allows
+    // the center, with an aspect ratio as near to this range as possible
     let ratio = (width / height).clamp(0.75, 4.0 / 3.0);
     let (w, h) =
         if width / height < ratio { (width, (width / ratio).round()) } else { ((height * ratio).round(), height) };
@@ -206,15 +112,15 @@ fn random_area(image: &Rgb, draws: Draws) -> Area {
     Area { left: ((width - w) / 2.0).floor(), top: ((height - h) / 2.0).floor(), width: w, height: h }
 }
 
-/// The part of the image that becomes the middle `size` of one whose shorter side is `resize`.
-fn center_area(image: &Rgb, size: u32, resize: u32) -> Area {
+/// The area that becomes the central square of side `size` when the shorter side is resized to `resize`.
+fn center_area(image: &DecodedImage, size: u32, resize: u32) -> Area {
     let (width, height) = (f64::from(image.width), f64::from(image.height));
     let (size, resize, short) = (f64::from(size), f64::from(resize.max(size)), width.min(height));
-    // whole pixels of the scaled image, as torchvision counts them: the side rounded down, a half to the even one
+    // whole pixels of the resized image, as in torchvision: its side is rounded down, the margin to even
     let along = |length: f64| {
         let scaled = (resize * length / short).floor();
-        let skipped = ((scaled - size) / 2.0).round_ties_even();
-        (skipped * length / scaled, size * length / scaled)
+        let margin = ((scaled - size) / 2.0).round_ties_even();
+        (margin * length / scaled, size * length / scaled)
     };
     let ((left, width), (top, height)) = (along(width), along(height));
     Area { left, top, width, height }
@@ -222,28 +128,34 @@ fn center_area(image: &Rgb, size: u32, resize: u32) -> Area {
 
 #[cfg(test)]
 mod tests {
+    use super::super::random_ops::{ColorJitter, RandAugment};
     use super::*;
 
     /// Red grows to the right, green downwards.
-    fn gradient(width: u32, height: u32) -> Rgb {
+    fn gradient(width: u32, height: u32) -> DecodedImage {
         let pixel = |i: u32| [(255 * (i % width) / width) as u8, (255 * (i / width) / height) as u8, 60];
-        Rgb { width, height, bytes: (0..width * height).flat_map(pixel).collect() }
+        DecodedImage { width, height, bytes: (0..width * height).flat_map(pixel).collect() }
+    }
+
+    /// Without augmentation, and with pixels as they are.
+    fn transform(image_size: u32) -> PhotoTransform {
+        PhotoTransform::new(image_size, Augmentation::NONE, plain())
     }
 
     fn plain() -> Normalize {
-        Normalize::new(&[0.0; 3], &[1.0 / 255.0; 3]).expect("good")
+        Normalize::new(&[0.0; 3], &[1.0 / 255.0; 3]).expect("valid")
     }
 
-    fn view(image: &Rgb, view: &View, epoch: u64) -> Vec<f32> {
+    fn cropped(image: &DecodedImage, crop: &PhotoCrop, epoch: u64) -> Vec<f32> {
         let mut out = vec![f32::NAN; 3 * 16 * 16];
-        Viewer::new(16, plain()).view(image, view, Example { seed: 1, epoch, example: 0 }, &mut out);
+        transform(16).crop(image, crop, Example { seed: 1, epoch, example: 0 }, &mut out);
         out
     }
 
     #[test]
-    fn a_view_of_the_right_size_is_the_image() {
+    fn a_crop_of_the_right_size_is_the_image() {
         let image = gradient(16, 16);
-        let out = view(&image, &View::CenterCrop { resize: 16 }, 0);
+        let out = cropped(&image, &PhotoCrop::CenterCrop { resize: 16 }, 0);
         for (i, pixel) in image.bytes.chunks(3).enumerate() {
             for c in 0..3 {
                 assert!((out[c * 256 + i] - f32::from(pixel[c])).abs() < 0.01, "pixel {i}, channel {c}");
@@ -254,23 +166,23 @@ mod tests {
     /// Pillow 13: `image.crop(box).resize((5, 5), BILINEAR)` of the pixels (37 x + 11 y y, 5 x y + 90, 3 x x + y) modulo
     /// 256, 20 x 15, channel after channel; smaller and larger than the box.
     #[test]
-    fn scaling_is_pillows() {
+    fn resizing_is_pillows() {
         let pixel = |i: u32| {
             let (x, y) = (i % 20, i / 20);
             [(37 * x + 11 * y * y) as u8, (5 * x * y + 90) as u8, (3 * x * x + y) as u8]
         };
-        let image = Rgb { width: 20, height: 15, bytes: (0..300).flat_map(pixel).collect() };
+        let image = DecodedImage { width: 20, height: 15, bytes: (0..300).flat_map(pixel).collect() };
         #[rustfmt::skip]
         let cases: [([usize; 4], [u8; 75]); 2] = [
             ([3, 2, 17, 13], [151, 102, 160, 119, 116, 130, 135, 143, 138, 124, 138, 138, 129, 148, 129, 113, 111, 146, 98, 140, 172, 80, 149, 129, 92, 149, 181, 181, 132, 140, 184, 138, 96, 130, 151, 163, 86, 149, 147, 126, 117, 136, 129, 128, 146, 110, 154, 124, 138, 130, 58, 143, 150, 163, 109, 60, 145, 152, 122, 95, 62, 147, 154, 98, 88, 64, 149, 156, 100, 90, 66, 151, 158, 102, 92]),
             ([3, 2, 6, 5], [155, 170, 192, 214, 229, 177, 192, 214, 175, 149, 210, 225, 247, 116, 28, 103, 118, 140, 100, 74, 31, 46, 68, 90, 105, 120, 124, 130, 136, 140, 126, 131, 138, 145, 150, 135, 141, 150, 159, 165, 144, 151, 162, 173, 180, 150, 158, 170, 182, 190, 29, 37, 50, 66, 77, 29, 37, 50, 66, 77, 30, 38, 51, 67, 78, 31, 39, 52, 68, 79, 31, 39, 52, 68, 79]),
         ];
         for ([left, top, right, bottom], want) in cases {
-            let mut scaler = Viewer::new(5, plain()).scaler;
-            scaler.across.set(5, left as f64, (right - left) as f64, left, right);
-            scaler.down.set(5, top as f64, (bottom - top) as f64, top, bottom);
+            let (width, height) = ((right - left) as f64, (bottom - top) as f64);
+            let mut resizer = Resizer::new(5);
+            resizer.set_area(Area { left: left as f64, top: top as f64, width, height }, left..right, top..bottom);
             let mut out = [0.0; 75];
-            scaler.scale(&image, false, &mut out, |_, x| x);
+            resizer.resize(&image, false, &mut out, |_, x| x);
             for (i, (got, want)) in out.iter().zip(want).enumerate() {
                 // Pillow rounds twice
                 assert!((got - f32::from(want)).abs() <= 1.01, "{i}: {got}, not {want}");
@@ -278,19 +190,19 @@ mod tests {
         }
     }
 
-    /// torchvision 0.29 with Pillow 13: `CenterCrop(22)(Resize(26)(image))` of the pixels of `scaling_is_pillows`, 50 x 37 and
+    /// torchvision 0.29 with Pillow 13: `CenterCrop(22)(Resize(26)(image))` of the pixels of `resizing_is_pillows`, 50 x 37 and
     /// 37 x 50; row 11 of red and column 11 of green.
     #[test]
-    fn the_middle_is_torchvisions() {
+    fn the_center_is_torchvisions() {
         let pixels = |width: u32, height: u32| {
             let pixel = |i: u32| {
                 let (x, y) = (i % width, i / width);
                 [(37 * x + 11 * y * y) as u8, (5 * x * y + 90) as u8, (3 * x * x + y) as u8]
             };
-            Rgb { width, height, bytes: (0..width * height).flat_map(pixel).collect() }
+            DecodedImage { width, height, bytes: (0..width * height).flat_map(pixel).collect() }
         };
         #[rustfmt::skip]
-        let cases: [(Rgb, [u8; 22], [u8; 22]); 2] = [
+        let cases: [(DecodedImage, [u8; 22], [u8; 22]); 2] = [
             (pixels(50, 37),
              [140, 147, 98, 137, 142, 149, 142, 106, 145, 141, 156, 137, 114, 153, 141, 165, 131, 120, 160, 142, 114, 79],
              [153, 128, 108, 122, 117, 86, 155, 147, 139, 131, 123, 115, 108, 100, 92, 84, 76, 68, 133, 103, 173, 165]),
@@ -300,9 +212,9 @@ mod tests {
         ];
         for (image, row, column) in cases {
             let mut out = vec![f32::NAN; 3 * 22 * 22];
-            Viewer::new(22, plain()).view(
+            transform(22).crop(
                 &image,
-                &View::CenterCrop { resize: 26 },
+                &PhotoCrop::CenterCrop { resize: 26 },
                 Example { seed: 0, epoch: 0, example: 0 },
                 &mut out,
             );
@@ -314,44 +226,50 @@ mod tests {
         }
     }
 
-    /// The bits that were made before there were changes of colours.
+    /// These bits are part of published results: they must never change.
     #[test]
-    fn without_changes_the_bits_stay_what_they_were() {
-        let hash = |kind: &View| {
+    fn crops_keep_their_bits() {
+        let hash = |crop: &PhotoCrop| {
             let image = gradient(50, 37);
-            let out = (0..10).flat_map(|epoch| view(&image, kind, epoch));
+            let out = (0..10).flat_map(|epoch| cropped(&image, crop, epoch));
             out.fold(0u64, |hash, x| (hash ^ u64::from(x.to_bits())).wrapping_mul(0x0100_0000_01b3))
         };
-        assert_eq!(hash(&View::CenterCrop { resize: 20 }), 0x5860_03d4_a489_8a40);
-        assert_eq!(hash(&View::RandomResizedCrop), 0x9464_b08b_7282_29da);
+        assert_eq!(hash(&PhotoCrop::CenterCrop { resize: 20 }), 0x5860_03d4_a489_8a40);
+        assert_eq!(hash(&PhotoCrop::RandomResizedCrop), 0x9464_b08b_7282_29da);
     }
 
     #[test]
-    fn random_views_are_changed_and_middles_are_not() {
-        let (image, jitter, randaugment) = (gradient(50, 37), Jitter::new(0.4, 0.4, 0.4, 0.1), RandAugment::new(2, 9));
-        let (jitter, randaugment) = (jitter.expect("valid"), randaugment.expect("valid"));
-        let mut viewer = Viewer::new(16, plain()).with_changes(Some(randaugment), Some(jitter));
+    fn random_crops_are_augmented_and_center_crops_are_not() {
+        let image = gradient(50, 37);
+        let color_jitter = ColorJitter::new(0.4, 0.4, 0.4, 0.1).expect("valid");
+        let randaugment = RandAugment::new(2, 9).expect("valid");
+        let augmentation = Augmentation {
+            randaugment: Some(randaugment),
+            color_jitter: Some(color_jitter),
+            ..Augmentation::default()
+        };
+        let mut transform = PhotoTransform::new(16, augmentation, plain());
         let mut out = vec![f32::NAN; 3 * 16 * 16];
-        let middle = View::CenterCrop { resize: 20 };
-        viewer.view(&image, &middle, Example { seed: 1, epoch: 0, example: 0 }, &mut out);
-        assert_eq!(out, view(&image, &middle, 0));
+        let middle = PhotoCrop::CenterCrop { resize: 20 };
+        transform.crop(&image, &middle, Example { seed: 1, epoch: 0, example: 0 }, &mut out);
+        assert_eq!(out, cropped(&image, &middle, 0));
         for epoch in 0..20 {
             let mut want: Vec<u8> =
-                view(&image, &View::RandomResizedCrop, epoch).iter().map(|x| (x + 0.5) as u8).collect();
-            let mut changer = Changer::new(16, 16);
+                cropped(&image, &PhotoCrop::RandomResizedCrop, epoch).iter().map(|x| (x + 0.5) as u8).collect();
+            let mut ops = ImageOps::new(16, 16);
             let example = Example { seed: 1, epoch, example: 0 };
-            let changes = randaugment.draw(example, 16, 16).chain(jitter.draw(example));
-            changes.for_each(|change| changer.apply(change, &mut want));
-            viewer.view(&image, &View::RandomResizedCrop, example, &mut out);
+            let drawn = randaugment.draw(example, 16, 16).chain(color_jitter.draw(example));
+            drawn.for_each(|op| ops.apply(op, &mut want));
+            transform.crop(&image, &PhotoCrop::RandomResizedCrop, example, &mut out);
             let rounded: Vec<u8> = out.iter().map(|x| x.round() as u8).collect();
             assert_eq!(rounded, want, "epoch {epoch}");
         }
     }
 
     #[test]
-    fn the_middle_of_a_scaled_image() {
-        // 200 x 100, shorter side to 20, middle 16: columns 60 to 140, rows 10 to 90
-        let out = view(&gradient(200, 100), &View::CenterCrop { resize: 20 }, 0);
+    fn the_center_of_a_resized_image() {
+        // 200 x 100, shorter side to 20, center 16: columns 60 to 140, rows 10 to 90
+        let out = cropped(&gradient(200, 100), &PhotoCrop::CenterCrop { resize: 20 }, 0);
         let (left, right) = (out[8 * 16], out[8 * 16 + 15]);
         let at = |x: f32| 255.0 * x / 200.0;
         assert!((left - at(62.0)).abs() < 2.0 && (right - at(137.0)).abs() < 2.0, "{left} {right}");
@@ -359,7 +277,7 @@ mod tests {
     }
 
     #[test]
-    fn random_areas_have_the_sizes_and_ratios_they_should() {
+    fn random_areas_have_their_sizes_and_aspect_ratios() {
         let image = gradient(300, 200);
         let (mut smallest, mut largest, mut sum) = (f64::INFINITY, 0f64, 0.0);
         for example in 0..5000 {
@@ -374,7 +292,7 @@ mod tests {
         }
         // large areas of a 3:2 image often have a ratio that does not fit
         assert!(smallest < 0.1 && largest > 0.8 && (0.3..0.5).contains(&(sum / 5000.0)), "{smallest} {largest} {sum}");
-        // no part of a very long image has such a ratio and so much area: the middle
+        // no area of a very long image has such a ratio and size, so the center is used
         let middle = random_area(&gradient(1000, 10), Draws::new(1, 2, 3));
         assert_eq!((middle.width, middle.height, middle.top), (13.0, 10.0, 0.0));
         let tiny = random_area(&gradient(1, 1), Draws::new(1, 2, 3));
@@ -382,13 +300,13 @@ mod tests {
     }
 
     #[test]
-    fn views_depend_on_seed_epoch_and_example_and_are_mirrored_half_the_time() {
+    fn crops_depend_on_the_epoch_and_are_mirrored_half_the_time() {
         let image = gradient(40, 30);
-        let random = View::RandomResizedCrop;
-        assert_eq!(view(&image, &random, 3), view(&image, &random, 3));
-        assert_ne!(view(&image, &random, 3), view(&image, &random, 4));
+        let random = PhotoCrop::RandomResizedCrop;
+        assert_eq!(cropped(&image, &random, 3), cropped(&image, &random, 3));
+        assert_ne!(cropped(&image, &random, 3), cropped(&image, &random, 4));
         let mirrored = (0..200).filter(|epoch| {
-            let out = view(&image, &random, *epoch);
+            let out = cropped(&image, &random, *epoch);
             out[0] > out[15]
         });
         assert!((70..130).contains(&mirrored.count()));

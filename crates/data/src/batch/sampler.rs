@@ -1,69 +1,68 @@
-//! Which examples an epoch shows, in which order: a pure function of (labels, seed, epoch).
+//! The order of examples in an epoch: a pure function of (labels, seed, epoch).
 //!
-//! An epoch has as many examples as the training set, whatever the sampler. Nothing has to be saved to resume: the order is
-//! made again and the run goes on at its position. Workers take every W-th example of the same order, so that their shards
-//! are disjoint and cover everything.
+//! An epoch has as many examples as the training split, whatever the sampler. A resumed run computes the order again and
+//! continues at its position. Each of W workers takes every W-th example of the same order, so their shards are disjoint and
+//! cover the epoch.
 
 use std::fmt;
 use std::str::FromStr;
 
 use equipoise_random::{Draws, Example, Stream};
+use serde::{Deserialize, Serialize};
 
+use crate::dataset::indices_by_class;
 use crate::error::DataError;
-use crate::subset::long_tail::by_class;
 
-/// How often classes are drawn.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Kind {
-    /// Every example once.
+/// How often classes are drawn. As text: `uniform`, `class-balanced`, `square-root` or `progressive`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum SamplerKind {
+    /// Every example comes once.
     #[default]
     Uniform,
-    /// Every class equally often.
+    /// Every class is drawn equally often.
     ClassBalanced,
-    /// In proportion to the square root of its size (Mahajan et al., ECCV 2018).
+    /// A class is drawn in proportion to the square root of its size (Mahajan et al., ECCV 2018).
     SquareRoot,
-    /// From `Uniform` in the first epoch to `ClassBalanced` in the last (Kang et al., ICLR 2020).
-    Progressive {
-        /// Epochs of the whole run.
-        epochs: u64,
-    },
+    /// Goes from `Uniform` in the first epoch to `ClassBalanced` in the last (Kang et al., ICLR 2020).
+    Progressive,
 }
 
-impl fmt::Display for Kind {
+impl fmt::Display for SamplerKind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Uniform => "uniform",
             Self::ClassBalanced => "class-balanced",
             Self::SquareRoot => "square-root",
-            Self::Progressive { .. } => "progressive",
+            Self::Progressive => "progressive",
         })
     }
 }
 
-impl Kind {
-    /// The sampler of that name for a run of so many epochs.
-    #[must_use]
-    pub fn named(name: &str, epochs: u64) -> Option<Self> {
-        [Self::Uniform, Self::ClassBalanced, Self::SquareRoot, Self::Progressive { epochs }]
+impl FromStr for SamplerKind {
+    type Err = DataError;
+
+    fn from_str(name: &str) -> Result<Self, DataError> {
+        let known = "uniform, class-balanced, square-root, progressive";
+        [Self::Uniform, Self::ClassBalanced, Self::SquareRoot, Self::Progressive]
             .into_iter()
             .find(|kind| kind.to_string() == name)
+            .ok_or_else(|| DataError::Name { what: "sampler", name: name.to_owned(), known })
     }
 }
 
-/// A worker's part of every epoch.
+/// The part of every epoch that one worker sees.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Shard {
-    /// Which worker, from 0.
     rank: usize,
-    /// How many there are.
     size: usize,
 }
 
 impl Shard {
-    /// Everything.
+    /// The complete epoch, for a single worker.
     pub const WHOLE: Self = Self { rank: 0, size: 1 };
 
-    /// The part of worker `rank`, from 0, of `size`.
+    /// The shard of worker `rank`, from 0, of `size` workers.
     ///
     /// # Errors
     /// If there is no such worker.
@@ -71,38 +70,27 @@ impl Shard {
         if rank < size { Ok(Self { rank, size }) } else { Err(DataError::Shard { rank, size }) }
     }
 
-    /// Which worker, from 0.
+    /// Rank of the worker, from 0.
     #[must_use]
     pub fn rank(&self) -> usize {
         self.rank
     }
 
-    /// How many workers there are.
+    /// Number of workers.
     #[must_use]
     pub fn size(&self) -> usize {
         self.size
     }
 }
 
-impl FromStr for Shard {
-    type Err = String;
-
-    /// `RANK/SIZE`, from 0.
-    fn from_str(text: &str) -> Result<Self, String> {
-        let parts = text.split_once('/').and_then(|(r, s)| Some((r.parse().ok()?, s.parse().ok()?)));
-        match parts {
-            Some((rank, size)) if rank < size => Ok(Self { rank, size }),
-            _ => Err(format!("`{text}`: must be RANK/SIZE with RANK below SIZE")),
-        }
-    }
-}
-
 /// The order of examples in every epoch of a run.
 #[derive(Clone, Debug)]
 pub struct Sampler {
-    kind: Kind,
+    kind: SamplerKind,
+    /// Epochs of the run.
+    epochs: u64,
     seed: u64,
-    /// Positions by class, empty classes left out.
+    /// Indices by class, without empty classes.
     classes: Vec<Vec<u32>>,
     examples: usize,
 }
@@ -116,47 +104,47 @@ enum Purpose {
 }
 
 impl Sampler {
-    /// A sampler for a training set with these labels.
+    /// A sampler for a run of so many epochs on a training split with these labels.
     ///
     /// # Errors
     /// For a label out of range, or more than 2^32 images.
-    pub fn new(kind: Kind, labels: &[u32], classes: usize, seed: u64) -> Result<Self, DataError> {
-        let mut classes = by_class(labels, classes)?;
-        classes.retain(|positions| !positions.is_empty());
-        // by their first example: how classes are numbered does not matter
+    pub fn new(kind: SamplerKind, epochs: u64, labels: &[u32], classes: usize, seed: u64) -> Result<Self, DataError> {
+        let mut classes = indices_by_class(labels, classes)?;
+        classes.retain(|indices| !indices.is_empty());
+        // sorted by their first example, so that the numbering of classes does not matter
         classes.sort_unstable();
-        Ok(Self { kind, seed, classes, examples: labels.len() })
+        Ok(Self { kind, epochs, seed, classes, examples: labels.len() })
     }
 
-    /// Examples in an epoch.
+    /// Number of examples in an epoch.
     #[must_use]
     pub fn len(&self) -> usize {
         self.examples
     }
 
-    /// Whether there is nothing to draw.
+    /// Whether an epoch is empty.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.examples == 0
     }
 
-    /// Positions in the training set, in the order an epoch (from 0) shows them to a worker.
+    /// Indices of the training images that a worker sees in an epoch (from 0), in order.
     ///
-    /// The shards of several workers differ in length by at most one.
+    /// Shards differ in length by at most one.
     #[must_use]
     pub fn epoch(&self, epoch: u64, shard: Shard) -> Vec<u32> {
-        let whole = match self.kind {
-            Kind::Uniform => self.every_example(epoch),
+        let order = match self.kind {
+            SamplerKind::Uniform => self.every_example(epoch),
             _ => self.by_share(epoch),
         };
-        whole.into_iter().skip(shard.rank).step_by(shard.size).collect()
+        order.into_iter().skip(shard.rank).step_by(shard.size).collect()
     }
 
     fn draws(&self, epoch: u64, purpose: Purpose, of: u64) -> Draws {
         Example { seed: self.seed, epoch, example: (of << 2) | purpose as u64 }.draws(Stream::Sampler)
     }
 
-    /// Every example once, by a random key of its own.
+    /// Every example once, sorted by a random key.
     fn every_example(&self, epoch: u64) -> Vec<u32> {
         let draws = self.draws(epoch, Purpose::Order, 0);
         let mut keyed: Vec<(u64, u32)> =
@@ -165,7 +153,7 @@ impl Sampler {
         keyed.into_iter().map(|(_, example)| example).collect()
     }
 
-    /// Classes by their share, examples of a class in turns: none comes twice before all came once.
+    /// Classes by their share; the examples of a class take turns, so that none comes twice before all came once.
     fn by_share(&self, epoch: u64) -> Vec<u32> {
         let shares = self.shares(epoch);
         let mut ends = Vec::with_capacity(shares.len());
@@ -183,7 +171,7 @@ impl Sampler {
                 let (taken, order) = &mut turns[class];
                 let size = self.classes[class].len();
                 if *taken % size == 0 {
-                    // keyed by the class's first example, not by its number: the order of classes does not matter
+                    // keyed by the first example of the class, so that the numbering of classes does not matter
                     let within = self.draws(epoch, Purpose::Within, u64::from(self.classes[class][0]));
                     let round = (*taken / size * self.examples) as u64;
                     let mut keyed: Vec<(u64, u32)> =
@@ -197,19 +185,20 @@ impl Sampler {
             .collect()
     }
 
-    /// How often each class is drawn; the shares add up to 1.
+    /// The share of each class in an epoch; the shares add up to 1.
     fn shares(&self, epoch: u64) -> Vec<f64> {
         let (n, c) = (self.examples as f64, self.classes.len() as f64);
-        let sizes = self.classes.iter().map(|positions| positions.len() as f64);
+        let sizes = self.classes.iter().map(|indices| indices.len() as f64);
         match self.kind {
-            Kind::Uniform => sizes.map(|size| size / n).collect(),
-            Kind::ClassBalanced => sizes.map(|_| 1.0 / c).collect(),
-            Kind::SquareRoot => {
+            SamplerKind::Uniform => sizes.map(|size| size / n).collect(),
+            SamplerKind::ClassBalanced => sizes.map(|_| 1.0 / c).collect(),
+            SamplerKind::SquareRoot => {
                 let total: f64 = sizes.clone().map(f64::sqrt).sum();
                 sizes.map(|size| size.sqrt() / total).collect()
             }
-            Kind::Progressive { epochs } => {
-                let t = if epochs > 1 { epoch.min(epochs - 1) as f64 / (epochs - 1) as f64 } else { 1.0 };
+            SamplerKind::Progressive => {
+                let last = self.epochs.saturating_sub(1);
+                let t = if last > 0 { epoch.min(last) as f64 / last as f64 } else { 1.0 };
                 sizes.map(|size| (1.0 - t) * size / n + t / c).collect()
             }
         }
@@ -220,7 +209,8 @@ impl Sampler {
 mod tests {
     use super::*;
 
-    const KINDS: [Kind; 4] = [Kind::Uniform, Kind::ClassBalanced, Kind::SquareRoot, Kind::Progressive { epochs: 5 }];
+    const KINDS: [SamplerKind; 4] =
+        [SamplerKind::Uniform, SamplerKind::ClassBalanced, SamplerKind::SquareRoot, SamplerKind::Progressive];
 
     /// 900 of class 0, 90 of class 1, 10 of class 2, none of class 3; in mixed order.
     fn labels() -> Vec<u32> {
@@ -229,8 +219,8 @@ mod tests {
         labels
     }
 
-    fn sampler(kind: Kind) -> Sampler {
-        Sampler::new(kind, &labels(), 4, 7).expect("valid")
+    fn sampler(kind: SamplerKind) -> Sampler {
+        Sampler::new(kind, 5, &labels(), 4, 7).expect("valid")
     }
 
     fn per_class(order: &[u32]) -> [usize; 3] {
@@ -242,7 +232,7 @@ mod tests {
 
     #[test]
     fn uniform_shows_every_example_once_in_a_new_order_every_epoch() {
-        let sampler = sampler(Kind::Uniform);
+        let sampler = sampler(SamplerKind::Uniform);
         let (first, second) = (sampler.epoch(0, Shard::WHOLE), sampler.epoch(1, Shard::WHOLE));
         assert_ne!(first, second);
         assert_eq!(first, sampler.epoch(0, Shard::WHOLE));
@@ -250,13 +240,13 @@ mod tests {
             order.sort_unstable();
             assert_eq!(order, (0..1000).collect::<Vec<u32>>());
         }
-        let other = Sampler::new(Kind::Uniform, &labels(), 4, 8).expect("valid");
+        let other = Sampler::new(SamplerKind::Uniform, 5, &labels(), 4, 8).expect("valid");
         assert_ne!(other.epoch(0, Shard::WHOLE), sampler.epoch(0, Shard::WHOLE));
     }
 
     #[test]
     fn classes_come_by_their_share() {
-        let near = |kind: Kind, epoch: u64, want: [f64; 3]| {
+        let check = |kind: SamplerKind, epoch: u64, want: [f64; 3]| {
             let got = per_class(&sampler(kind).epoch(epoch, Shard::WHOLE));
             for (got, want) in got.iter().zip(want) {
                 // four standard deviations of 1000 draws
@@ -267,19 +257,19 @@ mod tests {
         let roots = [900f64.sqrt(), 90f64.sqrt(), 10f64.sqrt()];
         let total: f64 = roots.iter().sum();
         for epoch in 0..5 {
-            near(Kind::ClassBalanced, epoch, [1.0 / 3.0; 3]);
-            near(Kind::SquareRoot, epoch, roots.map(|r| r / total));
+            check(SamplerKind::ClassBalanced, epoch, [1.0 / 3.0; 3]);
+            check(SamplerKind::SquareRoot, epoch, roots.map(|r| r / total));
         }
-        let progressive = Kind::Progressive { epochs: 5 };
-        near(progressive, 0, [0.9, 0.09, 0.01]);
-        near(progressive, 2, [(0.9 + 1.0 / 3.0) / 2.0, (0.09 + 1.0 / 3.0) / 2.0, (0.01 + 1.0 / 3.0) / 2.0]);
-        near(progressive, 4, [1.0 / 3.0; 3]);
+        let progressive = SamplerKind::Progressive;
+        check(progressive, 0, [0.9, 0.09, 0.01]);
+        check(progressive, 2, [(0.9 + 1.0 / 3.0) / 2.0, (0.09 + 1.0 / 3.0) / 2.0, (0.01 + 1.0 / 3.0) / 2.0]);
+        check(progressive, 4, [1.0 / 3.0; 3]);
     }
 
     #[test]
     fn examples_of_a_class_take_turns() {
         let labels = labels();
-        let order = sampler(Kind::ClassBalanced).epoch(3, Shard::WHOLE);
+        let order = sampler(SamplerKind::ClassBalanced).epoch(3, Shard::WHOLE);
         let rare: Vec<u32> = order.into_iter().filter(|i| labels[*i as usize] == 2).collect();
         for round in rare.chunks_exact(10) {
             let mut seen = round.to_vec();
@@ -291,7 +281,7 @@ mod tests {
     }
 
     #[test]
-    fn shards_are_disjoint_and_make_the_whole() {
+    fn shards_are_disjoint_and_cover_the_epoch() {
         for kind in KINDS {
             let sampler = sampler(kind);
             let whole = sampler.epoch(2, Shard::WHOLE);
@@ -306,31 +296,36 @@ mod tests {
         }
     }
 
-    /// Numbering the classes otherwise changes nothing.
+    /// Another numbering of the classes changes nothing.
     #[test]
     fn the_order_of_classes_does_not_matter() {
         let renamed: Vec<u32> = labels().iter().map(|l| 3 - l).collect();
         for kind in KINDS {
-            let other = Sampler::new(kind, &renamed, 4, 7).expect("valid");
+            let other = Sampler::new(kind, 5, &renamed, 4, 7).expect("valid");
             assert_eq!(other.epoch(1, Shard::WHOLE), sampler(kind).epoch(1, Shard::WHOLE), "{kind:?}");
         }
     }
 
     #[test]
-    fn names_and_shards_are_read() {
+    fn names_are_parsed_and_printed() {
         for kind in KINDS {
-            assert_eq!(Kind::named(&kind.to_string(), 5), Some(kind));
+            assert_eq!(kind.to_string().parse::<SamplerKind>().expect("known"), kind);
+            assert_eq!(serde_json::to_string(&kind).expect("serializes"), format!("\"{kind}\""));
         }
-        assert_eq!(Kind::named("random", 5), None);
-        assert_eq!("1/3".parse(), Ok(Shard { rank: 1, size: 3 }));
+        let error = "random".parse::<SamplerKind>().expect_err("unknown").to_string();
+        assert!(error.starts_with("unknown sampler `random`: must be one of uniform,"), "{error}");
+    }
+
+    #[test]
+    fn shards_and_empty_epochs() {
+        assert_eq!(Shard::new(1, 3).expect("a worker"), Shard { rank: 1, size: 3 });
         for (rank, size) in [(0, 0), (3, 3), (4, 3)] {
             let error = Shard::new(rank, size).expect_err("no such worker").to_string();
-            assert_eq!(error, format!("shard {rank}/{size}: the first must be below the second"));
+            assert_eq!(error, format!("shard {rank}/{size}: the rank must be less than the number of workers"));
         }
-        for bad in ["3/3", "1", "a/b", "-1/3", ""] {
-            assert!(bad.parse::<Shard>().is_err(), "{bad}");
-        }
-        assert!(Sampler::new(Kind::Uniform, &[], 3, 0).expect("valid").epoch(0, Shard::WHOLE).is_empty());
-        assert!(Sampler::new(Kind::ClassBalanced, &[], 3, 0).expect("valid").epoch(0, Shard::WHOLE).is_empty());
+        assert!(Sampler::new(SamplerKind::Uniform, 5, &[], 3, 0).expect("valid").epoch(0, Shard::WHOLE).is_empty());
+        assert!(
+            Sampler::new(SamplerKind::ClassBalanced, 5, &[], 3, 0).expect("valid").epoch(0, Shard::WHOLE).is_empty()
+        );
     }
 }

@@ -1,8 +1,8 @@
-//! Zip archives, read by their directory at the end.
+//! Zip archives, read through the directory at their end.
 //!
-//! A reader of our own: the directory is followed by its size and not by its count of entries, which overflows in archives of more
-//! than 65,535 files that some archivers wrote. Stored and deflated entries are read, with their sizes and checksums; what is
-//! encrypted, a link, or would lie outside is refused.
+//! The directory is read by its size in bytes and not by its number of entries, because some archivers let that number
+//! overflow beyond 65,535 files. Stored and deflated entries are read and checked
+//! against their sizes and checksums. Entries that are encrypted, links, or outside the target folder are refused.
 
 use std::io::{self, Read, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
@@ -10,74 +10,79 @@ use std::path::{Path, PathBuf};
 use flate2::Crc;
 use flate2::read::DeflateDecoder;
 
+use super::source::cannot_read;
+use super::tar::stays_inside;
 use crate::error::DataError;
-use crate::read::source::{cannot_read, inside};
 
-/// The largest directory accepted: a million entries and more.
-const MOST_DIRECTORY: u64 = 256 << 20;
+/// Size limit of the directory: more than a million entries.
+const MAX_DIRECTORY: u64 = 256 << 20;
 
-/// Whether bytes start as a zip archive does.
+/// Whether a file with these first bytes is a zip archive.
 pub(crate) fn is_zip(head: &[u8]) -> bool {
     head.starts_with(b"PK\x03\x04") || head.starts_with(b"PK\x05\x06")
 }
 
-/// Calls `take` for every entry in the directory's order: with its name, and a reader if it is a file. A reader that is read to its
-/// end has checked what it gave.
+/// Calls `visit` for every entry in the order of the directory: with its name, and with a reader if it is a file. The reader
+/// checks the size and checksum when it reaches the end of the file.
 ///
 /// # Errors
-/// If the archive is torn or hostile, and what `take` returns.
-pub fn walk(
+/// If the archive is corrupt or hostile, and what `visit` returns.
+pub(crate) fn walk(
     path: &Path,
     reader: &mut (impl Read + Seek),
-    mut take: impl FnMut(&Path, Option<&mut dyn Read>) -> Result<(), DataError>,
+    mut visit: impl FnMut(&Path, Option<&mut dyn Read>) -> Result<(), DataError>,
 ) -> Result<(), DataError> {
-    let torn = |what| torn(path, what);
+    let corrupt = |what| corrupt(path, what);
     let Directory { bytes, start, count } = directory(path, reader)?;
     let (mut rest, mut counted) = (&bytes[..], 0u64);
     let (mut size, mut packed) = (0u64, 0u64);
     while !rest.is_empty() {
         let entry = Entry::next(path, &mut rest)?;
         counted += 1;
-        let hostile = |what| DataError::Hostile { path: path.to_owned(), entry: entry.name.clone(), what };
-        if !inside(&entry.name) || entry.name.as_os_str().is_empty() {
-            return Err(hostile("it would lie outside the archive's folder"));
+        let hostile = |what| DataError::HostileArchive { path: path.to_owned(), entry: entry.name.clone(), what };
+        if !stays_inside(&entry.name) || entry.name.as_os_str().is_empty() {
+            return Err(hostile("it would be unpacked outside the folder"));
         }
-        // what Unix says it is, where the archiver noted it
+        // the Unix file type, where the archiver recorded it
         if !matches!(entry.mode >> 12, 0 | 0o4 | 0o10) {
             return Err(hostile("neither a file nor a folder"));
         }
         if entry.folder {
-            take(&entry.name, None)?;
+            visit(&entry.name, None)?;
             continue;
         }
         if entry.flags & 0x2041 != 0 {
             return Err(hostile("it is encrypted"));
         }
-        // as for gzip, and entries that share their bytes count them once
+        // the same limit as for gzip; bytes that several entries share count once
         (size, packed) = (size.saturating_add(entry.size), packed.saturating_add(entry.packed).min(start));
         if size > packed.saturating_mul(100).saturating_add(8 << 20) {
             return Err(hostile("a zip bomb: more than 100 times what is packed"));
         }
         let head: [u8; 30] = read_at(reader, entry.local).map_err(cannot_read(path))?;
         if !head.starts_with(b"PK\x03\x04") {
-            return Err(torn("no entry is where the directory says"));
+            return Err(corrupt("an entry is not where the directory says"));
         }
         let data = entry.local + 30 + u64::from(u16_at(&head, 26)) + u64::from(u16_at(&head, 28));
         if data.checked_add(entry.packed).is_none_or(|end| end > start) {
-            return Err(torn("an entry goes on behind the archive's end"));
+            return Err(corrupt("an entry runs past the end of the archive"));
         }
         reader.seek(SeekFrom::Start(data)).map_err(cannot_read(path))?;
         let packed = reader.by_ref().take(entry.packed);
         match entry.method {
-            0 => take(&entry.name, Some(&mut Checked::new(packed, &entry)))?,
-            8 => take(&entry.name, Some(&mut Checked::new(DeflateDecoder::new(packed), &entry)))?,
+            0 => visit(&entry.name, Some(&mut CheckedReader::new(packed, &entry)))?,
+            8 => visit(&entry.name, Some(&mut CheckedReader::new(DeflateDecoder::new(packed), &entry)))?,
             _ => return Err(hostile("neither stored nor deflated")),
         }
     }
-    if count.is_none_or(|count| count == counted) { Ok(()) } else { Err(torn("its directory misses entries")) }
+    if count.is_none_or(|count| count == counted) {
+        Ok(())
+    } else {
+        Err(corrupt("entries are missing from its directory"))
+    }
 }
 
-fn torn(path: &Path, what: &'static str) -> DataError {
+fn corrupt(path: &Path, what: &'static str) -> DataError {
     DataError::Read { path: path.to_owned(), source: invalid(what) }
 }
 
@@ -88,14 +93,14 @@ fn invalid(what: &'static str) -> io::Error {
 /// The list of entries.
 struct Directory {
     bytes: Vec<u8>,
-    /// Where it starts, and everything else has ended.
+    /// Where the directory starts and all entries have ended.
     start: u64,
-    /// How many there are, where that can be told.
+    /// Number of entries, unless it may have overflowed.
     count: Option<u64>,
 }
 
 fn directory(path: &Path, reader: &mut (impl Read + Seek)) -> Result<Directory, DataError> {
-    let torn = |what| torn(path, what);
+    let corrupt = |what| corrupt(path, what);
     let size = reader.seek(SeekFrom::End(0)).map_err(cannot_read(path))?;
     // the end record has 22 bytes, and a comment of up to 65,535
     let tail_at = size.saturating_sub(22 + 65_535);
@@ -106,30 +111,30 @@ fn directory(path: &Path, reader: &mut (impl Read + Seek)) -> Result<Directory, 
         record.starts_with(b"PK\x05\x06") && record.len() >= 22 && 22 + usize::from(u16_at(record, 20)) == record.len()
     };
     let end = (0..tail.len().saturating_sub(21)).rev().find(|at| is_end(&tail[*at..]));
-    let end = end.ok_or_else(|| torn("not a whole zip archive: its end is missing"))?;
+    let end = end.ok_or_else(|| corrupt("not a complete zip archive: its end is missing"))?;
     let record = &tail[end..];
     let (mut count, mut length, mut start) =
         (u64::from(u16_at(record, 10)), u64::from(u32_at(record, 12)), u64::from(u32_at(record, 16)));
-    let long = end.checked_sub(20).map(|at| &tail[at..end]).filter(|locator| locator.starts_with(b"PK\x06\x07"));
-    if let Some(locator) = long {
+    let zip64 = end.checked_sub(20).map(|at| &tail[at..end]).filter(|locator| locator.starts_with(b"PK\x06\x07"));
+    if let Some(locator) = zip64 {
         let record: [u8; 56] = read_at(reader, u64_at(locator, 8)).map_err(cannot_read(path))?;
         if !record.starts_with(b"PK\x06\x06") {
-            return Err(torn("its long end record is missing"));
+            return Err(corrupt("its zip64 end record is missing"));
         }
         (count, length, start) = (u64_at(&record, 32), u64_at(&record, 40), u64_at(&record, 48));
     }
-    if length > MOST_DIRECTORY {
-        let (what, got, most) = ("bytes of the zip directory", length, MOST_DIRECTORY);
-        return Err(DataError::Limit { path: path.to_owned(), what, got, most });
+    if length > MAX_DIRECTORY {
+        let (what, got, limit) = ("bytes of the zip directory", length, MAX_DIRECTORY);
+        return Err(DataError::Limit { path: path.to_owned(), what, got, limit });
     }
-    if start.checked_add(length).is_none_or(|behind| behind > tail_at + end as u64) {
-        return Err(torn("its directory goes on behind its end"));
+    if start.checked_add(length).is_none_or(|after| after > tail_at + end as u64) {
+        return Err(corrupt("its directory runs past its end"));
     }
     reader.seek(SeekFrom::Start(start)).map_err(cannot_read(path))?;
     let mut bytes = Vec::new();
     reader.by_ref().take(length).read_to_end(&mut bytes).map_err(cannot_read(path))?;
-    // a count of 16 bits may have overflowed: no entry is shorter than 46 bytes
-    let count = (long.is_some() || length / 46 <= u64::from(u16::MAX)).then_some(count);
+    // a 16-bit count may have overflowed; no entry is shorter than 46 bytes
+    let count = (zip64.is_some() || length / 46 <= u64::from(u16::MAX)).then_some(count);
     Ok(Directory { bytes, start, count })
 }
 
@@ -143,15 +148,15 @@ struct Entry {
     crc: u32,
     packed: u64,
     size: u64,
-    /// Where the entry itself is.
+    /// Offset of the entry's own header.
     local: u64,
 }
 
 impl Entry {
     /// Takes an entry off the directory's bytes.
     fn next(path: &Path, rest: &mut &[u8]) -> Result<Self, DataError> {
-        let torn = |what| torn(path, what);
-        let short = || torn("its directory is torn");
+        let corrupt = |what| corrupt(path, what);
+        let short = || corrupt("its directory is corrupt");
         let (head, more) = rest.split_at_checked(46).ok_or_else(short)?;
         if !head.starts_with(b"PK\x01\x02") {
             return Err(short());
@@ -160,12 +165,16 @@ impl Entry {
         let (name, more) = more.split_at_checked(name).ok_or_else(short)?;
         let (extra, more) = more.split_at_checked(extra).ok_or_else(short)?;
         *rest = more.get(comment..).ok_or_else(short)?;
-        let name = std::str::from_utf8(name).map_err(|_| torn("a name in it is not UTF-8"))?;
+        let name = std::str::from_utf8(name).map_err(|_| corrupt("an entry's name is not UTF-8"))?;
         let [packed, size, local] = [20, 24, 42].map(|at| u32_at(head, at));
-        let mut long = long_sizes(extra);
-        // the long ones stand in this order, each only where the short one is full
+        let mut long = zip64_sizes(extra);
+        // the 64-bit values come in this order, each only where the 32-bit one is full
         let mut value = |short: u32| {
-            if short < u32::MAX { Ok(u64::from(short)) } else { long.next().ok_or_else(|| torn("a size is missing")) }
+            if short < u32::MAX {
+                Ok(u64::from(short))
+            } else {
+                long.next().ok_or_else(|| corrupt("a size is missing"))
+            }
         };
         let (size, packed, local) = (value(size)?, value(packed)?, value(local)?);
         Ok(Self {
@@ -182,8 +191,8 @@ impl Entry {
     }
 }
 
-/// The 64-bit sizes among an entry's extra fields.
-fn long_sizes(mut extra: &[u8]) -> impl Iterator<Item = u64> {
+/// The 64-bit sizes in an entry's extra fields.
+fn zip64_sizes(mut extra: &[u8]) -> impl Iterator<Item = u64> {
     let mut found: &[u8] = &[];
     while let Some((head, more)) = extra.split_at_checked(4) {
         let Some((field, more)) = more.split_at_checked(usize::from(u16_at(head, 2))) else { break };
@@ -196,27 +205,28 @@ fn long_sizes(mut extra: &[u8]) -> impl Iterator<Item = u64> {
     found.as_chunks::<8>().0.iter().map(|word| u64::from_le_bytes(*word))
 }
 
-/// A reader that gives exactly the bytes that were promised, or an error.
-struct Checked<R> {
+/// A reader that returns exactly the announced bytes, or an error.
+struct CheckedReader<R> {
     inner: R,
-    left: u64,
+    remaining: u64,
     crc: Crc,
     want: u32,
 }
 
-impl<R: Read> Checked<R> {
+impl<R: Read> CheckedReader<R> {
     fn new(inner: R, entry: &Entry) -> Self {
-        Self { inner, left: entry.size, crc: Crc::new(), want: entry.crc }
+        Self { inner, remaining: entry.size, crc: Crc::new(), want: entry.crc }
     }
 }
 
-impl<R: Read> Read for Checked<R> {
+impl<R: Read> Read for CheckedReader<R> {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         let got = self.inner.read(buffer)?;
-        self.left = self.left.checked_sub(got as u64).ok_or_else(|| invalid("an entry is larger than it says"))?;
+        self.remaining =
+            self.remaining.checked_sub(got as u64).ok_or_else(|| invalid("an entry is larger than it says"))?;
         self.crc.update(&buffer[..got]);
         if got == 0 && !buffer.is_empty() {
-            if self.left > 0 {
+            if self.remaining > 0 {
                 return Err(invalid("an entry is smaller than it says"));
             }
             if self.crc.sum() != self.want {
@@ -245,3 +255,6 @@ fn u32_at(bytes: &[u8], at: usize) -> u32 {
 fn u64_at(bytes: &[u8], at: usize) -> u64 {
     u64::from(u32_at(bytes, at)) | u64::from(u32_at(bytes, at + 4)) << 32
 }
+
+#[cfg(test)]
+mod tests;

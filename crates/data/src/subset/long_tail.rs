@@ -1,47 +1,66 @@
-//! Long-tailed subsets of a balanced training set, exactly as public tables use them.
+//! Long-tailed subsets of a balanced training split, exactly as in published tables.
 //!
-//! n_c = trunc(n_max IF^(-c / (C - 1))) images of class c, in label order, class 0 the largest (Cui et al., CVPR 2019);
-//! which images is decided as LDAM's code decides it with NumPy: one MT19937 stream over all classes, the positions of each
-//! class shuffled, the first n_c kept. A subset with a larger imbalance is therefore a part of one with a smaller.
+//! Class c keeps n_c = trunc(n_max IF^(-c / (C - 1))) images; class 0 is the largest (Cui et al., CVPR 2019). The images are
+//! those that the code of LDAM chooses with NumPy: one MT19937 stream over all classes shuffles the indices of each class, and
+//! the first n_c are kept. A subset with a larger imbalance is therefore part of one with a smaller imbalance.
+
+use std::fmt;
+use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
+use super::mt19937::Mt19937;
+use crate::dataset::{class_counts, indices_by_class};
 use crate::error::DataError;
-use crate::subset::mt19937::Mt19937;
 
-/// How class sizes fall off.
+/// How class sizes decrease. As text: `exp` or `step`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Profile {
     /// Exponentially, from the first class to the last.
     #[default]
     Exp,
-    /// In one step: the first half keeps everything, the second half 1 / IF of it.
+    /// In one step: the first half of the classes keeps all images, the second half keeps 1 / IF of them.
     Step,
 }
 
-/// A long-tailed subset to be drawn.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
+impl fmt::Display for Profile {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Exp => "exp",
+            Self::Step => "step",
+        })
+    }
+}
+
+impl FromStr for Profile {
+    type Err = DataError;
+
+    fn from_str(name: &str) -> Result<Self, DataError> {
+        let known = [Self::Exp, Self::Step].into_iter().find(|profile| profile.to_string() == name);
+        known.ok_or_else(|| DataError::Name { what: "profile", name: name.to_owned(), known: "exp, step" })
+    }
+}
+
+/// A long-tailed subset.
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub struct LongTail {
-    /// Largest class over smallest, at least 1.
+    /// Imbalance factor IF: size of the largest class over that of the smallest, at least 1.
     pub imbalance: f64,
-    /// How class sizes fall off.
-    #[serde(default)]
+    /// How class sizes decrease.
     pub profile: Profile,
-    /// Seed of the choice of images; public tables use 0.
-    #[serde(default)]
+    /// Seed of the choice of images; published tables use 0.
     pub seed: u32,
 }
 
 impl LongTail {
-    /// The usual subset: exponential, seed 0.
+    /// The usual subset: exponential, with seed 0.
     #[must_use]
     pub fn new(imbalance: f64) -> Self {
         Self { imbalance, profile: Profile::Exp, seed: 0 }
     }
 
-    /// Images per class of a set with `images` in `classes` classes of equal size.
+    /// Images per class of a dataset with `images` images in `classes` classes of equal size.
     ///
     /// # Errors
     /// For an imbalance below 1 or not finite.
@@ -49,21 +68,21 @@ impl LongTail {
         if !(self.imbalance >= 1.0 && self.imbalance.is_finite()) {
             return Err(DataError::Imbalance { imbalance: self.imbalance });
         }
-        let most = images as f64 / classes as f64;
+        let largest = images as f64 / classes as f64;
         let quota = |c: usize| match self.profile {
-            // the ends exactly: a power could fall just below an integer there
-            _ if c == 0 => most,
-            Profile::Exp if c + 1 == classes => most / self.imbalance,
-            Profile::Exp => most * self.imbalance.powf(-(c as f64) / (classes - 1) as f64),
-            Profile::Step if c < classes / 2 => most,
-            Profile::Step => most / self.imbalance,
+            // the ends are exact: a power could be just below an integer there
+            _ if c == 0 => largest,
+            Profile::Exp if c + 1 == classes => largest / self.imbalance,
+            Profile::Exp => largest * self.imbalance.powf(-(c as f64) / (classes - 1) as f64),
+            Profile::Step if c < classes / 2 => largest,
+            Profile::Step => largest / self.imbalance,
         };
         Ok((0..classes).map(|c| quota(c) as u64).collect())
     }
 
-    /// Draws the subset of a training set with these labels: positions class by class, in the order they were drawn.
+    /// Draws the subset of a training split with these labels: indices class by class, in the order they were drawn.
     ///
-    /// A quota above a class's real size takes what there is; [`LongTail::short`] says where.
+    /// A class with fewer images than its quota keeps all of them; [`LongTail::shortfalls`] lists such classes.
     ///
     /// # Errors
     /// For an imbalance below 1, a label out of range, or more than 2^32 images.
@@ -71,62 +90,35 @@ impl LongTail {
         let quotas = self.quotas(labels.len() as u64, classes)?;
         let mut stream = Mt19937::new(self.seed);
         let mut kept = Vec::new();
-        for (mut positions, quota) in by_class(labels, classes)?.into_iter().zip(quotas) {
-            stream.shuffle(&mut positions);
-            positions.truncate(usize::try_from(quota).unwrap_or(usize::MAX));
-            kept.append(&mut positions);
+        for (mut indices, quota) in indices_by_class(labels, classes)?.into_iter().zip(quotas) {
+            stream.shuffle(&mut indices);
+            indices.truncate(usize::try_from(quota).unwrap_or(usize::MAX));
+            kept.append(&mut indices);
         }
         Ok(kept)
     }
 
-    /// The classes of a training set with these labels that cannot fill their quota.
+    /// The classes with fewer images than their quota.
     ///
     /// # Errors
     /// For an imbalance below 1, or a label out of range.
-    pub fn short(&self, labels: &[u32], classes: usize) -> Result<Vec<Short>, DataError> {
+    pub fn shortfalls(&self, labels: &[u32], classes: usize) -> Result<Vec<QuotaShortfall>, DataError> {
         let quotas = self.quotas(labels.len() as u64, classes)?;
-        let each = counts(labels, classes)?.into_iter().zip(quotas).enumerate();
-        let each = each.map(|(class, (images, quota))| Short { class, quota, images });
+        let each = class_counts(labels, classes)?.into_iter().zip(quotas).enumerate();
+        let each = each.map(|(class, (images, quota))| QuotaShortfall { class, quota, images });
         Ok(each.filter(|class| class.images < class.quota).collect())
     }
 }
 
-/// A class that has fewer images than its quota.
+/// A class with fewer images than its quota.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Short {
+pub struct QuotaShortfall {
     /// The class.
     pub class: usize,
-    /// Images that were wanted.
+    /// Number of images it should have.
     pub quota: u64,
-    /// Images that there are.
+    /// Number of images it has.
     pub images: u64,
-}
-
-/// The positions of every class, ascending.
-///
-/// # Errors
-/// For a label out of range, or more than 2^32 images.
-pub fn by_class(labels: &[u32], classes: usize) -> Result<Vec<Vec<u32>>, DataError> {
-    let mut positions = vec![Vec::new(); classes];
-    for (at, &label) in labels.iter().enumerate() {
-        let class = positions.get_mut(label as usize);
-        let class = class.ok_or(DataError::LabelRange { at, label: label.into(), classes })?;
-        class.push(u32::try_from(at).map_err(|_| DataError::TooMany { images: labels.len() })?);
-    }
-    Ok(positions)
-}
-
-/// Images per class.
-///
-/// # Errors
-/// For a label out of range.
-pub fn counts(labels: &[u32], classes: usize) -> Result<Vec<u64>, DataError> {
-    let mut counts = vec![0; classes];
-    for (at, &label) in labels.iter().enumerate() {
-        let count = counts.get_mut(label as usize);
-        *count.ok_or(DataError::LabelRange { at, label: label.into(), classes })? += 1;
-    }
-    Ok(counts)
 }
 
 #[cfg(test)]
@@ -161,12 +153,12 @@ mod tests {
         assert_eq!(step, [5000, 5000, 5000, 5000, 5000, 50, 50, 50, 50, 50]);
     }
 
-    /// Labels 0 1 2 0 1 2 ...: class c stands at the positions c, c + 3, ...
+    /// Labels 0 1 2 0 1 2 ...: class c has the indices c, c + 3, ...
     fn striped(images: u32, classes: u32) -> Vec<u32> {
         (0..images).map(|i| i % classes).collect()
     }
 
-    /// One stream over all classes: NumPy's seed 0 shuffles the ten positions of class 0 to [2, 8, 4, 9, ...] of them.
+    /// One stream over all classes: NumPy's seed 0 shuffles the ten indices of class 0 to [2, 8, 4, 9, ...] of them.
     #[test]
     fn the_first_class_is_numpys_first_permutation() {
         let labels = striped(30, 3);
@@ -174,17 +166,16 @@ mod tests {
         let want: Vec<u32> = [2, 8, 4, 9, 1, 6, 7, 3, 0, 5].iter().map(|i| 3 * i).collect();
         assert_eq!(kept[..10], want);
         assert_eq!(
-            counts(&kept.iter().map(|i| labels[*i as usize]).collect::<Vec<_>>(), 3).expect("valid"),
+            class_counts(&kept.iter().map(|i| labels[*i as usize]).collect::<Vec<_>>(), 3).expect("valid"),
             [10, 4, 2]
         );
     }
 
-    /// The very images: hashes of all positions as `tools/make_subsets.py` prints them, made by NumPy.
+    /// Exactly these images: hashes of all indices as `tools/make_subsets.py` prints them, made by NumPy.
     #[test]
     fn numpys_images_of_every_class() {
-        let hash = |positions: Vec<u32>| {
-            let bytes = positions.into_iter().flat_map(u32::to_le_bytes);
-            bytes.fold(0xcbf2_9ce4_8422_2325u64, |h, b| (h ^ u64::from(b)).wrapping_mul(0x0100_0000_01b3))
+        let hash = |indices: Vec<u32>| {
+            crate::hash::fnv1a(&indices.into_iter().flat_map(u32::to_le_bytes).collect::<Vec<u8>>())
         };
         let mixed: Vec<u32> = (0..50_000u32).map(|i| (i.wrapping_mul(2_654_435_761) >> 16) % 10).collect();
         let (exp, step) = (Profile::Exp, Profile::Step);
@@ -218,23 +209,34 @@ mod tests {
     }
 
     #[test]
-    fn a_quota_above_the_class_takes_what_there_is() {
+    fn a_class_below_its_quota_keeps_all_its_images() {
         // 8 of class 0, 2 of class 1, so 5 each were expected
         let labels = [0, 0, 0, 0, 0, 0, 0, 0, 1, 1];
         assert_eq!(LongTail::new(1.0).draw(&labels, 2).expect("valid").len(), 5 + 2);
-        let short = LongTail::new(1.0).short(&labels, 2).expect("valid");
-        assert_eq!(short, [Short { class: 1, quota: 5, images: 2 }]);
-        assert_eq!(LongTail::new(5.0).short(&labels, 2).expect("valid"), []);
+        let shortfalls = LongTail::new(1.0).shortfalls(&labels, 2).expect("valid");
+        assert_eq!(shortfalls, [QuotaShortfall { class: 1, quota: 5, images: 2 }]);
+        assert_eq!(LongTail::new(5.0).shortfalls(&labels, 2).expect("valid"), []);
     }
 
     #[test]
-    fn wrong_input() {
+    fn profiles_are_parsed_and_printed() {
+        for profile in [Profile::Exp, Profile::Step] {
+            assert_eq!(profile.to_string().parse::<Profile>().expect("known"), profile);
+            let json = serde_json::to_string(&profile).expect("serializes");
+            assert_eq!(json, format!("\"{profile}\""));
+        }
+        let error = "linear".parse::<Profile>().expect_err("unknown").to_string();
+        assert_eq!(error, "unknown profile `linear`: must be one of exp, step");
+    }
+
+    #[test]
+    fn invalid_input() {
         for bad in [0.5, -1.0, f64::NAN, f64::INFINITY] {
             assert!(matches!(LongTail::new(bad).draw(&[0, 1], 2), Err(DataError::Imbalance { .. })));
         }
         assert!(matches!(
             LongTail::new(2.0).draw(&[0, 7], 2),
-            Err(DataError::LabelRange { at: 1, label: 7, classes: 2 })
+            Err(DataError::LabelRange { index: 1, label: 7, classes: 2 })
         ));
     }
 }

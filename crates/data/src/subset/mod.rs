@@ -1,5 +1,6 @@
-//! Which images of a dataset are used: long-tailed subsets, splits, and subsets written down as text.
+//! Which images of a dataset are used: long-tailed subsets, test and validation splits, and subsets written down as text.
 
 pub mod index;
 pub mod long_tail;
-pub mod mt19937;
+mod mt19937;
+pub mod split;

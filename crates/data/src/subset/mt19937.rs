@@ -1,21 +1,20 @@
-//! NumPy's legacy generator, as far as published long-tailed splits need it.
+//! NumPy's legacy random generator, as far as published long-tailed subsets need it.
 //!
-//! MT19937 (Matsumoto, Nishimura, "Mersenne Twister", ACM TOMACS 1998) seeded as `numpy.random.seed(n)` does for a small n,
-//! and `numpy.random.shuffle` of a list on top of it.
+//! MT19937 (Matsumoto, Nishimura, "Mersenne Twister", ACM TOMACS 1998), seeded as by `numpy.random.seed(n)` for a 32-bit n,
+//! and `numpy.random.shuffle` of a list.
 
 const N: usize = 624;
 const M: usize = 397;
 
-/// MT19937.
-pub struct Mt19937 {
+/// The Mersenne Twister with 32-bit output.
+pub(crate) struct Mt19937 {
     words: [u32; N],
     next: usize,
 }
 
 impl Mt19937 {
-    /// Seeded with one word (init_genrand).
-    #[must_use]
-    pub fn new(seed: u32) -> Self {
+    /// A generator seeded with one word (`init_genrand`).
+    pub(crate) fn new(seed: u32) -> Self {
         let mut words = [seed; N];
         for i in 1..N {
             let last = words[i - 1];
@@ -34,7 +33,7 @@ impl Mt19937 {
     }
 
     /// The next 32 bits.
-    pub fn draw(&mut self) -> u32 {
+    pub(crate) fn draw(&mut self) -> u32 {
         if self.next == N {
             self.twist();
         }
@@ -46,8 +45,8 @@ impl Mt19937 {
         y ^ (y >> 18)
     }
 
-    /// A number in 0..=max: bits are drawn under the smallest mask that covers `max` until they fit.
-    pub fn interval(&mut self, max: u32) -> u32 {
+    /// A uniform number in 0..=max: draws under the smallest bit mask that covers `max` until one fits.
+    pub(crate) fn interval(&mut self, max: u32) -> u32 {
         let mask = u32::MAX.checked_shr(max.leading_zeros()).unwrap_or(0);
         loop {
             let value = self.draw() & mask;
@@ -57,11 +56,11 @@ impl Mt19937 {
         }
     }
 
-    /// Shuffles in place, as `numpy.random.shuffle`.
+    /// Shuffles in place, as `numpy.random.shuffle` does.
     ///
     /// # Panics
     /// For more than 2^32 items.
-    pub fn shuffle<T>(&mut self, items: &mut [T]) {
+    pub(crate) fn shuffle<T>(&mut self, items: &mut [T]) {
         for i in (1..items.len()).rev() {
             let max = u32::try_from(i).expect("at most 2^32 items");
             items.swap(i, self.interval(max) as usize);

@@ -3,7 +3,7 @@
 use std::io::Write;
 use std::path::PathBuf;
 
-use equipoise_data::describe::groups::Rule;
+use equipoise_data::describe::groups::GroupRule;
 use equipoise_record::Metrics;
 use equipoise_train::run::evaluation::{EvaluationOptions, evaluate_checkpoint};
 use serde_json::json;
@@ -36,7 +36,7 @@ pub(crate) struct Args {
     tau_norm: f64,
     /// How classes are grouped: rank:K, mass:K or threshold [default: as in the run]
     #[arg(long, value_name = "RULE")]
-    groups: Option<Rule>,
+    groups: Option<GroupRule>,
     #[command(flatten)]
     threads: ThreadArgs,
     #[command(flatten)]

@@ -2,8 +2,8 @@
 
 use std::io::Write;
 
-use equipoise_data::describe::groups::Rule;
-use equipoise_data::describe::inspect::{Report, inspect};
+use equipoise_data::describe::groups::GroupRule;
+use equipoise_data::describe::inspect::{DatasetReport, inspect};
 
 use crate::failure::Failure;
 use crate::options::{DatasetArgs, pool};
@@ -20,8 +20,8 @@ pub(crate) struct Args {
     #[command(flatten)]
     dataset: DatasetArgs,
     /// How classes are grouped: rank:K, mass:K or threshold
-    #[arg(long, value_name = "RULE", default_value_t = Rule::default())]
-    groups: Rule,
+    #[arg(long, value_name = "RULE", default_value_t = GroupRule::default())]
+    groups: GroupRule,
     /// Print JSON
     #[arg(long)]
     json: bool,
@@ -44,7 +44,7 @@ pub(crate) fn run(args: &Args, out: &mut impl Write) -> Result<(), Failure> {
     print_report(&readable(report), out)
 }
 
-fn print_report(report: &Report, out: &mut impl Write) -> Result<(), Failure> {
+fn print_report(report: &DatasetReport, out: &mut impl Write) -> Result<(), Failure> {
     let (train, test, classes) = (report.train, report.test, report.classes.len());
     let val = report.val.map_or_else(String::new, |val| format!(", {val} validation"));
     writeln!(out, "{}: {train} training{val} and {test} test images, {classes} classes", report.dataset)?;
@@ -71,7 +71,7 @@ fn print_report(report: &Report, out: &mut impl Write) -> Result<(), Failure> {
     Ok(())
 }
 
-fn print_problems(report: &Report, out: &mut impl Write) -> Result<(), Failure> {
+fn print_problems(report: &DatasetReport, out: &mut impl Write) -> Result<(), Failure> {
     if report.problems.is_empty() {
         return Ok(());
     }
@@ -86,7 +86,7 @@ fn print_problems(report: &Report, out: &mut impl Write) -> Result<(), Failure> 
 }
 
 /// The report with printable names and paths.
-fn readable(mut report: Report) -> Report {
+fn readable(mut report: DatasetReport) -> DatasetReport {
     let classes = report.classes.iter_mut().map(|class| &mut class.name);
     let groups = report.groups.iter_mut().flat_map(|group| &mut group.classes);
     let problems = report.problems.iter_mut().flat_map(|problem| [&mut problem.path, &mut problem.what]);
@@ -97,7 +97,7 @@ fn readable(mut report: Report) -> Report {
 }
 
 /// Images per class as bars, the largest class first.
-fn print_bars(report: &Report, out: &mut impl Write) -> Result<(), Failure> {
+fn print_bars(report: &DatasetReport, out: &mut impl Write) -> Result<(), Failure> {
     const WIDTH: f64 = 50.0;
     let mut classes: Vec<_> = report.classes.iter().collect();
     classes.sort_by_key(|class| std::cmp::Reverse(class.train));

@@ -9,7 +9,7 @@ pub mod format;
 use std::collections::BTreeMap;
 
 use equipoise_criterion::State;
-use equipoise_data::batch::small::Normalize;
+use equipoise_data::batch::normalize::Normalize;
 use equipoise_nn::Network;
 use equipoise_nn::network::Tensor;
 use equipoise_record::{EpochRecord, GradientNorms};

@@ -1,7 +1,7 @@
 use super::*;
 
-fn group(name: &str, classes: &[usize]) -> Group {
-    Group { name: name.to_owned(), classes: classes.to_vec() }
+fn group(name: &str, classes: &[usize]) -> ClassGroup {
+    ClassGroup { name: name.to_owned(), classes: classes.to_vec() }
 }
 
 /// Metrics without groups, for classes that are named by their number and have one training image.

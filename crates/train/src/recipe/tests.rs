@@ -1,4 +1,4 @@
-use equipoise_data::acquire::catalog::Known;
+use equipoise_data::acquire::catalog::KnownDataset;
 
 use super::*;
 
@@ -12,7 +12,11 @@ fn every_recipe_can_be_run() {
                 for schedule in recipe.schedules.keys() {
                     let settings =
                         recipe.settings(cell, method, schedule, 3).unwrap_or_else(|error| panic!("{name}: {error}"));
-                    assert!(Known::named(&settings.data.dataset).is_some(), "{name}: {}", settings.data.dataset);
+                    assert!(
+                        KnownDataset::by_name(&settings.data.dataset).is_some(),
+                        "{name}: {}",
+                        settings.data.dataset
+                    );
                 }
             }
         }

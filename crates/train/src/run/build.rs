@@ -1,6 +1,6 @@
 //! From settings to a trainer.
 
-use equipoise_data::batch::small::Normalize;
+use equipoise_data::batch::normalize::Normalize;
 use equipoise_nn::{Cpu, Network, NnError};
 use equipoise_pool::Pool;
 

@@ -2,11 +2,10 @@
 
 use std::path::Path;
 
-use equipoise_data::Dataset;
-use equipoise_data::acquire::catalog::load as load_dataset;
-use equipoise_data::read::format::class_folders::SplitRule;
 use equipoise_data::subset::index::{Fingerprint, read};
-use equipoise_data::subset::long_tail::{LongTail, Profile, Short};
+use equipoise_data::subset::long_tail::{LongTail, QuotaShortfall};
+use equipoise_data::subset::split::SplitRule;
+use equipoise_data::{Dataset, load as load_dataset};
 
 use super::Feedback;
 use crate::error::TrainError;
@@ -46,7 +45,7 @@ impl LoadedDataset {
 /// Returns an error if the dataset or the file of the subset cannot be read, or a setting is out of range.
 pub fn load(data: &DataSettings, data_root: &Path, feedback: &dyn Feedback) -> Result<LoadedDataset, TrainError> {
     // checked even if the dataset has a test split: a wrong option is never ignored
-    let rule = SplitRule { test: data.test_fraction, seed: data.split_seed };
+    let rule = SplitRule { test_fraction: data.test_fraction, seed: data.split_seed };
     rule.check()?;
     let dataset = load_dataset(&data.dataset, data_root, rule)?;
     let subset = match (&data.subset_file, data.imbalance) {
@@ -65,20 +64,18 @@ fn draw(data: &DataSettings, imbalance: f64, dataset: &Dataset, feedback: &dyn F
     let long_tail = LongTail { imbalance, profile: data.profile, seed: data.subset_seed };
     let indices = long_tail.draw(&dataset.train.labels, dataset.classes.len())?;
     warn_of_small_classes(&long_tail, dataset, feedback)?;
-    let profile = match data.profile {
-        Profile::Exp => "exp",
-        Profile::Step => "step",
-    };
-    let description = format!("imbalance {imbalance}, profile {profile}, subset seed {}", data.subset_seed);
+    let (profile, seed) = (data.profile, data.subset_seed);
+    let description = format!("imbalance {imbalance}, profile {profile}, subset seed {seed}");
     Ok(Subset { indices, description })
 }
 
 /// Warns of classes that have fewer images than the subset asks for.
 fn warn_of_small_classes(long_tail: &LongTail, dataset: &Dataset, feedback: &dyn Feedback) -> Result<(), TrainError> {
     let classes = &dataset.classes;
-    let short = long_tail.short(&dataset.train.labels, classes.len())?;
-    let short =
-        short.iter().map(|Short { class, quota, images }| format!("{} has {images} of {quota}", classes[*class]));
+    let short = long_tail.shortfalls(&dataset.train.labels, classes.len())?;
+    let short = short
+        .iter()
+        .map(|QuotaShortfall { class, quota, images }| format!("{} has {images} of {quota}", classes[*class]));
     warn_of(
         &short.collect::<Vec<_>>(),
         "have fewer images than the subset asks for, so all of them are used",

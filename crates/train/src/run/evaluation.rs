@@ -1,6 +1,6 @@
 //! A trained run on a dataset.
 
-use equipoise_data::describe::groups::Rule;
+use equipoise_data::describe::groups::GroupRule;
 use equipoise_nn::Network;
 use equipoise_nn::network::Head;
 use equipoise_record::Metrics;
@@ -19,7 +19,7 @@ pub struct EvaluationOptions {
     /// Another dataset with the same classes.
     pub dataset: Option<String>,
     /// Other groups of classes.
-    pub groups: Option<Rule>,
+    pub groups: Option<GroupRule>,
     /// Another tau of the post-hoc logit adjustment.
     pub logit_adjustment: Option<f64>,
     /// Tau of the normalization of a linear head's weights (Kang et al., ICLR 2020); 0 for none.

@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::Path;
 
-use equipoise_data::acquire::catalog::Known;
+use equipoise_data::acquire::catalog::KnownDataset;
 
 use crate::error::TrainError;
 use crate::settings::Settings;
@@ -44,7 +44,7 @@ pub fn make_paths_absolute(settings: &mut Settings) {
             *path = found;
         }
     };
-    if Known::named(&settings.data.dataset).is_none() {
+    if KnownDataset::by_name(&settings.data.dataset).is_none() {
         absolute(&mut settings.data.dataset);
     }
     settings.data.subset_file.iter_mut().chain(&mut settings.model.weights).for_each(absolute);

@@ -3,8 +3,9 @@
 use std::path::PathBuf;
 
 use equipoise_data::Images;
-use equipoise_data::batch::loader::{Loader, Recipe};
-use equipoise_data::batch::small::{Normalize, Policy};
+use equipoise_data::batch::loader::{Loader, Transform};
+use equipoise_data::batch::normalize::Normalize;
+use equipoise_data::batch::small::SmallTransform;
 use equipoise_nn::{Cpu, Engine};
 use equipoise_pool::Pool;
 
@@ -13,7 +14,7 @@ use super::weights::set_tensors;
 use crate::checkpoint::{Checkpoint, CheckpointHeader};
 use crate::error::TrainError;
 use crate::evaluate::LogitAdjustment;
-use crate::prepare::recipe;
+use crate::prepare::transform;
 
 /// Images per forward pass.
 const BATCH_SIZE: usize = 32;
@@ -94,7 +95,7 @@ impl Predictor {
 }
 
 /// How files are loaded for a network.
-fn loading(header: &CheckpointHeader) -> Result<Recipe, TrainError> {
+fn loading(header: &CheckpointHeader) -> Result<Transform, TrainError> {
     let [height, width] = header.network.size;
     if height != width {
         let what = format!("the run was trained on images of {height} x {width}, but files become square images");
@@ -102,11 +103,11 @@ fn loading(header: &CheckpointHeader) -> Result<Recipe, TrainError> {
     }
     if header.network.channels == 1 {
         let unchanged = Normalize::new(&[0.0; 3], &[1.0; 3])?;
-        return Ok(Recipe::Small { side: height as u32, policy: Policy::plain(unchanged) });
+        return Ok(Transform::Small { image_size: height as u32, transform: SmallTransform::plain(unchanged) });
     }
     let mut settings = header.settings.clone();
     settings.data.image_size = height as u32;
-    recipe(&settings, header.files, &header.normalize, false)
+    Ok(transform(&settings, header.files, &header.normalize, false))
 }
 
 /// Classes with their probabilities, the most probable first.

@@ -2,9 +2,9 @@
 
 use std::fmt::Display;
 
-use equipoise_data::read::format::class_folders::SplitRule;
+use equipoise_data::subset::split::SplitRule;
 
-use super::{AugmentSettings, DataSettings, OptimizerSettings, SelectBest, Settings};
+use super::{DataSettings, OptimizerSettings, SelectBest, Settings};
 use crate::error::TrainError;
 
 /// Returns an error that names the setting unless `ok`.
@@ -43,10 +43,12 @@ impl Settings {
         self.optimizer.check()?;
         let schedule = self.schedule().check(self.epochs);
         schedule.map_err(|what| TrainError::Setting { field: "optimizer.schedule".to_owned(), what })?;
-        self.augment.check()?;
-        self.color_augmentation()?;
-        self.mixup()?;
-        Ok(())
+        for (field, value) in
+            [("augment.crop_padding", self.augment.crop_padding), ("augment.cutout", self.augment.cutout)]
+        {
+            require(value <= 1024, field, value, "at most 1024")?;
+        }
+        nonnegative("augment.mixup_alpha", self.augment.mixup_alpha)
     }
 
     /// TOML integers are signed: a run must be able to read its own settings.
@@ -85,7 +87,7 @@ impl DataSettings {
             let what = "a run has either 'data.imbalance' or 'data.subset_file'".to_owned();
             return Err(TrainError::Setting { field: "data.subset_file".to_owned(), what });
         }
-        let rule = SplitRule { test: self.test_fraction, seed: self.split_seed };
+        let rule = SplitRule { test_fraction: self.test_fraction, seed: self.split_seed };
         require(rule.check().is_ok(), "data.test_fraction", self.test_fraction, "more than 0 and less than 1")?;
         fraction("data.val_fraction", self.val_fraction)?;
         require(self.image_size <= 65_536, "data.image_size", self.image_size, "at most 65536")
@@ -105,14 +107,5 @@ impl OptimizerSettings {
         require(clip, "optimizer.clip_grad_norm", clip_grad_norm, "0 or a number that 32 bits can hold")?;
         fraction("optimizer.ema_decay", ema_decay)?;
         require((ema_decay as f32) < 1.0, "optimizer.ema_decay", ema_decay, "less than 1 in 32 bits")
-    }
-}
-
-impl AugmentSettings {
-    fn check(&self) -> Result<(), TrainError> {
-        for (field, value) in [("augment.crop_padding", self.crop_padding), ("augment.cutout", self.cutout)] {
-            require(value <= 1024, field, value, "at most 1024")?;
-        }
-        nonnegative("augment.mixup_alpha", self.mixup_alpha)
     }
 }

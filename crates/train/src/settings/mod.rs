@@ -11,21 +11,17 @@ mod keys;
 #[cfg(test)]
 mod tests;
 
-use std::fmt;
-
 use equipoise_criterion::{Config, Id, Preset};
-use equipoise_data::batch::mixup::Mix;
-use equipoise_data::batch::random_ops::{Jitter, RandAugment};
-use equipoise_data::batch::sampler::Kind;
-use equipoise_data::batch::small::{Normalize, Policy};
-use equipoise_data::describe::groups::Rule;
+use equipoise_data::batch::augmentation::Augmentation;
+use equipoise_data::batch::sampler::SamplerKind;
+use equipoise_data::describe::groups::GroupRule;
 use equipoise_data::subset::long_tail::Profile;
+use equipoise_data::subset::split::SplitRule;
 use equipoise_nn::network::Head;
 use serde::{Deserialize, Serialize};
 
 pub use self::architecture::Architecture;
 pub use self::keys::{KEYS, Key};
-use crate::error::TrainError;
 use crate::schedule::Schedule;
 
 /// Everything that the result of a run depends on.
@@ -39,8 +35,7 @@ pub struct Settings {
     /// Images per optimizer step.
     pub batch_size: usize,
     /// How classes are grouped for reporting.
-    #[serde(with = "text")]
-    pub groups: Rule,
+    pub groups: GroupRule,
     /// How the best epoch is selected.
     pub select_best: SelectBest,
     /// Epochs without improvement after which the run ends; 0 disables early stopping.
@@ -58,7 +53,7 @@ pub struct Settings {
     /// The optimizer.
     pub optimizer: OptimizerSettings,
     /// The augmentation of training images.
-    pub augment: AugmentSettings,
+    pub augment: Augmentation,
 }
 
 /// How the best epoch of a run is selected.
@@ -99,20 +94,6 @@ pub struct DataSettings {
     pub image_size: u32,
     /// How often the images of each class are drawn.
     pub sampler: SamplerKind,
-}
-
-/// How often the images of each class are drawn in an epoch.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum SamplerKind {
-    /// Every image once.
-    Uniform,
-    /// Every class equally often.
-    ClassBalanced,
-    /// Every class in proportion to the square root of its size.
-    SquareRoot,
-    /// From uniform in the first epoch to class-balanced in the last.
-    Progressive,
 }
 
 /// The network of a run.
@@ -159,31 +140,13 @@ pub struct OptimizerSettings {
     pub schedule: Option<Schedule>,
 }
 
-/// The augmentation of training images.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(default, deny_unknown_fields)]
-pub struct AugmentSettings {
-    /// Black pixels added on each side before a random crop to the original size. Small images only.
-    pub crop_padding: usize,
-    /// Whether half of the images are mirrored.
-    pub flip: bool,
-    /// Height and width of the square that cutout erases; 0 disables cutout.
-    pub cutout: usize,
-    /// Number of RandAugment operations per image and their magnitude.
-    pub randaugment: Option<[u8; 2]>,
-    /// Strength of random changes of brightness, contrast, saturation and hue.
-    pub color_jitter: Option<[f32; 4]>,
-    /// Alpha of mixup; 0 disables mixup.
-    pub mixup_alpha: f64,
-}
-
 impl Default for Settings {
     fn default() -> Self {
         Self {
             seed: 0,
             epochs: 40,
             batch_size: 128,
-            groups: Rule::default(),
+            groups: GroupRule::default(),
             select_best: SelectBest::Auto,
             patience: 0,
             evaluate_every: 1,
@@ -192,21 +155,21 @@ impl Default for Settings {
             model: ModelSettings::default(),
             criterion: Config::from(Id::Cwap.preset(Preset::default())),
             optimizer: OptimizerSettings::default(),
-            augment: AugmentSettings::default(),
+            augment: Augmentation::default(),
         }
     }
 }
 
 impl Default for DataSettings {
     fn default() -> Self {
-        let split = equipoise_data::read::format::class_folders::SplitRule::default();
+        let split = SplitRule::default();
         Self {
             dataset: "fashion-mini".to_owned(),
             imbalance: None,
             profile: Profile::default(),
             subset_seed: 0,
             subset_file: None,
-            test_fraction: split.test,
+            test_fraction: split.test_fraction,
             split_seed: split.seed,
             val_fraction: 0.0,
             image_size: 0,
@@ -240,57 +203,11 @@ impl Default for OptimizerSettings {
     }
 }
 
-impl Default for AugmentSettings {
-    fn default() -> Self {
-        Self { crop_padding: 4, flip: true, cutout: 0, randaugment: None, color_jitter: None, mixup_alpha: 0.0 }
-    }
-}
-
 impl Settings {
     /// The learning rate schedule of the run.
     #[must_use]
     pub fn schedule(&self) -> Schedule {
         self.optimizer.schedule.clone().unwrap_or_else(|| Schedule::paper(self.epochs))
-    }
-
-    /// The sampler of the run.
-    #[must_use]
-    pub fn sampler(&self) -> Kind {
-        match self.data.sampler {
-            SamplerKind::Uniform => Kind::Uniform,
-            SamplerKind::ClassBalanced => Kind::ClassBalanced,
-            SamplerKind::SquareRoot => Kind::SquareRoot,
-            SamplerKind::Progressive => Kind::Progressive { epochs: self.epochs },
-        }
-    }
-
-    /// RandAugment and color jitter, as far as they are enabled.
-    ///
-    /// # Errors
-    /// Returns an error if a value is out of range.
-    pub fn color_augmentation(&self) -> Result<(Option<RandAugment>, Option<Jitter>), TrainError> {
-        let randaugment =
-            self.augment.randaugment.map(|[ops, magnitude]| RandAugment::new(ops, magnitude)).transpose()?;
-        let jitter = self.augment.color_jitter.map(|[b, c, s, h]| Jitter::new(b, c, s, h)).transpose()?;
-        Ok((randaugment, jitter))
-    }
-
-    /// Mixup, if it is enabled.
-    ///
-    /// # Errors
-    /// Returns an error if alpha is out of range.
-    pub fn mixup(&self) -> Result<Option<Mix>, TrainError> {
-        Ok((self.augment.mixup_alpha > 0.0).then(|| Mix::new(self.augment.mixup_alpha)).transpose()?)
-    }
-
-    /// The augmentation of small images in training.
-    ///
-    /// # Errors
-    /// Returns an error if a value is out of range.
-    pub fn policy(&self, normalize: Normalize) -> Result<Policy, TrainError> {
-        let (randaugment, jitter) = self.color_augmentation()?;
-        let AugmentSettings { crop_padding, flip, cutout, .. } = self.augment;
-        Ok(Policy { pad: crop_padding, flip, randaugment, jitter, cutout, normalize })
     }
 
     /// The classification head of the network.
@@ -300,23 +217,5 @@ impl Settings {
             HeadKind::Linear => Head::Linear,
             HeadKind::Cosine => Head::Cosine { scale: self.model.head_scale },
         }
-    }
-}
-
-/// Values that settings write and read as text.
-mod text {
-    use super::*;
-    use serde::{Deserializer, Serializer, de::Error};
-
-    pub(super) fn serialize<T: fmt::Display, S: Serializer>(value: &T, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.collect_str(value)
-    }
-
-    pub(super) fn deserialize<'de, T, D>(deserializer: D) -> Result<T, D::Error>
-    where
-        T: std::str::FromStr<Err: fmt::Display>,
-        D: Deserializer<'de>,
-    {
-        String::deserialize(deserializer)?.parse().map_err(D::Error::custom)
     }
 }

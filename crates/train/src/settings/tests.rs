@@ -1,3 +1,4 @@
+use equipoise_data::batch::random_ops::{ColorJitter, RandAugment};
 use toml::{Table, Value};
 
 use super::*;
@@ -19,8 +20,8 @@ fn settings_survive_a_round_trip() {
     };
     assert_eq!(read(&settings), settings);
     settings.data.imbalance = Some(100.0);
-    settings.augment.randaugment = Some([2, 9]);
-    settings.augment.color_jitter = Some([0.4, 0.4, 0.4, 0.1]);
+    settings.augment.randaugment = RandAugment::new(2, 9).ok();
+    settings.augment.color_jitter = ColorJitter::new(0.4, 0.4, 0.4, 0.1).ok();
     settings.optimizer.schedule = Some(Schedule::Cosine { warmup_epochs: Some(1.0) });
     settings.model.weights = Some("a \"path\"".to_owned());
     for id in Id::ALL {
@@ -97,8 +98,8 @@ fn values_that_cannot_be_used_are_refused() {
             "setting 'optimizer.schedule': milestones[0].epoch is 99",
         ),
         ("[augment]\ncutout = 2000", "setting 'augment.cutout' is 2000; it must be at most 1024"),
-        ("[augment]\nrandaugment = [0, 9]", "randaugment.ops = 0"),
-        ("[augment]\ncolor_jitter = [0.4, 0.4, 0.4, 0.9]", "jitter.hue = 0.9"),
+        ("[augment]\nrandaugment = [0, 9]", "setting 'augment.randaugment': randaugment.ops = 0"),
+        ("[augment]\ncolor_jitter = [0.4, 0.4, 0.4, 0.9]", "setting 'augment.color_jitter': color_jitter.hue = 0.9"),
         ("[augment]\nmixup_alpha = -1.0", "setting 'augment.mixup_alpha' is -1; it must be finite and at least 0"),
     ] {
         assert!(verdict(text).starts_with(want), "{text}: {}", verdict(text));
@@ -132,7 +133,7 @@ fn options_change_single_settings() {
     assert_eq!(cosine.optimizer.schedule, schedule("cosine"));
     assert_eq!(cosine.with_value("optimizer.schedule.name", "paper").expect("known"), base);
     let more = set("augment.randaugment", "[2, 9]").expect("valid");
-    assert_eq!(more.augment.randaugment, Some([2, 9]));
+    assert_eq!(more.augment.randaugment, RandAugment::new(2, 9).ok());
     assert_eq!(more.with_value("augment.randaugment", "none").expect("valid"), base);
     for (key, value) in [("", "1"), ("a..b", "1"), ("epochs.x", "1"), ("epochs", "x")] {
         assert!(set(key, value).is_err(), "{key}");

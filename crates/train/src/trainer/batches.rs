@@ -4,7 +4,7 @@ use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::thread::Scope;
 
 use equipoise_criterion::Mixed;
-use equipoise_data::batch::mixup::{Mix, blend};
+use equipoise_data::batch::mixup::{Mixup, blend};
 use equipoise_pool::Pool;
 use equipoise_random::Example;
 
@@ -45,7 +45,7 @@ pub(super) struct EpochBatches<'a> {
     /// The training split.
     pub(super) train: &'a SplitLoader,
     /// Mixup, if it is on.
-    pub(super) mixup: Option<Mix>,
+    pub(super) mixup: Option<Mixup>,
     /// This worker's images, in the order of the epoch.
     pub(super) order: Vec<u32>,
     /// All images of the epoch, from which mixup draws partners; empty without mixup.
@@ -79,13 +79,13 @@ impl EpochBatches<'_> {
     }
 
     /// Mixes every image of a batch with a partner.
-    fn mix(&self, batch: &mut TrainBatch, mixup: &Mix) -> Result<(), TrainError> {
+    fn mix(&self, batch: &mut TrainBatch, mixup: &Mixup) -> Result<(), TrainError> {
         let (train, image_len) = (self.train, self.train.image_len());
         let draw = |index: &u32| {
             mixup.draw(Example { seed: self.seed, epoch: self.epoch, example: u64::from(*index) }, self.partners.len())
         };
         let draws: Vec<_> = batch.indices.iter().map(draw).collect();
-        let partners: Vec<u32> = draws.iter().map(|draw| self.partners[draw.place]).collect();
+        let partners: Vec<u32> = draws.iter().map(|draw| self.partners[draw.position]).collect();
         let mut images = vec![0.0; partners.len() * image_len];
         train.loader.batch(&partners, self.seed, self.epoch, &mut images, &Pool::single())?;
         let pairs = batch.images.chunks_exact_mut(image_len).zip(images.chunks_exact(image_len));

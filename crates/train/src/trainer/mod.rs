@@ -18,7 +18,7 @@ mod step;
 use std::sync::Arc;
 
 use equipoise_criterion::{Criterion, Workspace};
-use equipoise_data::batch::mixup::Mix;
+use equipoise_data::batch::mixup::Mixup;
 use equipoise_data::batch::sampler::{Sampler, Shard};
 use equipoise_nn::{Engine, Network};
 use equipoise_pool::Pool;
@@ -56,7 +56,7 @@ pub struct Trainer<E, W> {
     workers: W,
     criterion: Criterion,
     sampler: Sampler,
-    mixup: Option<Mix>,
+    mixup: Option<Mixup>,
     pool: Pool,
     workspace: Workspace,
     output: CriterionOutput,
@@ -90,8 +90,14 @@ impl<E: Engine, W: Workers> Trainer<E, W> {
         }
         Ok(Self {
             criterion: settings.criterion.init(&data.counts)?,
-            sampler: Sampler::new(settings.sampler(), &data.train.labels, data.classes.len(), settings.seed)?,
-            mixup: settings.mixup()?,
+            sampler: Sampler::new(
+                settings.data.sampler,
+                settings.epochs,
+                &data.train.labels,
+                data.classes.len(),
+                settings.seed,
+            )?,
+            mixup: settings.augment.mixup()?,
             workspace: Workspace::with_pool(pool.clone()),
             output: CriterionOutput::default(),
             position: Position::default(),

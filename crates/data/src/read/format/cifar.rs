@@ -1,7 +1,7 @@
-//! CIFAR-10 and CIFAR-100, the binary version: a folder or the official .tar.gz.
+//! CIFAR-10 and CIFAR-100 in their binary version: a folder or the official .tar.gz.
 //!
-//! A record is the label (for CIFAR-100 the coarse one, then the fine one, which is used) and 3 x 32 x 32 bytes, channel
-//! after channel. Learning multiple layers of features from tiny images, Krizhevsky, 2009.
+//! A record is the label (for CIFAR-100 the coarse label, then the fine one, which is used) and 3 x 32 x 32 bytes, channel
+//! after channel. Krizhevsky, "Learning multiple layers of features from tiny images", 2009.
 
 use std::collections::BTreeMap;
 use std::io::Read;
@@ -9,34 +9,35 @@ use std::path::Path;
 
 use crate::dataset::{Dataset, Images, Pixels, Split};
 use crate::error::DataError;
-use crate::read::source::{Loaded, cannot_read, members, named, unpacked};
+use crate::read::source::{cannot_read, unpacked};
+use crate::read::tar::{LoadedFile, wanted_entries, wanted_files};
 
 /// Bytes of an image.
 const IMAGE: usize = 3 * 32 * 32;
-/// The most records that a file may have: those of the whole set.
-const MOST_RECORDS: u64 = 60_000;
+/// Limit on the records of a file: all records of the dataset.
+const MAX_RECORDS: u64 = 60_000;
 
 const NAMES_10: [&str; 10] = ["airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck"];
 
-/// Which of the two: what their files look like.
+/// Files and records of one of the two datasets.
 pub struct Layout {
     name: &'static str,
-    /// The folder that the official archive unpacks to.
+    /// Folder that the official archive unpacks to.
     folder: &'static str,
-    /// The folder that the archive for Python unpacks to.
+    /// Folder that the Python archive unpacks to.
     python: &'static str,
-    /// The official archive.
+    /// Name of the official archive.
     archive: &'static str,
     train: &'static [&'static str],
     test: &'static str,
-    /// The file with the classes' names.
+    /// File with the class names.
     names_file: &'static str,
-    /// Label bytes before the image; the last one counts.
+    /// Label bytes before the image; the last one is used.
     labels: usize,
     classes: usize,
 }
 
-/// CIFAR-10.
+/// Layout of CIFAR-10.
 pub const CIFAR_10: Layout = Layout {
     name: "cifar10",
     folder: "cifar-10-batches-bin",
@@ -49,7 +50,7 @@ pub const CIFAR_10: Layout = Layout {
     classes: 10,
 };
 
-/// CIFAR-100.
+/// Layout of CIFAR-100.
 pub const CIFAR_100: Layout = Layout {
     name: "cifar100",
     folder: "cifar-100-binary",
@@ -65,7 +66,7 @@ pub const CIFAR_100: Layout = Layout {
 /// Reads CIFAR-10 from a folder or archive.
 ///
 /// # Errors
-/// Names the file that is missing, torn or has a label out of range.
+/// Names the file that is missing, truncated or has a label out of range.
 pub fn cifar10(path: &Path) -> Result<Dataset, DataError> {
     CIFAR_10.read(path)
 }
@@ -73,42 +74,42 @@ pub fn cifar10(path: &Path) -> Result<Dataset, DataError> {
 /// Reads CIFAR-100 from a folder or archive, with its fine labels.
 ///
 /// # Errors
-/// Names the file that is missing, torn or has a label out of range.
+/// Names the file that is missing, truncated or has a label out of range.
 pub fn cifar100(path: &Path) -> Result<Dataset, DataError> {
     CIFAR_100.read(path)
 }
 
 impl Layout {
     fn read(&self, path: &Path) -> Result<Dataset, DataError> {
-        // data_batch_1 or train beside batches.meta or meta: what Python pickled
+        // the Python version has these files
         let python = |folder: &Path| {
             folder.join("batches.meta").is_file() || folder.join("meta").is_file() && folder.join("train").is_file()
         };
         if python(path) || python(&path.join(self.python)) {
-            return Err(DataError::Python { path: path.to_owned(), archive: self.archive });
+            return Err(DataError::PythonCifar { path: path.to_owned(), archive: self.archive });
         }
-        self.set(path, &named(path, self.folder, &self.files(), self.most_bytes())?)
+        self.dataset(path, &wanted_files(path, self.folder, &self.files(), self.max_bytes())?)
     }
 
-    /// Reads the set from an archive, packed or not; `path` is for messages.
+    /// Reads the dataset from an archive, packed or not; `path` is for messages.
     ///
     /// # Errors
-    /// Names the file that is missing, torn or has a label out of range.
+    /// Names the file that is missing, truncated or has a label out of range.
     pub fn archive(&self, path: &Path, reader: &mut dyn Read) -> Result<Dataset, DataError> {
         let mut reader = unpacked(reader).map_err(cannot_read(path))?;
-        self.set(path, &members(path, &mut *reader, &self.files(), self.most_bytes())?)
+        self.dataset(path, &wanted_entries(path, &mut *reader, &self.files(), self.max_bytes())?)
     }
 
     fn files(&self) -> Vec<&'static str> {
         self.train.iter().copied().chain([self.test, self.names_file]).collect()
     }
 
-    fn most_bytes(&self) -> u64 {
-        MOST_RECORDS * (self.labels + IMAGE) as u64
+    fn max_bytes(&self) -> u64 {
+        MAX_RECORDS * (self.labels + IMAGE) as u64
     }
 
-    fn set(&self, path: &Path, files: &BTreeMap<String, Loaded>) -> Result<Dataset, DataError> {
-        let part = |names: &[&str]| {
+    fn dataset(&self, path: &Path, files: &BTreeMap<String, LoadedFile>) -> Result<Dataset, DataError> {
+        let split = |names: &[&str]| {
             let (mut bytes, mut labels) = (Vec::new(), Vec::new());
             for name in names {
                 let missing = || DataError::Missing { folder: path.to_owned(), name: (*name).to_owned() };
@@ -118,7 +119,7 @@ impl Layout {
             let pixels = Pixels { channels: 3, height: 32, width: 32, bytes: bytes.into() };
             Ok(Split { images: Images::Memory(pixels), labels })
         };
-        let (train, test) = (part(self.train)?, part(&[self.test])?);
+        let (train, test) = (split(self.train)?, split(&[self.test])?);
         let classes = match files.get(self.names_file) {
             Some(file) => self.names(&file.path, &file.bytes)?,
             None if self.classes == 10 => NAMES_10.map(str::to_owned).to_vec(),
@@ -127,10 +128,10 @@ impl Layout {
         Ok(Dataset { name: self.name.to_owned(), classes, train, val: None, test, problems: Vec::new() })
     }
 
-    /// Reads the records of a file (`path` is for messages) and puts pixels and labels behind those that are there.
+    /// Reads the records of a file and appends their pixels and labels; `path` is for messages.
     ///
     /// # Errors
-    /// If the file is torn or has a label out of range.
+    /// If the file is truncated or has a label out of range.
     pub fn records(
         &self,
         path: &Path,
@@ -156,10 +157,10 @@ impl Layout {
         Ok(())
     }
 
-    /// Reads the classes' names; `path` is for messages.
+    /// Reads the class names; `path` is for messages.
     ///
     /// # Errors
-    /// If there are more or fewer than classes.
+    /// If there are not as many names as classes.
     pub fn names(&self, path: &Path, file: &[u8]) -> Result<Vec<String>, DataError> {
         let text = String::from_utf8_lossy(file);
         let names: Vec<String> = text.lines().map(str::trim).filter(|l| !l.is_empty()).map(str::to_owned).collect();

@@ -1,68 +1,38 @@
-//! Trees with a folder per class: `train/`, `val/`, `test/` of them, or one tree that is split.
+//! Trees with a folder per class: `train/`, `val/` and `test/` folders of classes, or one tree that is split.
 //!
-//! Classes and files are taken in the order of their names, whatever order the disk has. Folders inside a class's folder belong
-//! to the class, however deep; a path that is longer than the system takes is an error. Links to files count as files. Links to
-//! folders are not followed, so that there are no loops; they, links to nowhere, devices and pipes are named as problems, and so
-//! are entries beside the classes' folders, and files that are no images by name and content. Hidden entries are counted.
-//! The case of the parts' names does not matter.
+//! Classes and files are sorted by name. Folders inside a class's folder belong to the class, however deep; a path that is
+//! longer than the system allows is an error. Links to files count as files. Links to folders are not followed, so that there
+//! are no loops. These links, broken links, devices and pipes are reported as problems, and so are files beside the class
+//! folders, and files that are not images by name and content. Hidden entries are counted. Upper and lower case do not matter
+//! in the names of the splits.
 //!
-//! A class's name is its folder's, byte for byte: `\u{e9}` and `e\u{301}` are two classes, though they look alike. What is not
-//! UTF-8 becomes U+FFFD and is named as a problem, and so are names that differ in case only; two that cannot be told apart
-//! any more are an error. Numbers that differ in leading zeros only are named too.
+//! A class is named as its folder, byte for byte: `\u{e9}` and `e\u{301}` are two classes, though they look alike. Bytes that
+//! are not UTF-8 become U+FFFD and are reported as a problem; two names that become the same text are an error. Names that
+//! differ only in case, or only in leading zeros, are reported too.
 
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use equipoise_random::{Example, Stream};
-
-use crate::dataset::{Dataset, Images, Problem, Split};
+use crate::dataset::{Dataset, Problem, Split};
 use crate::error::DataError;
 use crate::read::decode::may_be_image;
-use crate::read::source::{cannot_read, fnv1a};
-
-/// How a tree without `train/` is split.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct SplitRule {
-    /// Share of every class that becomes the test part, in 0..1.
-    pub test: f64,
-    /// Seed of the choice.
-    pub seed: u64,
-}
-
-impl Default for SplitRule {
-    /// A fifth.
-    fn default() -> Self {
-        Self { test: 0.2, seed: 0 }
-    }
-}
-
-impl SplitRule {
-    /// Whether the share leaves something for both parts.
-    ///
-    /// # Errors
-    /// If it is not in 0..1.
-    pub fn check(&self) -> Result<(), DataError> {
-        if self.test > 0.0 && self.test < 1.0 { Ok(()) } else { Err(DataError::Share { share: self.test }) }
-    }
-}
-
-/// Files by class name.
-pub(super) type Tree = BTreeMap<String, Vec<PathBuf>>;
+use crate::read::source::cannot_read;
+use crate::subset::split::{ClassFiles, SplitRule, labeled, split_files};
 
 /// Whether a folder looks like a tree of classes.
 ///
 /// # Errors
 /// If it cannot be read.
-pub fn is_tree(path: &Path) -> Result<bool, DataError> {
+pub(crate) fn is_tree(path: &Path) -> Result<bool, DataError> {
     Ok(path.is_dir() && !folders(path)?.is_empty())
 }
 
-/// What a set in a folder is called: as the folder.
+/// Name of a dataset in a folder: that of the folder.
 pub(crate) fn name_of(path: &Path) -> String {
     // `.` has no name of its own
-    let whole = if path.file_name().is_none() { path.canonicalize().ok() } else { None };
-    let name = whole.as_deref().unwrap_or(path).file_name();
+    let absolute = if path.file_name().is_none() { path.canonicalize().ok() } else { None };
+    let name = absolute.as_deref().unwrap_or(path).file_name();
     name.map_or_else(|| "folder".to_owned(), |name| name.to_string_lossy().into_owned())
 }
 
@@ -70,13 +40,13 @@ const TRAIN: &[&str] = &["train"];
 const VAL: &[&str] = &["val", "valid", "validation"];
 const TEST: &[&str] = &["test"];
 
-/// The first of these folders that is there, whatever the case of its letters.
-fn part_folder(folders: &[PathBuf], names: &[&str]) -> Result<Option<PathBuf>, DataError> {
+/// The first of these folders that exists, in upper or lower case.
+fn split_folder(folders: &[PathBuf], names: &[&str]) -> Result<Option<PathBuf>, DataError> {
     for name in names {
-        let mut found = folders.iter().filter(|folder| is_called(folder, name));
+        let mut found = folders.iter().filter(|folder| has_name(folder, name));
         match (found.next(), found.next()) {
             (Some(folder), Some(other)) => {
-                return Err(DataError::TwoParts { folder: folder.clone(), other: other.clone() });
+                return Err(DataError::TwoSplitFolders { folder: folder.clone(), other: other.clone() });
             }
             (Some(folder), None) => return Ok(Some(folder.clone())),
             _ => {}
@@ -85,59 +55,65 @@ fn part_folder(folders: &[PathBuf], names: &[&str]) -> Result<Option<PathBuf>, D
     Ok(None)
 }
 
-fn is_called(folder: &Path, name: &str) -> bool {
+fn has_name(folder: &Path, name: &str) -> bool {
     folder.file_name().is_some_and(|own| own.eq_ignore_ascii_case(name))
 }
 
 /// Reads a tree.
 ///
 /// # Errors
-/// For a folder that cannot be read, a tree without classes or images, a share out of range, or a class of `test/` or `val/`
-/// that `train/` does not have.
-pub fn tree(path: &Path, split: SplitRule) -> Result<Dataset, DataError> {
-    let name = name_of(path);
-    let mut problems = Vec::new();
+/// For a folder that cannot be read, a tree without classes or images, a test fraction out of range, or a class of `test/`
+/// or `val/` that `train/` does not have.
+pub fn tree(path: &Path, rule: SplitRule) -> Result<Dataset, DataError> {
     let folders = folders(path)?;
-    let Some(whole) = part_folder(&folders, TRAIN)? else {
-        let is_part = |folder: &PathBuf| {
-            [VAL, TEST, &["training", "testing"]].concat().iter().any(|name| is_called(folder, name))
-        };
-        if !folders.is_empty() && folders.iter().all(is_part) {
-            return Err(DataError::Missing {
-                folder: path.to_owned(),
-                name: "train folder beside the others".to_owned(),
-            });
-        }
-        let all = classes(path, &mut problems)?;
-        let names: Vec<String> = all.keys().cloned().collect();
-        let (train, test) = divide(path, all, split, &names)?;
-        return Ok(Dataset { name, classes: names, train, val: None, test, problems });
-    };
-    let train = classes(&whole, &mut problems)?;
-    let names: Vec<String> = train.keys().cloned().collect();
-    let mut read = vec![whole.clone()];
-    let mut part = |wanted: &[&str], problems: &mut Vec<Problem>| {
-        let Some(folder) = part_folder(&folders, wanted)? else {
+    match split_folder(&folders, TRAIN)? {
+        Some(train) => tree_of_splits(path, &folders, train),
+        None => unsplit_tree(path, &folders, rule),
+    }
+}
+
+/// Reads a tree without a `train/` folder, and splits it.
+fn unsplit_tree(path: &Path, folders: &[PathBuf], rule: SplitRule) -> Result<Dataset, DataError> {
+    let split_names = [VAL, TEST, &["training", "testing"]].concat();
+    let is_split = |folder: &PathBuf| split_names.iter().any(|name| has_name(folder, name));
+    if !folders.is_empty() && folders.iter().all(is_split) {
+        let name = "train folder beside the others".to_owned();
+        return Err(DataError::Missing { folder: path.to_owned(), name });
+    }
+    let mut problems = Vec::new();
+    let files = class_files(path, &mut problems)?;
+    let classes: Vec<String> = files.keys().cloned().collect();
+    let (train, test) = split_files(path, files, rule, &classes)?;
+    Ok(Dataset { name: name_of(path), classes, train, val: None, test, problems })
+}
+
+/// Reads a tree with a `train/` folder and a `val/` or `test/` folder, or both.
+fn tree_of_splits(path: &Path, folders: &[PathBuf], train: PathBuf) -> Result<Dataset, DataError> {
+    let mut problems = Vec::new();
+    let files = class_files(&train, &mut problems)?;
+    let classes: Vec<String> = files.keys().cloned().collect();
+    let mut read = vec![train.clone()];
+    let mut split = |names: &[&str]| -> Result<Option<Split>, DataError> {
+        let Some(folder) = split_folder(folders, names)? else {
             return Ok(None);
         };
         read.push(folder.clone());
-        let tree = classes(&folder, problems)?;
-        if let Some(extra) = tree.keys().find(|class| names.binary_search(class).is_err()) {
-            return Err(DataError::ExtraClass { folder: folder.join(extra), train: whole.clone() });
+        let files = class_files(&folder, &mut problems)?;
+        if let Some(extra) = files.keys().find(|class| classes.binary_search(class).is_err()) {
+            return Err(DataError::ExtraClass { folder: folder.join(extra), train: train.clone() });
         }
-        Ok(Some(gather(&tree, &names)))
+        Ok(Some(labeled(&files, &classes)))
     };
-    let val = part(VAL, &mut problems)?;
-    let test = part(TEST, &mut problems)?;
+    let (val, test) = (split(VAL)?, split(TEST)?);
     let mut hidden = 0;
     for entry in entries(path, &mut hidden)? {
         if !read.contains(&entry.path()) {
-            let read: Vec<_> = read.iter().filter_map(|part| part.file_name()).map(|n| n.to_string_lossy()).collect();
-            problems.push(odd(&entry.path(), &format!("not read: the set is in {}", read.join(", "))));
+            let read: Vec<_> = read.iter().filter_map(|split| split.file_name()).map(|n| n.to_string_lossy()).collect();
+            problems.push(problem(&entry.path(), &format!("ignored: the dataset is in {}", read.join(", "))));
         }
     }
     problems.extend(hidden_problem(path, hidden));
-    // a set with `val/` only is tested on it, as ImageNet is
+    // as for ImageNet, `val/` is the test split if there is no other
     let (val, test) = match (val, test) {
         (val, Some(test)) => (val, test),
         (Some(val), None) => (None, val),
@@ -145,54 +121,18 @@ pub fn tree(path: &Path, split: SplitRule) -> Result<Dataset, DataError> {
             return Err(DataError::Missing { folder: path.to_owned(), name: "test or val folder".to_owned() });
         }
     };
-    Ok(Dataset { name, train: gather(&train, &names), classes: names, val, test, problems })
+    Ok(Dataset { name: name_of(path), train: labeled(&files, &classes), classes, val, test, problems })
 }
 
-/// A part from a tree, with labels by the classes' names.
-pub(super) fn gather(tree: &Tree, names: &[String]) -> Split {
-    let (mut files, mut labels) = (Vec::new(), Vec::new());
-    for (label, name) in names.iter().enumerate() {
-        for file in tree.get(name).into_iter().flatten() {
-            files.push(file.clone());
-            labels.push(label as u32);
-        }
-    }
-    Split { images: Images::Files(files), labels }
-}
-
-/// Splits every class by a random key of each file, which depends on its place in the tree and on nothing else.
-pub(super) fn divide(root: &Path, tree: Tree, split: SplitRule, names: &[String]) -> Result<(Split, Split), DataError> {
-    split.check()?;
-    let (mut train, mut test) = (Tree::new(), Tree::new());
-    for (name, files) in tree {
-        let share = (files.len() as f64 * split.test).round() as usize;
-        // a class of two or more is in both parts
-        let tested = share.clamp(usize::from(files.len() > 1), files.len().saturating_sub(1));
-        let key = |file: &PathBuf| {
-            let inside = file.strip_prefix(root).unwrap_or(file).as_os_str().as_encoded_bytes();
-            Example { seed: split.seed, epoch: 0, example: fnv1a(inside) }.draws(Stream::TestSplit).at(0)
-        };
-        let mut keyed: Vec<(u64, PathBuf)> = files.into_iter().map(|file| (key(&file), file)).collect();
-        keyed.sort();
-        let mut chosen: Vec<PathBuf> = keyed.drain(..tested).map(|(_, file)| file).collect();
-        let mut rest: Vec<PathBuf> = keyed.into_iter().map(|(_, file)| file).collect();
-        chosen.sort();
-        rest.sort();
-        test.insert(name.clone(), chosen);
-        train.insert(name, rest);
-    }
-    Ok((gather(&train, names), gather(&test, names)))
-}
-
-/// The classes of a folder with their files; what is odd about them goes to `problems`.
-fn classes(path: &Path, problems: &mut Vec<Problem>) -> Result<Tree, DataError> {
-    let mut tree = Tree::new();
+/// The classes of a folder with their files; anything odd goes to `problems`.
+fn class_files(path: &Path, problems: &mut Vec<Problem>) -> Result<ClassFiles, DataError> {
+    let mut classes = ClassFiles::new();
     let (mut beside, mut hidden) = (Vec::new(), 0);
     for entry in entries(path, &mut hidden)? {
         let folder = entry.path();
         if !entry.file_type().map_err(cannot_read(path))?.is_dir() {
             if folder.is_dir() {
-                problems.push(odd(&folder, LINK));
+                problems.push(problem(&folder, LINK));
             } else {
                 beside.push(entry.file_name().to_string_lossy().into_owned());
             }
@@ -203,47 +143,47 @@ fn classes(path: &Path, problems: &mut Vec<Problem>) -> Result<Tree, DataError> 
         let mut files = Vec::new();
         collect(&folder, &mut files, problems, &mut hidden)?;
         if raw.to_str().is_none() {
-            problems.push(odd(&folder, "the class's name is not UTF-8"));
+            problems.push(problem(&folder, "the class name is not UTF-8"));
         }
         if files.is_empty() {
-            problems.push(odd(&folder, "a class without images"));
+            problems.push(problem(&folder, "a class without images"));
         }
-        if tree.contains_key(&name) {
+        if classes.contains_key(&name) {
             return Err(DataError::SameClass { folder });
         }
-        tree.insert(name, files);
+        classes.insert(name, files);
     }
-    if tree.is_empty() && !beside.is_empty() {
+    if classes.is_empty() && !beside.is_empty() {
         return Err(DataError::NoClasses { folder: path.to_owned(), files: beside.len() });
     }
     if !beside.is_empty() {
         let (number, more) = (beside.len(), if beside.len() > 3 { ", ..." } else { "" });
         beside.truncate(3);
-        let what = format!("{number} files beside the classes' folders are not read: {}{more}", beside.join(", "));
-        problems.push(odd(path, &what));
+        let what = format!("ignored {number} files beside the class folders: {}{more}", beside.join(", "));
+        problems.push(problem(path, &what));
     }
     problems.extend(hidden_problem(path, hidden));
-    if tree.values().all(Vec::is_empty) {
+    if classes.values().all(Vec::is_empty) {
         return Err(DataError::NoImages { path: path.to_owned() });
     }
-    let names: Vec<String> = tree.keys().cloned().collect();
-    problems.extend(twins(&names, path));
-    Ok(tree)
+    let names: Vec<String> = classes.keys().cloned().collect();
+    problems.extend(similar_names(&names, path));
+    Ok(classes)
 }
 
-const LINK: &str = "a link to a folder: not followed";
+const LINK: &str = "a link to a folder is not followed";
 
-fn odd(path: &Path, what: &str) -> Problem {
+fn problem(path: &Path, what: &str) -> Problem {
     Problem { path: path.display().to_string(), what: what.to_owned() }
 }
 
-/// What to say of hidden entries below a folder.
+/// The problem that a folder has hidden entries.
 pub(super) fn hidden_problem(path: &Path, hidden: usize) -> Option<Problem> {
-    (hidden > 0).then(|| odd(path, &format!("{hidden} hidden entries are not read")))
+    (hidden > 0).then(|| problem(path, &format!("ignored {hidden} hidden entries")))
 }
 
-/// Classes of the list or folder `path` that differ in case or, as numbers, in leading zeros only.
-pub(super) fn twins(names: &[String], path: &Path) -> Vec<Problem> {
+/// Classes of the list or folder `path` that differ only in case or, as numbers, in leading zeros.
+pub(super) fn similar_names(names: &[String], path: &Path) -> Vec<Problem> {
     let mut seen: BTreeMap<String, &String> = BTreeMap::new();
     let mut problems = Vec::new();
     for name in names {
@@ -251,20 +191,20 @@ pub(super) fn twins(names: &[String], path: &Path) -> Vec<Problem> {
         let key = if number { format!("{:0>1}", name.trim_start_matches('0')) } else { name.to_lowercase() };
         if let Some(other) = seen.insert(key, name) {
             let how = if number { "leading zeros" } else { "upper and lower case" };
-            let what = format!("class `{name}` differs from `{other}` in {how} only");
-            problems.push(odd(path, &what));
+            let what = format!("class `{name}` differs from `{other}` only in {how}");
+            problems.push(problem(path, &what));
         }
     }
     problems
 }
 
-/// The folders in a folder that are not hidden, by name; links to folders too, because a part may be one.
+/// The folders in a folder that are not hidden, sorted. Links to folders count, because a split may be one.
 pub(super) fn folders(path: &Path) -> Result<Vec<PathBuf>, DataError> {
     let entries = entries(path, &mut 0)?.into_iter();
     Ok(entries.map(|entry| entry.path()).filter(|path| path.is_dir()).collect())
 }
 
-/// The entries of a folder that are not hidden, by name; counts those that are.
+/// The entries of a folder that are not hidden, sorted; `hidden` counts the others.
 fn entries(path: &Path, hidden: &mut usize) -> Result<Vec<fs::DirEntry>, DataError> {
     let mut entries = Vec::new();
     for entry in fs::read_dir(path).map_err(cannot_read(path))? {
@@ -279,7 +219,7 @@ fn entries(path: &Path, hidden: &mut usize) -> Result<Vec<fs::DirEntry>, DataErr
     Ok(entries)
 }
 
-/// Every image below a folder, by name; what is neither an image nor a folder goes to `problems`, and `hidden` counts.
+/// Adds every image below a folder to `files`, sorted; what is neither an image nor a folder goes to `problems`.
 pub(super) fn collect(
     path: &Path,
     files: &mut Vec<PathBuf>,
@@ -295,12 +235,12 @@ pub(super) fn collect(
             if may_be_image(&path) {
                 files.push(path);
             } else {
-                problems.push(odd(&path, "not an image"));
+                problems.push(problem(&path, "not an image"));
             }
         } else if path.is_dir() {
-            problems.push(odd(&path, LINK));
+            problems.push(problem(&path, LINK));
         } else {
-            problems.push(odd(&path, "neither a file nor a folder"));
+            problems.push(problem(&path, "neither a file nor a folder"));
         }
     }
     Ok(())

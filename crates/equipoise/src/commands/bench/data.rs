@@ -6,10 +6,12 @@ use std::path::PathBuf;
 use clap::ValueEnum;
 use equipoise_criterion::Pool;
 use equipoise_criterion::random::Draws;
-use equipoise_data::batch::loader::{Loader, Recipe};
-use equipoise_data::batch::photo::View;
-use equipoise_data::batch::random_ops::{Jitter, RandAugment};
-use equipoise_data::batch::small::{Normalize, Policy};
+use equipoise_data::batch::augmentation::Augmentation;
+use equipoise_data::batch::loader::{Loader, Transform};
+use equipoise_data::batch::normalize::Normalize;
+use equipoise_data::batch::photo::PhotoCrop;
+use equipoise_data::batch::random_ops::{ColorJitter, RandAugment};
+use equipoise_data::batch::small::SmallTransform;
 use equipoise_data::{DataError, Images, Pixels};
 use serde_json::json;
 
@@ -46,11 +48,12 @@ enum PolicyName {
 }
 
 impl PolicyName {
-    fn augmentation(self) -> Result<(Option<RandAugment>, Option<Jitter>), DataError> {
+    fn augmentation(self) -> Result<Augmentation, DataError> {
+        let crop = Augmentation::default();
         Ok(match self {
-            Self::Crop => (None, None),
-            Self::Jitter => (None, Some(Jitter::new(0.4, 0.4, 0.4, 0.1)?)),
-            Self::RandAugment => (Some(RandAugment::new(2, 9)?), None),
+            Self::Crop => crop,
+            Self::Jitter => Augmentation { color_jitter: Some(ColorJitter::new(0.4, 0.4, 0.4, 0.1)?), ..crop },
+            Self::RandAugment => Augmentation { randaugment: Some(RandAugment::new(2, 9)?), ..crop },
         })
     }
 
@@ -90,14 +93,13 @@ fn small_images(args: &Args, pool: &Pool) -> Result<Vec<f64>, Failure> {
     let draws = Draws::new(0, 0, 0);
     let bytes: Vec<u8> = (0..u64::from(IMAGES) * 3072).map(|i| draws.at(i) as u8).collect();
     let pixels = Pixels { channels: 3, height: 32, width: 32, bytes: bytes.into() };
-    let (randaugment, jitter) = args.policy.augmentation()?;
-    let policy = Policy { randaugment, jitter, ..Policy::train(Normalize::cifar()) };
+    let transform = SmallTransform { augmentation: args.policy.augmentation()?, normalize: Normalize::cifar() };
     let indices: Vec<u32> = (0..IMAGES).collect();
     let mut batch = vec![0.0; BATCH_SIZE * 3072];
     let mut round = |epoch: u32| {
         let ((), time) = timed(|| {
             for indices in indices.chunks(BATCH_SIZE) {
-                policy.batch(&pixels, indices, 1, epoch.into(), &mut batch[..indices.len() * 3072], pool);
+                transform.batch(&pixels, indices, 1, epoch.into(), &mut batch[..indices.len() * 3072], pool);
             }
         });
         f64::from(IMAGES) / time.as_secs_f64()
@@ -111,11 +113,10 @@ fn small_images(args: &Args, pool: &Pool) -> Result<Vec<f64>, Failure> {
 fn photographs(args: &Args, pool: &Pool) -> Result<Vec<f64>, Failure> {
     const SIZE: u32 = 224;
     const BATCH_SIZE: usize = 32;
-    let (view, normalize) = (View::RandomResizedCrop, Normalize::imagenet());
-    let (randaugment, jitter) = args.policy.augmentation()?;
-    let recipe = Recipe::Photo { side: SIZE, view, normalize, randaugment, jitter };
+    let (crop, normalize) = (PhotoCrop::RandomResizedCrop, Normalize::imagenet());
+    let transform = Transform::Photo { image_size: SIZE, crop, augmentation: args.policy.augmentation()?, normalize };
     // without a cache, files are read and decoded again for every batch
-    let loader = Loader::new(Images::Files(args.files.clone()), recipe, 0, pool, &|_, _| {})?;
+    let loader = Loader::new(Images::Files(args.files.clone()), transform, 0, pool, &|_, _| {})?;
     let indices: Vec<u32> = (0..args.files.len() as u32).collect();
     let stride = 3 * (SIZE * SIZE) as usize;
     let mut batch = vec![0.0; BATCH_SIZE * stride];

@@ -37,8 +37,8 @@ pub(crate) fn run(args: &Args, out: &mut impl Write) -> Result<(), Failure> {
     let fetch = Fetch { from: args.from.as_deref(), keep: args.keep, ..Fetch::new(known, &root) };
     let fetched = fetch.run(&mut |event| display.show(event));
     display.end_line();
-    let Fetched { place, set, kept } = fetched?;
-    print_stored(known, &set, &place, out)?;
+    let Fetched { path, dataset, kept } = fetched?;
+    print_stored(known, &dataset, &path, out)?;
     if let Some(folder) = kept {
         writeln!(out, "the downloaded files are in {}", folder.display())?;
     }

@@ -21,8 +21,8 @@ pub(crate) struct Args {
 
 pub(crate) fn run(args: &Args, out: &mut impl Write) -> Result<(), Failure> {
     let known = external(&args.name, "import")?;
-    let Imported { place, set, checksum } = import(known, &args.path, &args.root.path())?;
-    print_stored(known, &set, &place, out)?;
+    let Imported { path, dataset, checksum } = import(known, &args.path, &args.root.path())?;
+    print_stored(known, &dataset, &path, out)?;
     match checksum {
         None => {}
         Some(Checksum::Official) => writeln!(out, "the checksum is the official one")?,

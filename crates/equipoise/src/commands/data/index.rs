@@ -4,8 +4,8 @@ use std::io::Write;
 use std::path::PathBuf;
 
 use anyhow::Context;
+use equipoise_data::dataset::class_counts;
 use equipoise_data::subset::index::{Fingerprint, to_text};
-use equipoise_data::subset::long_tail::counts;
 use equipoise_train::run::dataset::LoadedDataset;
 
 use crate::failure::Failure;
@@ -27,7 +27,7 @@ pub(crate) fn run(args: &Args, out: &mut impl Write) -> Result<(), Failure> {
     };
     let train = &dataset.train;
     let labels: Vec<u32> = subset.indices.iter().map(|index| train.labels[*index as usize]).collect();
-    let (images, counts) = (labels.len(), counts(&labels, dataset.classes.len())?);
+    let (images, counts) = (labels.len(), class_counts(&labels, dataset.classes.len())?);
     let about = format!("{}, {}: {images} training images\nper class {counts:?}", dataset.name, subset.description);
     let text = to_text(&subset.indices, &about, Fingerprint::of(train));
     match &args.output {

@@ -2,7 +2,7 @@
 
 use std::io::Write;
 
-use equipoise_data::acquire::catalog::{KNOWN, Known};
+use equipoise_data::acquire::catalog::{KNOWN_DATASETS, KnownDataset};
 use serde_json::json;
 
 use crate::failure::Failure;
@@ -19,14 +19,14 @@ pub(crate) struct Args {
 
 pub(crate) fn run(args: &Args, out: &mut impl Write) -> Result<(), Failure> {
     let root = args.root.path();
-    for known in KNOWN {
+    for known in KNOWN_DATASETS {
         let path = root.join(known.name);
         let is_here = known.is_embedded() || path.exists();
         if args.json {
             let files = known.files.iter().map(|file| json!({"url": file.url, "bytes": file.bytes, "md5": file.md5}));
             let files: Vec<_> = files.collect();
             let place = (is_here && !known.is_embedded()).then(|| path.display().to_string());
-            let Known { name, about, .. } = known;
+            let KnownDataset { name, about, .. } = known;
             writeln!(
                 out,
                 "{}",

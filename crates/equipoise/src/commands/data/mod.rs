@@ -10,7 +10,7 @@ use std::io::Write;
 use std::path::Path;
 
 use clap::Subcommand;
-use equipoise_data::acquire::catalog::Known;
+use equipoise_data::acquire::catalog::KnownDataset;
 use equipoise_data::{DataError, Dataset};
 
 use crate::failure::Failure;
@@ -64,8 +64,8 @@ pub(crate) fn run(args: &Args, out: &mut impl Write) -> Result<(), Failure> {
 }
 
 /// A known dataset that is not built into the program. `verb` is what the user wants to do with it.
-fn external(name: &str, verb: &str) -> Result<&'static Known, Failure> {
-    let known = Known::named(name).ok_or_else(|| DataError::Unknown { name: name.to_owned() })?;
+fn external(name: &str, verb: &str) -> Result<&'static KnownDataset, Failure> {
+    let known = KnownDataset::by_name(name).ok_or_else(|| DataError::Unknown { name: name.to_owned() })?;
     if known.is_embedded() {
         return Err(Failure::usage(format!("{name} is built into the program: there is nothing to {verb}")));
     }
@@ -73,7 +73,7 @@ fn external(name: &str, verb: &str) -> Result<&'static Known, Failure> {
 }
 
 /// Prints what was put into the data folder, and warns if it is not the whole dataset.
-fn print_stored(known: &Known, dataset: &Dataset, path: &Path, out: &mut impl Write) -> Result<(), Failure> {
+fn print_stored(known: &KnownDataset, dataset: &Dataset, path: &Path, out: &mut impl Write) -> Result<(), Failure> {
     let (train, test, classes) = (dataset.train.labels.len(), dataset.test.labels.len(), dataset.classes.len());
     let (name, path) = (known.name, path.display());
     writeln!(out, "{name}: {train} training and {test} test images, {classes} classes, now in {path}")?;

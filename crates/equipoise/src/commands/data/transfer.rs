@@ -3,7 +3,7 @@
 use std::io::{self, IsTerminal, Write};
 use std::time::{Duration, Instant};
 
-use equipoise_data::acquire::download::Event;
+use equipoise_data::acquire::download::DownloadEvent;
 
 use crate::clock::now;
 use crate::output::message;
@@ -23,24 +23,26 @@ impl TransferDisplay {
         Self { terminal: io::stderr().is_terminal(), line_is_open: false, drawn: None, start: None }
     }
 
-    pub(super) fn show(&mut self, event: Event<'_>) {
+    pub(super) fn show(&mut self, event: DownloadEvent<'_>) {
         match event {
-            Event::Start { url, have } => {
+            DownloadEvent::Start { url, have } => {
                 self.start = None;
                 let continued =
                     if have > 0 { format!(", continuing after {}", megabytes(have)) } else { String::new() };
                 self.line(&format!("fetching {url}{continued}"));
             }
-            Event::Bytes { have, of } => self.bytes(have, of),
-            Event::Again { what } => {
+            DownloadEvent::Bytes { have, total } => self.bytes(have, total),
+            DownloadEvent::Retry { what } => {
                 self.start = None;
                 self.line(&format!("{what}: trying again"));
             }
-            Event::Whole { name, checked: true } => self.line(&format!("{name} is complete: verifying its checksum")),
-            Event::Whole { name, checked: false } => {
+            DownloadEvent::Complete { name, checked: true } => {
+                self.line(&format!("{name} is complete: verifying its checksum"))
+            }
+            DownloadEvent::Complete { name, checked: false } => {
                 self.line(&format!("warning: {name} cannot be verified: it has no official checksum"));
             }
-            Event::Unpacking => self.line("unpacking and reading the dataset"),
+            DownloadEvent::Unpacking => self.line("unpacking and reading the dataset"),
         }
     }
 

@@ -3,7 +3,7 @@
 use std::io::Write;
 use std::path::Path;
 
-use equipoise_data::acquire::catalog::Known;
+use equipoise_data::acquire::catalog::KnownDataset;
 use equipoise_nn::{Cpu, Engine, Network, NnError};
 use equipoise_train::recipe::Recipe;
 use equipoise_train::settings::Architecture;
@@ -90,7 +90,7 @@ pub(super) fn print_table(
 /// Whether the dataset of a run is available.
 fn has_dataset(args: &Args, job: &Job<'_>) -> bool {
     let dataset = &job.run.settings.data.dataset;
-    match Known::named(dataset) {
+    match KnownDataset::by_name(dataset) {
         Some(known) => known.is_embedded() || args.root.path().join(known.name).is_dir(),
         None => Path::new(dataset).exists(),
     }
@@ -101,7 +101,7 @@ pub(super) fn check_datasets(args: &Args, jobs: &[Job<'_>]) -> Result<(), Failur
     let missing = jobs.iter().find(|job| job.result.is_none() && !has_dataset(args, job));
     let Some(job) = missing else { return Ok(()) };
     let dataset = &job.run.settings.data.dataset;
-    Err(Failure::usage(match Known::named(dataset) {
+    Err(Failure::usage(match KnownDataset::by_name(dataset) {
         Some(_) => {
             format!(
                 "{dataset} is missing: get it with `equipoise data fetch {dataset}`, or select other cells with --only"

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""Makes the expected values of the changes of images: crates/data/tests/golden/changes.json.
+"""Makes the expected values of the augmentation operations: crates/data/tests/golden/augment_ops.json.
 
-    make_changes.py FILE      writes FILE; needs torch, torchvision and Pillow
+    make_augment_ops.py FILE      writes FILE; needs torch, torchvision and Pillow
 
 Images come from a formula, so that nothing here depends on a random stream. Everything but hue is what torchvision makes of Pillow
 images; hue is what it makes of tensors. Pixels are channel after channel, row after row, as hexadecimal digits.
@@ -29,7 +29,7 @@ IMAGES = {"colour": image(3, 9, 7, -60, 320), "pale": image(3, 6, 8, 150, 200), 
 IMAGES["colour"][:, 0, :] = np.array([[0, 255, 255, 0, 90, 200, 10], [0, 0, 255, 0, 90, 200, 10], [0, 0, 0, 255, 90, 30, 240]])
 
 SHEAR = lambda level: math.degrees(math.atan(level))
-CHANGES = {
+OPS = {
     "brightness": (F.adjust_brightness, [0.0, 0.1, 0.63, 1.0, 1.37, 1.9]),
     "contrast": (F.adjust_contrast, [0.0, 0.1, 0.63, 1.0, 1.37, 1.9]),
     "saturation": (F.adjust_saturation, [0.0, 0.1, 0.63, 1.37, 1.9]),
@@ -47,12 +47,12 @@ CHANGES = {
 }
 
 
-def changed(name, pixels, strength):
-    change, _ = CHANGES[name]
-    if change is None:
+def applied(name, pixels, strength):
+    op, _ = OPS[name]
+    if op is None:
         return F.adjust_hue(torch.from_numpy(pixels), strength).numpy()
     pil = Image.fromarray(pixels[0] if len(pixels) == 1 else pixels.transpose(1, 2, 0))
-    out = np.asarray(change(pil, strength))
+    out = np.asarray(op(pil, strength))
     return out[None] if out.ndim == 2 else out.transpose(2, 0, 1)
 
 
@@ -62,12 +62,12 @@ def text(pixels):
 
 cases = []
 for where, pixels in IMAGES.items():
-    for name, (_, strengths) in CHANGES.items():
+    for name, (_, strengths) in OPS.items():
         if where.startswith("large"):
             # what small images cannot show: enough pixels for an equalised histogram, a finer rotation
             strengths = {"equalize": [0], "autocontrast": [0], "rotate": [9]}.get(name, [])
         for strength in strengths:
-            cases.append({"change": name, "strength": strength, "image": where, "want": text(changed(name, pixels, strength))})
+            cases.append({"op": name, "strength": strength, "image": where, "want": text(applied(name, pixels, strength))})
 images = {name: {"height": p.shape[1], "width": p.shape[2], "pixels": text(p)} for name, p in IMAGES.items()}
 with open(sys.argv[1], "w") as file:
     rows = ",\n".join("  " + json.dumps(case) for case in cases)

@@ -1,19 +1,19 @@
-//! Zip archives that the tests write byte by byte: good, torn and hostile.
-
-mod common;
+//! Zip archives that the tests write byte by byte: valid, truncated and hostile.
 
 use std::fs;
 use std::io::{Cursor, Read, Write};
-use std::path::{Component, Path};
+use std::path::Component;
 
-use common::{damaged, folder};
-use equipoise_data::DataError;
-use equipoise_data::acquire::catalog::Known;
-use equipoise_data::acquire::import::{import, unpack_zip};
-use equipoise_data::read::zip::walk;
 use equipoise_random::Draws;
+use equipoise_testing::{TempFolder, damaged};
 use flate2::write::DeflateEncoder;
 use flate2::{Compression, Crc};
+
+use super::{DataError, Path, walk};
+use crate::acquire::catalog::KnownDataset;
+use crate::acquire::import::import;
+use crate::acquire::unpack::unpack_zip;
+use crate::load::load;
 
 /// An entry to be written.
 struct Entry<'a> {
@@ -28,12 +28,12 @@ fn file<'a>(name: &'a str, bytes: &'a [u8]) -> Entry<'a> {
     Entry { name, bytes, deflated: true, mode: 0o100_644, flags: 0 }
 }
 
-/// How the archive's end counts its entries.
+/// Where the number of entries is written.
 #[derive(Clone, Copy, PartialEq)]
 enum Count {
-    /// In 16 bits, whether they suffice or not.
+    /// In 16 bits, even if it overflows.
     Short,
-    /// In the long record.
+    /// In the zip64 record.
     Long,
 }
 
@@ -102,7 +102,7 @@ fn stored_and_deflated_entries_and_folders() {
     for count in [Count::Short, Count::Long] {
         let archive = zip(&entries, count);
         assert_eq!(read(&archive).expect("good"), expected);
-        // every shorter one is torn
+        // every shorter archive is incomplete
         for cut in 0..archive.len() {
             assert!(read(&archive[..cut]).is_err(), "{cut} of {} bytes", archive.len());
         }
@@ -121,7 +121,7 @@ fn more_entries_than_sixteen_bits_count() {
 
 #[test]
 fn tiny_imagenet_is_imported_as_shipped() {
-    let here = folder("zip");
+    let here = TempFolder::new("zip");
     let (archive, root) = (here.path().join("tiny-imagenet-200.zip"), here.path().join("root"));
     let image = b"an image is decoded when it is needed";
     let entries = [
@@ -132,19 +132,19 @@ fn tiny_imagenet_is_imported_as_shipped() {
         file("tiny-imagenet-200/val/val_annotations.txt", b"val_0.JPEG\tn01\t0\t0\t9\t9\n"),
     ];
     fs::write(&archive, zip(&entries, Count::Short)).expect("writes");
-    let known = Known::named("tiny-imagenet").expect("known");
+    let known = KnownDataset::by_name("tiny-imagenet").expect("known");
     let imported = import(known, &archive, &root).expect("good");
-    assert_eq!((imported.set.classes, imported.set.train.labels), (vec!["goldfish".to_owned()], vec![0]));
+    assert_eq!((imported.dataset.classes, imported.dataset.train.labels), (vec!["goldfish".to_owned()], vec![0]));
     let checksum = imported.checksum.map(|checksum| format!("{checksum:?}")).expect("there is an official one");
     assert!(checksum.contains("Differs") && checksum.contains("90528d7ca1a48142e341f4ef8d21d0de"), "{checksum}");
-    let again = equipoise_data::acquire::catalog::load("tiny-imagenet", &root, Default::default()).expect("in place");
+    let again = load("tiny-imagenet", &root, Default::default()).expect("in place");
     assert_eq!(again.test.labels, [0]);
 }
 
 /// Nothing is touched outside the target folder.
 #[test]
 fn hostile_zips_are_refused() {
-    let here = folder("zip");
+    let here = TempFolder::new("zip");
     let victim = here.path().join("victim");
     fs::write(&victim, b"mine").expect("writes");
     let target = here.path().join("target");
@@ -164,12 +164,12 @@ fn hostile_zips_are_refused() {
         let name = entry.name;
         let archive = zip(&[entry], Count::Short);
         let error = unpack_zip(Path::new("a.zip"), &mut Cursor::new(archive), &target, 1000).expect_err("hostile");
-        assert!(matches!(error, DataError::Hostile { .. }), "{name}: {error}");
+        assert!(matches!(error, DataError::HostileArchive { .. }), "{name}: {error}");
         let counts = [&target, here.path()].map(|path| path.read_dir().expect("reads").count());
         assert_eq!(counts, [0, 2], "{name}: something was written");
         assert_eq!(fs::read(&victim).expect("reads"), b"mine");
     }
-    // a bomb stops at its limit, alone and in parts
+    // unpacking stops at the limit, for one large entry and for several
     let zeros = vec![0; 600];
     for entries in [vec![file("big", &[0; 5000])], vec![file("a", &zeros), file("b", &zeros)]] {
         let target = here.path().join(entries[0].name);
@@ -177,16 +177,16 @@ fn hostile_zips_are_refused() {
         let error = unpack_zip(Path::new("a.zip"), &mut Cursor::new(archive), &target, 1000).expect_err("too large");
         assert!(matches!(error, DataError::Limit { what: "bytes unpacked", got: 1001, .. }), "{error}");
     }
-    // the second of two with one name does not replace the first
+    // the second of two entries with one name does not replace the first
     let twice = zip(&[file("same", b"first"), file("same", b"second")], Count::Short);
     let error = unpack_zip(Path::new("a.zip"), &mut Cursor::new(twice), &target, 1000).expect_err("twice");
-    assert!(matches!(error, DataError::Hostile { .. }), "{error}");
+    assert!(matches!(error, DataError::HostileArchive { .. }), "{error}");
     assert_eq!(fs::read(target.join("same")).expect("reads"), b"first");
 }
 
-/// What could only be a bomb is refused before it is unpacked, in one piece or in many.
+/// A bomb is refused before it is unpacked, whether it is one entry or many.
 #[test]
-fn a_bomb_is_told_by_its_sizes() {
+fn a_bomb_is_recognized_by_its_sizes() {
     let zeros = vec![0; 10 << 20];
     for entries in [vec![file("a", &vec![0; 30 << 20])], vec![file("a", &zeros), file("b", &zeros), file("c", &zeros)]]
     {
@@ -196,7 +196,7 @@ fn a_bomb_is_told_by_its_sizes() {
 }
 
 #[test]
-fn sizes_and_checksums_have_to_be_right() {
+fn sizes_and_checksums_must_be_right() {
     let good = zip(&[Entry { deflated: false, ..file("a", b"abcdef") }], Count::Short);
     let spoilt = |at: usize, byte: u8| {
         let mut bytes = good.clone();
@@ -207,10 +207,10 @@ fn sizes_and_checksums_have_to_be_right() {
     assert_eq!(spoilt(31, b'x').expect_err("contents"), "an entry's checksum is wrong");
     assert_eq!(spoilt(directory + 24, 5).expect_err("size"), "an entry is larger than it says");
     assert_eq!(spoilt(directory + 24, 7).expect_err("size"), "an entry is smaller than it says");
-    assert_eq!(spoilt(directory + 20, 7).expect_err("packed size"), "an entry goes on behind the archive's end");
-    assert_eq!(spoilt(directory + 42, 1).expect_err("place"), "no entry is where the directory says");
-    assert_eq!(spoilt(directory + 46, 0xff).expect_err("name"), "a name in it is not UTF-8");
-    assert_eq!(spoilt(directory, b'x').expect_err("directory"), "its directory is torn");
+    assert_eq!(spoilt(directory + 20, 7).expect_err("packed size"), "an entry runs past the end of the archive");
+    assert_eq!(spoilt(directory + 42, 1).expect_err("place"), "an entry is not where the directory says");
+    assert_eq!(spoilt(directory + 46, 0xff).expect_err("name"), "an entry's name is not UTF-8");
+    assert_eq!(spoilt(directory, b'x').expect_err("directory"), "its directory is corrupt");
 }
 
 /// 100,000 damaged archives: an error or a result, never a panic, and no name that leads outside.
