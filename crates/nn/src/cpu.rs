@@ -10,13 +10,12 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError};
 
 use equipoise_pool::Pool;
-use equipoise_simd::SimdLevel;
+use equipoise_simd::{Simd, SimdLevel, dispatch};
 
 use crate::buffer::Buffer;
 use crate::engine::{Engine, Kind, Sgd};
 use crate::error::NnError;
 use crate::head::{HeadLayer, normalise, turn_back};
-use crate::isa::{Isa, dispatch};
 use crate::kernel::convolution::{
     Backward, Convolution, ConvolutionAlgorithm, Forward, Geometry, Scratch, ScratchSize,
 };
@@ -50,7 +49,7 @@ unsafe impl<T> Sync for Shared<T> {}
 unsafe impl<T> Send for Shared<T> {}
 
 impl<T: Copy> Shared<T> {
-    /// The pointer; a algorithm, so that closures capture the whole.
+    /// The pointer; a method, so that closures capture the whole.
     fn get(&self) -> T {
         self.0
     }
@@ -280,7 +279,7 @@ impl Cpu {
     /// With a level of instructions and kernels of one's choice.
     ///
     /// # Errors
-    /// As [`new`](Self::new). A level that this CPU does not have is replaced by the best one.
+    /// As [`new`](Self::new).
     pub fn with_kernels(
         network: Network,
         batch: usize,
@@ -298,7 +297,6 @@ impl Cpu {
         if bytes > MOST_BYTES {
             return Err(NnError::Memory { batch, bytes });
         }
-        let simd = if SimdLevel::available().contains(&simd) { simd } else { SimdLevel::best() };
         let (descriptions, joints) = network.layers();
         let (mut parameters, mut statistics) = (0, 0);
         let take = |from: &mut usize, number: usize| {
@@ -1197,38 +1195,63 @@ impl Cpu {
     }
 }
 
-dispatch!(unsafe fn average_at(source: &Source, n: usize, frame: &Frame, scratch: *mut f32, features: *mut f32) = average);
-dispatch!(unsafe fn spread_at(sink: &Sink, n: usize, frame: &Frame, gradient: &[f32], space: &Scratch, sums: *mut f64) = spread);
+dispatch! {
+    /// Averages image `n` of a source over its pixels.
+    ///
+    /// # Safety
+    /// `source` is valid for image `n` of the frame's pixels and channels. `scratch` is valid for reading and writing the frame,
+    /// whose rows follow each other, and `features` for writing a value per channel; they overlap nothing else.
+    unsafe fn average_at(source: &Source, n: usize, frame: &Frame, scratch: *mut f32, features: *mut f32) = average
+}
 
-/// The mean over an image's pixels.
+dispatch! {
+    /// Spreads the gradient of the mean over the pixels of image `n`: it is the same at every pixel.
+    ///
+    /// # Safety
+    /// `sink` is valid for image `n` of the frame's pixels and channels; `frame.row` is 0. `scratch.input` is valid for reading
+    /// and writing a row of pixels; `scratch.sums`, which are zeros, and `sums` for three values per channel.
+    unsafe fn spread_at(sink: &Sink, n: usize, frame: &Frame, gradient: &[f32], scratch: &Scratch, sums: *mut f64) = spread
+}
+
+/// # Safety
+/// The contract of [`average_at`].
 #[inline(always)]
-unsafe fn average<I: Isa>(source: &Source, n: usize, frame: &Frame, scratch: *mut f32, features: *mut f32) {
+unsafe fn average<I: Simd>(simd: I, source: &Source, n: usize, frame: &Frame, scratch: *mut f32, features: *mut f32) {
     let &Frame { height, width, channels, .. } = frame;
-    // SAFETY: the caller's scratch is good for an image, and `features` for its channels.
+    // SAFETY: by the contract, the source has image `n`, `scratch` a frame and `features` the channels.
     unsafe {
-        fill::<I>(source, n, frame, scratch);
+        fill(simd, source, n, frame, scratch);
         for k in (0..channels).step_by(I::WIDTH) {
-            let mut sum = I::splat(0.0);
+            let mut sum = simd.splat(0.0);
             for pixel in 0..height * width {
-                sum = I::add(sum, I::load(scratch.add(pixel * channels + k)));
+                sum = simd.add(sum, simd.load(scratch.add(pixel * channels + k)));
             }
-            I::store(features.add(k), I::mul(sum, I::splat(1.0 / (height * width) as f32)));
+            simd.store(features.add(k), simd.mul(sum, simd.splat(1.0 / (height * width) as f32)));
         }
     }
 }
 
-/// The gradient of the mean: the same at every pixel.
+/// # Safety
+/// The contract of [`spread_at`].
 #[inline(always)]
-unsafe fn spread<I: Isa>(sink: &Sink, n: usize, frame: &Frame, gradient: &[f32], space: &Scratch, sums: *mut f64) {
+unsafe fn spread<I: Simd>(
+    simd: I,
+    sink: &Sink,
+    n: usize,
+    frame: &Frame,
+    gradient: &[f32],
+    scratch: &Scratch,
+    sums: *mut f64,
+) {
     let &Frame { height, width, channels, .. } = frame;
     let scale = 1.0 / (height * width) as f32;
-    // SAFETY: the caller's space is good for an image's row, `sums` for three values per channel.
+    // SAFETY: by the contract, the sink has image `n`, `scratch.input` a row of pixels, and both sums three values per channel.
     unsafe {
         for x in 0..width {
             for (c, g) in gradient.iter().enumerate() {
-                *space.input.add(x * channels + c) = scale * g;
+                *scratch.input.add(x * channels + c) = scale * g;
             }
         }
-        drain::<I>(sink, n, frame, space.input, space.sums, sums);
+        drain(simd, sink, n, frame, scratch.input, scratch.sums, sums);
     }
 }

@@ -5,7 +5,6 @@ pub mod cpu;
 pub mod engine;
 pub mod error;
 mod head;
-mod isa;
 mod kernel;
 pub mod measure;
 pub mod network;
