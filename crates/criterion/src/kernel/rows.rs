@@ -4,8 +4,8 @@
 //! depend on the number of threads.
 
 use equipoise_pool::Pool;
+use equipoise_simd::SimdLevel;
 
-use super::lanes::Simd;
 use super::shape::{Plain, Shape};
 use super::softmax::{self, BLOCK, Place, Slope, Sums};
 use crate::batch::Batch;
@@ -22,7 +22,7 @@ const MOST_TASKS: usize = 128;
 #[derive(Debug, Default)]
 pub struct Workspace {
     pool: Pool,
-    pub(crate) simd: Simd,
+    pub(crate) simd: SimdLevel,
     pub(crate) rows: Vec<Row>,
     tasks: Vec<Task>,
     /// What the exponentials of every block of every row are relative to.
@@ -66,10 +66,10 @@ impl Workspace {
         Self { pool, ..Self::default() }
     }
 
-    /// Uses this instruction set instead of the best one. One that the CPU lacks is ignored.
+    /// Uses the instructions of a chosen level instead of the best one.
     #[must_use]
-    pub fn with_simd(self, simd: Simd) -> Self {
-        if Simd::available().contains(&simd) { Self { simd, ..self } } else { self }
+    pub fn with_simd(self, simd: SimdLevel) -> Self {
+        Self { simd, ..self }
     }
 }
 
@@ -191,7 +191,7 @@ struct Line<'a> {
     logits: &'a [f32],
     grad: &'a mut [f32],
     shifts: &'a mut [f32],
-    simd: Simd,
+    simd: SimdLevel,
     /// As in [`Job`].
     raw_sums: bool,
     task: &'a mut Task,
