@@ -5,14 +5,14 @@ pub mod cpu;
 pub mod engine;
 pub mod error;
 mod head;
-mod isa;
 mod kernel;
 pub mod measure;
 pub mod network;
 pub mod weights;
 
-pub use cpu::{Cpu, Kernels};
+pub use cpu::Cpu;
 pub use engine::{Engine, Kind, Sgd};
 pub use error::NnError;
+pub use kernel::convolution::ConvolutionAlgorithm;
 pub use network::Network;
 pub use weights::Weights;

@@ -1,6 +1,6 @@
 //! The result of a run: `result.json`.
 
-use equipoise_criterion::Simd;
+use equipoise_criterion::SimdLevel;
 use equipoise_record::{BEST_ON_TEST, EpochMetrics, EpochRecord, RunResult};
 use serde_json::{Value, json};
 
@@ -69,10 +69,10 @@ fn best_is(trainer: &RunTrainer) -> &'static str {
 
 /// The processor, its instructions and the number of threads.
 fn machine(threads: usize) -> String {
-    let instructions = match Simd::best() {
-        Simd::Portable => "",
-        Simd::Avx2 => " with AVX2",
-        Simd::Avx512 => " with AVX-512",
+    let instructions = match SimdLevel::best() {
+        SimdLevel::Portable => "",
+        SimdLevel::Avx2 => " with AVX2",
+        SimdLevel::Avx512 => " with AVX-512",
     };
     format!("{}{instructions}, {threads} threads", std::env::consts::ARCH)
 }

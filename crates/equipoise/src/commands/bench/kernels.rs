@@ -3,8 +3,8 @@
 use std::io::Write;
 use std::time::Duration;
 
-use equipoise_criterion::Simd;
-use equipoise_nn::Kernels;
+use equipoise_criterion::SimdLevel;
+use equipoise_nn::ConvolutionAlgorithm;
 use equipoise_nn::measure::{Measured, Shape, peak};
 use serde_json::json;
 
@@ -14,38 +14,18 @@ use crate::failure::Failure;
 
 #[derive(clap::Args)]
 pub(crate) struct Args {
-    /// How 3 x 3 convolutions with stride 1 are computed
-    #[arg(long, value_enum, default_value_t = KernelName::F4)]
-    kernels: KernelName,
+    /// How 3 x 3 convolutions with stride 1 are computed: direct or winograd
+    #[arg(long, value_name = "ALGORITHM", default_value_t)]
+    kernels: ConvolutionAlgorithm,
     /// Instructions to use: portable, avx2 or avx512 [default: the best]
     #[arg(long, value_name = "LEVEL", value_parser = simd)]
-    simd: Option<Simd>,
+    simd: Option<SimdLevel>,
     /// Measured rounds; the median is shown
     #[arg(long, value_name = "N", default_value_t = 11, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     rounds: u32,
     /// Print JSON
     #[arg(long)]
     json: bool,
-}
-
-#[derive(Clone, Copy, clap::ValueEnum)]
-pub(super) enum KernelName {
-    /// Directly
-    Direct,
-    /// Winograd F(2 x 2)
-    F2,
-    /// Winograd F(4 x 4)
-    F4,
-}
-
-impl From<KernelName> for Kernels {
-    fn from(name: KernelName) -> Self {
-        match name {
-            KernelName::Direct => Self::Direct,
-            KernelName::F2 => Self::Winograd2,
-            KernelName::F4 => Self::Winograd4,
-        }
-    }
 }
 
 /// Convolutions of ResNet-32, ResNet-18 and ResNet-50: input channels, output channels, window, stride, image size, images.
@@ -77,7 +57,7 @@ pub(crate) fn run(args: &Args, out: &mut impl Write) -> Result<(), Failure> {
     }
     for [inputs, outputs, kernel, stride, side, images] in SHAPES {
         let shape = Shape { inputs, outputs, kernel, stride, side, images };
-        let mut measured = Measured::new(&shape, args.kernels.into(), level);
+        let mut measured = Measured::new(&shape, args.kernels, level);
         let forward = tenths(shape.operations() / median(&mut || measured.forward()) / 1e9);
         let operations = shape.operations() * measured.passes_back() as f64;
         let backward = tenths(operations / median(&mut || measured.backward()) / 1e9);

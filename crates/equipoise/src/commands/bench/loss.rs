@@ -4,7 +4,7 @@ use std::io::Write;
 use std::time::Duration;
 
 use equipoise_criterion::random::Draws;
-use equipoise_criterion::{Batch, Config, Id, Output, Preset, Simd, Workspace};
+use equipoise_criterion::{Batch, Config, Id, Output, Preset, SimdLevel, Workspace};
 use serde_json::json;
 
 use super::{labels, median_and_best, normal, simd, tenths};
@@ -30,7 +30,7 @@ pub(crate) struct Args {
     criteria: Vec<Id>,
     /// Instructions to use: portable, avx2 or avx512 [default: the best]
     #[arg(long, value_name = "LEVEL", value_parser = simd)]
-    simd: Option<Simd>,
+    simd: Option<SimdLevel>,
     /// Print a line of JSON per criterion
     #[arg(long)]
     json: bool,

@@ -9,7 +9,7 @@ use std::io::Write;
 use std::time::Duration;
 
 use clap::Subcommand;
-use equipoise_criterion::Simd;
+use equipoise_criterion::SimdLevel;
 use equipoise_criterion::random::Draws;
 
 use crate::failure::Failure;
@@ -70,10 +70,10 @@ pub(crate) fn run(args: &Args, out: &mut impl Write) -> Result<(), Failure> {
 }
 
 /// Parses a level of instructions that this CPU has.
-fn simd(name: &str) -> Result<Simd, String> {
-    let is_named = |simd: &&Simd| format!("{simd:?}").to_lowercase() == name;
-    let found = Simd::available().iter().find(is_named).copied();
-    found.ok_or_else(|| format!("not one of {:?}", Simd::available()).to_lowercase())
+fn simd(name: &str) -> Result<SimdLevel, String> {
+    let is_named = |simd: &&SimdLevel| format!("{simd:?}").to_lowercase() == name;
+    let found = SimdLevel::available().iter().find(is_named).copied();
+    found.ok_or_else(|| format!("not one of {:?}", SimdLevel::available()).to_lowercase())
 }
 
 /// The median and the shortest of some times.

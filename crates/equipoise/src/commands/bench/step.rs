@@ -3,15 +3,13 @@
 use std::io::Write;
 use std::time::Duration;
 
-use clap::ValueEnum;
 use equipoise_criterion::random::Draws;
-use equipoise_criterion::{Batch, Config, Criterion, Id, Output, Preset, Simd, Workspace};
-use equipoise_nn::{Cpu, Engine, Network, NnError, Sgd};
+use equipoise_criterion::{Batch, Config, Criterion, Id, Output, Preset, SimdLevel, Workspace};
+use equipoise_nn::{ConvolutionAlgorithm, Cpu, Engine, Network, NnError, Sgd};
 use equipoise_train::run::memory::{available_bytes, peak_mb};
 use equipoise_train::settings::Architecture;
 use serde_json::json;
 
-use super::kernels::KernelName;
 use super::{labels, median_and_best, normal, simd, tenths};
 use crate::clock::timed;
 use crate::failure::Failure;
@@ -42,12 +40,12 @@ pub(crate) struct Args {
     /// Criterion
     #[arg(long, value_name = "ID", default_value = "softmax")]
     criterion: Id,
-    /// How 3 x 3 convolutions are computed
-    #[arg(long, value_enum, default_value_t = KernelName::F4)]
-    kernels: KernelName,
+    /// How 3 x 3 convolutions are computed: direct or winograd
+    #[arg(long, value_name = "ALGORITHM", default_value_t)]
+    kernels: ConvolutionAlgorithm,
     /// Instructions to use: portable, avx2 or avx512 [default: the best]
     #[arg(long, value_name = "LEVEL", value_parser = simd)]
-    simd: Option<Simd>,
+    simd: Option<SimdLevel>,
     /// Measure evaluation: only the forward pass
     #[arg(long)]
     evaluate: bool,
@@ -66,7 +64,7 @@ pub(crate) fn run(args: &Args, out: &mut impl Write) -> Result<(), Failure> {
     if available_bytes().is_some_and(|available| bytes > available) {
         return Err(NnError::Memory { batch: batch_size, bytes }.into());
     }
-    let engine = Cpu::with_kernels(network, batch_size, 0, pool.clone(), level, args.kernels.into())?;
+    let engine = Cpu::with_kernels(network, batch_size, 0, pool.clone(), level, args.kernels)?;
     let criterion = match args.evaluate {
         true => None,
         false => {
@@ -81,7 +79,7 @@ pub(crate) fn run(args: &Args, out: &mut impl Write) -> Result<(), Failure> {
     let (median, best) = median_and_best(times);
     let (median, best, peak) = (speed(median), speed(best), peak_mb());
     let (model, channels, device) = (args.model, args.channels, format!("cpu {level:?}").to_lowercase());
-    let kernels = args.kernels.to_possible_value().map_or_else(String::new, |value| value.get_name().to_owned());
+    let kernels = args.kernels.to_string();
     if args.json {
         let line = json!({
             "model": model.name(), "batch": batch_size, "threads": threads, "device": device, "images_per_second": median,
