@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use anyhow::Context;
-use equipoise_criterion::{Id, Pool, Preset, Simd};
+use equipoise_criterion::{Id, Pool, Preset, SimdLevel};
 use equipoise_data::augment::Normalize;
 use equipoise_nn::{Cpu, Engine, Kind, Network, Weights};
 use equipoise_record::{BEST_ON_TEST, CONFIG, DETAILS, Figures, METRICS, Norms, Outcome, RESULT};
@@ -622,10 +622,10 @@ fn outcome(trainer: &Trainer<Cpu, Alone>, show: &Show, end: End, seconds: f64) -
         Choose::Auto | Choose::Val if trainer.data().val.is_some() => "the best epoch on the validation part",
         Choose::Auto | Choose::Val => "the last epoch",
     };
-    let instructions = match Simd::best() {
-        Simd::Portable => String::new(),
-        Simd::Avx2 => " with AVX2".to_owned(),
-        Simd::Avx512 => " with AVX-512".to_owned(),
+    let instructions = match SimdLevel::best() {
+        SimdLevel::Portable => String::new(),
+        SimdLevel::Avx2 => " with AVX2".to_owned(),
+        SimdLevel::Avx512 => " with AVX-512".to_owned(),
     };
     let round = |x: f64| (x * 10.0).round() / 10.0;
     Outcome {

@@ -12,9 +12,9 @@ use equipoise_data::augment::{Normalize, Policy};
 use equipoise_data::format::cifar::cifar10;
 use equipoise_data::longtail::LongTail;
 use equipoise_data::sampler::{Kind, Sampler, Shard};
-use equipoise_nn::{Cpu, Engine, Kernels, Network, Sgd};
+use equipoise_nn::{ConvolutionAlgorithm, Cpu, Engine, Network, Sgd};
 use equipoise_pool::Pool;
-use equipoise_simd::Simd;
+use equipoise_simd::SimdLevel;
 
 const BATCH: usize = 128;
 
@@ -31,9 +31,9 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let test = set.test.images.pixels().ok_or("CIFAR-10 is in memory")?;
     let pool = Pool::new(0)?;
     for seed in 0..seeds {
-        for kernels in [Kernels::Winograd4, Kernels::Direct] {
+        for algorithm in [ConvolutionAlgorithm::Winograd, ConvolutionAlgorithm::Direct] {
             let network = Network::named(model, 3, [32, 32], 10)?;
-            let mut engine = Cpu::with_kernels(network, BATCH, seed, pool.clone(), Simd::best(), kernels)?;
+            let mut engine = Cpu::with_kernels(network, BATCH, seed, pool.clone(), SimdLevel::best(), algorithm)?;
             let mut criterion = Config::from(Id::Softmax.preset(Preset::Reference)).init(&[1; 10])?;
             let mut work = Work::with_pool(pool.clone());
             let sampler = Sampler::new(Kind::Uniform, &labels, 10, seed)?;
@@ -70,7 +70,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
                 }
             }
             let accuracy = 100.0 * hits as f64 / all.len() as f64;
-            println!("{model}, seed {seed}, {kernels:?}: losses {}, accuracy {accuracy:.2} %", losses.join(" "));
+            println!("{model}, seed {seed}, {algorithm:?}: losses {}, accuracy {accuracy:.2} %", losses.join(" "));
         }
     }
     Ok(())

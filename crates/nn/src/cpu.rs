@@ -10,29 +10,21 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError};
 
 use equipoise_pool::Pool;
-use equipoise_simd::Simd;
+use equipoise_simd::SimdLevel;
 
 use crate::buffer::Buffer;
 use crate::engine::{Engine, Kind, Sgd};
 use crate::error::NnError;
 use crate::head::{HeadLayer, normalise, turn_back};
 use crate::isa::{Isa, dispatch};
-use crate::kernel::convolution::{Backward, Convolution, Forward, Geometry, Method, Room, Space};
-use crate::kernel::ends::{Back, Centred, Frame, Normed, Shortcut, ShortcutBack, Sink, Source, drain, fill};
+use crate::kernel::convolution::{
+    Backward, Convolution, ConvolutionAlgorithm, Forward, Geometry, Scratch, ScratchSize,
+};
+use crate::kernel::fused_norm::{
+    Centered, Frame, Normed, OutputGradient, Shortcut, ShortcutBack, Sink, Source, drain, fill,
+};
 use crate::kernel::{CHANNELS, stored};
 use crate::network::{Head, Joint, Network, pooled};
-
-/// How 3 x 3 convolutions with stride 1 are computed.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Kernels {
-    /// As they are defined.
-    Direct,
-    /// Winograd F(2 x 2).
-    Winograd2,
-    /// Winograd F(4 x 4): the fastest.
-    #[default]
-    Winograd4,
-}
 
 /// More than any machine has: refused before sizes overflow.
 const MOST_BYTES: u64 = 1 << 42;
@@ -61,7 +53,7 @@ unsafe impl<T> Sync for Shared<T> {}
 unsafe impl<T> Send for Shared<T> {}
 
 impl<T: Copy> Shared<T> {
-    /// The pointer; a method, so that closures capture the whole.
+    /// The pointer; a algorithm, so that closures capture the whole.
     fn get(&self) -> T {
         self.0
     }
@@ -126,12 +118,12 @@ impl Layer {
         self.coefficients[MEAN * channels + c] = mean as f32;
     }
 
-    fn centred(&self) -> Centred {
-        Centred { y: self.y.as_ptr(), mean: self.row(MEAN) }
+    fn centered(&self) -> Centered {
+        Centered { y: self.y.as_ptr(), mean: self.row(MEAN) }
     }
 
-    fn back(&self, g: *const f32) -> Back {
-        Back { g, y: self.y.as_ptr(), k: self.row(K) }
+    fn back(&self, g: *const f32) -> OutputGradient {
+        OutputGradient { g, y: self.y.as_ptr(), k: self.row(K) }
     }
 }
 
@@ -190,8 +182,8 @@ struct Own {
 }
 
 impl Own {
-    fn new(room: &Room, value: usize) -> Self {
-        let &Room { input, v, m, gradient, du, sums } = room;
+    fn new(scratch_size: &ScratchSize, value: usize) -> Self {
+        let &ScratchSize { input, v, m, gradient, du, sums } = scratch_size;
         let lengths = [input, v, m, gradient, du, sums, value, value, value, value, value, value];
         let (mut starts, mut length) = ([0; 12], 0);
         for (start, part) in starts.iter_mut().zip(lengths) {
@@ -208,16 +200,16 @@ impl Own {
         self.starts.map(|start| unsafe { memory.add(start) })
     }
 
-    fn space(&mut self) -> Space {
+    fn space(&mut self) -> Scratch {
         let [input, v, m, gradient, du, sums, ..] = self.parts();
-        Space { input, v, m, gradient, du, sums }
+        Scratch { input, v, m, gradient, du, sums }
     }
 }
 
 /// Threads, with memory for each.
 struct Tasks {
     pool: Pool,
-    simd: Simd,
+    simd: SimdLevel,
     own: Mutex<Vec<Own>>,
     /// Every pass over the batch goes the other way than the last one: what was used last is still in the cache.
     backwards: AtomicBool,
@@ -225,7 +217,7 @@ struct Tasks {
 
 impl Tasks {
     /// Every task knows its number, and that of the same thread's next one, if nothing is in its way.
-    fn run(&self, tasks: usize, body: impl Fn(usize, Option<usize>, &Space) + Sync) {
+    fn run(&self, tasks: usize, body: impl Fn(usize, Option<usize>, &Scratch) + Sync) {
         self.run_with(tasks, |task, next, own| body(task, next, &own.space()));
     }
 
@@ -306,7 +298,7 @@ impl Cpu {
     /// # Errors
     /// For a description that makes no sense, or no batch.
     pub fn new(network: Network, batch: usize, seed: u64, pool: Pool) -> Result<Self, NnError> {
-        Self::with_kernels(network, batch, seed, pool, Simd::best(), Kernels::default())
+        Self::with_kernels(network, batch, seed, pool, SimdLevel::best(), ConvolutionAlgorithm::default())
     }
 
     /// With a level of instructions and kernels of one's choice.
@@ -318,8 +310,8 @@ impl Cpu {
         batch: usize,
         seed: u64,
         pool: Pool,
-        simd: Simd,
-        kernels: Kernels,
+        simd: SimdLevel,
+        algorithm: ConvolutionAlgorithm,
     ) -> Result<Self, NnError> {
         const MOST: usize = 1 << 16;
         network.check()?;
@@ -330,19 +322,14 @@ impl Cpu {
         if bytes > MOST_BYTES {
             return Err(NnError::Memory { batch, bytes });
         }
-        let simd = if Simd::available().contains(&simd) { simd } else { Simd::best() };
-        let method = match kernels {
-            Kernels::Direct => Method::Direct,
-            Kernels::Winograd2 => Method::Winograd2,
-            Kernels::Winograd4 => Method::Winograd4,
-        };
+        let simd = if SimdLevel::available().contains(&simd) { simd } else { SimdLevel::best() };
         let (descriptions, joints) = network.layers();
         let (mut parameters, mut statistics) = (0, 0);
         let take = |from: &mut usize, number: usize| {
             *from += number;
             *from - number..*from
         };
-        let mut room = Room::default();
+        let mut scratch_size = ScratchSize::default();
         let mut layers = Vec::new();
         for (number, layer) in descriptions.iter().enumerate() {
             let geometry = Geometry {
@@ -353,8 +340,8 @@ impl Cpu {
                 pad: layer.pad,
                 size: layer.size,
             };
-            let convolution = Convolution::new(geometry, method, batch);
-            room = room.max(convolution.room());
+            let convolution = Convolution::new(geometry, algorithm, batch);
+            scratch_size = scratch_size.max(convolution.scratch_size());
             let (channels, [height, width]) = (geometry.outputs, geometry.out());
             let packed = convolution.packed();
             layers.push(Layer {
@@ -378,8 +365,8 @@ impl Cpu {
         let head = {
             let (inputs, outputs) = (stored(network.features()), stored(network.classes));
             let geometry = Geometry { inputs, outputs, kernel: 1, stride: 1, pad: 0, size: [1, 1] };
-            let convolution = Convolution::new(geometry, Method::Direct, batch);
-            room = room.max(convolution.room());
+            let convolution = Convolution::new(geometry, ConvolutionAlgorithm::Direct, batch);
+            scratch_size = scratch_size.max(convolution.scratch_size());
             let mut k = Buffer::new(3 * outputs);
             k[..outputs].fill(1.0);
             HeadLayer {
@@ -415,7 +402,7 @@ impl Cpu {
         }
         // the last layer's frame, and a row of the head's gradient
         let last = layers.last().map_or([1, 1], |layer| layer.convolution.geometry.out());
-        room.input = room.input.max(last[0] * last[1] * stored(network.features()));
+        scratch_size.input = scratch_size.input.max(last[0] * last[1] * stored(network.features()));
         let slices = layers
             .iter()
             .map(|layer| batch.div_ceil(layer.slice) * layer.convolution.geometry.weights())
@@ -434,7 +421,7 @@ impl Cpu {
         }
         // values of one image where they are most
         let image = layers.iter().map(|layer| layer.y.len() / batch).max().unwrap_or(0);
-        let own = (0..pool.threads()).map(|_| Own::new(&room, EVALUATED.min(batch) * image)).collect();
+        let own = (0..pool.threads()).map(|_| Own::new(&scratch_size, EVALUATED.min(batch) * image)).collect();
         let mut engine = Self {
             batch,
             tasks: Tasks { pool, simd, own: Mutex::new(own), backwards: AtomicBool::new(false) },
@@ -557,7 +544,7 @@ impl Cpu {
             // SAFETY: every task has its own images of y and its own sums, and nobody else's space.
             unsafe {
                 let sums = Some((mean, partial.add(task * 2 * channels)));
-                convolution.forward(simd, &Forward { source, images, after, near: false, weights, y, sums }, space);
+                convolution.forward(simd, &Forward { source, images, after, cached: false, weights, y, sums }, space);
             }
         });
         let [height, width] = layer.convolution.geometry.out();
@@ -658,7 +645,7 @@ impl Cpu {
             unsafe {
                 convolution.forward(
                     simd,
-                    &Forward { source, images, after: None, near: false, weights, y, sums: None },
+                    &Forward { source, images, after: None, cached: false, weights, y, sums: None },
                     space,
                 );
             };
@@ -700,7 +687,7 @@ impl Cpu {
         let (source, g) = (Source::Plain(head.features.as_ptr()), head.logits.as_ptr());
         let shared = Shared((
             source,
-            Back { g, y: g, k: head.k.as_ptr() },
+            OutputGradient { g, y: g, k: head.k.as_ptr() },
             head.back.as_ptr(),
             self.slices.as_mut_ptr(),
             self.feature_gradient.as_mut_ptr(),
@@ -744,8 +731,8 @@ impl Cpu {
         let sink = Sink::Joined {
             shortcut: ShortcutBack::Nothing,
             z: self.z[self.joints.len()].as_ptr(),
-            centred: last.centred(),
-            second: joint.projection.map(|projection| self.layers[projection].centred()),
+            centered: last.centered(),
+            second: joint.projection.map(|projection| self.layers[projection].centered()),
             out: self.outer[0].as_mut_ptr(),
         };
         self.partial[..images * 3 * channels].fill(0.0);
@@ -997,7 +984,7 @@ impl Engine for Cpu {
                 let below = &self.layers[*layer];
                 let (source, sink) = (
                     Source::Active(below.normed()),
-                    Sink::Active { normed: below.normed(), centred: below.centred(), out },
+                    Sink::Active { normed: below.normed(), centered: below.centered(), out },
                 );
                 let tasks = self.layer_backward(above, source, g, sink, images);
                 self.fold_back(*layer, tasks, 1, images);
@@ -1009,9 +996,9 @@ impl Engine for Cpu {
                 before => {
                     let before = before.map(|before| &self.joints[before]);
                     let meets = before.map_or(0, |joint| joint.layers[joint.layers.len() - 1]);
-                    let second = before.and_then(|joint| joint.projection).map(|p| self.layers[p].centred());
-                    let centred = self.layers[meets].centred();
-                    Sink::Joined { shortcut, z: self.z[block].as_ptr(), centred, second, out }
+                    let second = before.and_then(|joint| joint.projection).map(|p| self.layers[p].centered());
+                    let centered = self.layers[meets].centered();
+                    Sink::Joined { shortcut, z: self.z[block].as_ptr(), centered, second, out }
                 }
             };
             tasks = self.layer_backward(above, z, g, sink, images);
@@ -1173,7 +1160,7 @@ impl Cpu {
                 unsafe {
                     layer.convolution.forward(
                         simd,
-                        &Forward { source, images: 0..number, after: None, near: true, weights, y, sums: None },
+                        &Forward { source, images: 0..number, after: None, cached: true, weights, y, sums: None },
                         &space,
                     );
                 }
@@ -1270,7 +1257,7 @@ impl Cpu {
 }
 
 dispatch!(unsafe fn average_at(source: &Source, n: usize, frame: &Frame, scratch: *mut f32, features: *mut f32) = average);
-dispatch!(unsafe fn spread_at(sink: &Sink, n: usize, frame: &Frame, gradient: &[f32], space: &Space, sums: *mut f64) = spread);
+dispatch!(unsafe fn spread_at(sink: &Sink, n: usize, frame: &Frame, gradient: &[f32], space: &Scratch, sums: *mut f64) = spread);
 
 /// The mean over an image's pixels.
 #[inline(always)]
@@ -1291,7 +1278,7 @@ unsafe fn average<I: Isa>(source: &Source, n: usize, frame: &Frame, scratch: *mu
 
 /// The gradient of the mean: the same at every pixel.
 #[inline(always)]
-unsafe fn spread<I: Isa>(sink: &Sink, n: usize, frame: &Frame, gradient: &[f32], space: &Space, sums: *mut f64) {
+unsafe fn spread<I: Isa>(sink: &Sink, n: usize, frame: &Frame, gradient: &[f32], space: &Scratch, sums: *mut f64) {
     let &Frame { height, width, channels, .. } = frame;
     let scale = 1.0 / (height * width) as f32;
     // SAFETY: the caller's space is good for an image's row, `sums` for three values per channel.

@@ -256,7 +256,7 @@ mod x86 {
 /// level first and calls `kernel::<Level>(arg)` inside a function that has the level's instructions.
 macro_rules! dispatch {
     ($vis:vis unsafe fn $name:ident ($($arg:ident : $type:ty),* $(,)?) $(-> $out:ty)? = $kernel:ident $(::<$($constant:literal),*>)?) => {
-        $vis unsafe fn $name(simd: equipoise_simd::Simd, $($arg: $type),*) $(-> $out)? {
+        $vis unsafe fn $name(simd: equipoise_simd::SimdLevel, $($arg: $type),*) $(-> $out)? {
             #[cfg(target_arch = "x86_64")]
             {
                 #[target_feature(enable = "avx512f,avx512dq,avx512bw,avx512vl,avx2,fma")]
@@ -269,13 +269,13 @@ macro_rules! dispatch {
                     // SAFETY: the caller's.
                     unsafe { $kernel::<$crate::isa::Avx2 $($(, $constant)*)?>($($arg),*) }
                 }
-                debug_assert!(equipoise_simd::Simd::available().contains(&simd));
+                debug_assert!(equipoise_simd::SimdLevel::available().contains(&simd));
                 match simd {
-                    // SAFETY: an engine only holds a level that `Simd::available` found on this CPU; the rest is the caller's.
-                    equipoise_simd::Simd::Avx512 => return unsafe { avx512($($arg),*) },
+                    // SAFETY: an engine only holds a level that `SimdLevel::available` found on this CPU; the rest is the caller's.
+                    equipoise_simd::SimdLevel::Avx512 => return unsafe { avx512($($arg),*) },
                     // SAFETY: as above.
-                    equipoise_simd::Simd::Avx2 => return unsafe { avx2($($arg),*) },
-                    equipoise_simd::Simd::Portable => {}
+                    equipoise_simd::SimdLevel::Avx2 => return unsafe { avx2($($arg),*) },
+                    equipoise_simd::SimdLevel::Portable => {}
                 }
             }
             #[cfg(not(target_arch = "x86_64"))]

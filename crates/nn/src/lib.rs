@@ -11,8 +11,9 @@ pub mod measure;
 pub mod network;
 pub mod weights;
 
-pub use cpu::{Cpu, Kernels};
+pub use cpu::Cpu;
 pub use engine::{Engine, Kind, Sgd};
 pub use error::NnError;
+pub use kernel::convolution::ConvolutionAlgorithm;
 pub use network::Network;
 pub use weights::Weights;

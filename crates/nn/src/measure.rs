@@ -1,12 +1,11 @@
 //! Single kernels on made-up numbers, for benchmarks: what the engine runs, without a network around it.
 
-use equipoise_simd::Simd;
+use equipoise_simd::SimdLevel;
 
 use crate::buffer::Buffer;
-use crate::cpu::Kernels;
 use crate::isa::{Isa, dispatch};
-use crate::kernel::convolution::{Backward, Convolution, Forward, Geometry, Method, Space};
-use crate::kernel::ends::{Back, ShortcutBack, Sink, Source};
+use crate::kernel::convolution::{Backward, Convolution, ConvolutionAlgorithm, Forward, Geometry, Scratch};
+use crate::kernel::fused_norm::{OutputGradient, ShortcutBack, Sink, Source};
 use crate::kernel::stored;
 
 /// A convolution as the engine has it: with the sums for its batch norm, and behind a batch norm's gradient.
@@ -38,7 +37,7 @@ impl Shape {
 /// A convolution with its memory, in one thread.
 pub struct Measured {
     convolution: Convolution,
-    simd: Simd,
+    simd: SimdLevel,
     images: usize,
     own: [Buffer; 6],
     weights: Buffer,
@@ -58,7 +57,7 @@ impl Measured {
     /// # Panics
     /// If a number of the shape is 0, or its images have more than 2^28 values.
     #[must_use]
-    pub fn new(shape: &Shape, kernels: Kernels, simd: Simd) -> Self {
+    pub fn new(shape: &Shape, algorithm: ConvolutionAlgorithm, simd: SimdLevel) -> Self {
         let &Shape { inputs, outputs, kernel, stride, side, images } = shape;
         assert!([inputs, outputs, kernel, stride, side, images].iter().all(|n| *n > 0), "{shape:?}");
         let most = |sides: &[usize]| {
@@ -67,18 +66,13 @@ impl Measured {
         let padded = side.saturating_add(kernel);
         let values = most(&[images, padded, padded, stored(inputs.max(outputs).min(1 << 28))]);
         assert!(values.is_some() && most(&[kernel, kernel, inputs, outputs]).is_some(), "{shape:?}");
-        let simd = if Simd::available().contains(&simd) { simd } else { Simd::best() };
-        let method = match kernels {
-            Kernels::Direct => Method::Direct,
-            Kernels::Winograd2 => Method::Winograd2,
-            Kernels::Winograd4 => Method::Winograd4,
-        };
+        let simd = if SimdLevel::available().contains(&simd) { simd } else { SimdLevel::best() };
         // a caller's images are not padded
         let inputs = if inputs < crate::kernel::CHANNELS { inputs } else { stored(inputs) };
         let outputs = stored(outputs);
         let geometry = Geometry { inputs, outputs, kernel, stride, pad: kernel / 2, size: [side, side] };
-        let convolution = Convolution::new(geometry, method, images);
-        let room = convolution.room();
+        let convolution = Convolution::new(geometry, algorithm, images);
+        let room = convolution.scratch_size();
         let [rows, columns] = geometry.out();
         let (input, output) = (images * side * side * inputs, images * rows * columns * outputs);
         let ones = |length: usize| {
@@ -103,9 +97,9 @@ impl Measured {
         }
     }
 
-    fn space(&mut self) -> Space {
+    fn space(&mut self) -> Scratch {
         let [input, v, m, gradient, du, sums] = self.own.each_mut().map(Buffer::as_mut_ptr);
-        Space { input, v, m, gradient, du, sums }
+        Scratch { input, v, m, gradient, du, sums }
     }
 
     /// The forward pass.
@@ -115,7 +109,7 @@ impl Measured {
             source: Source::Plain(self.x.as_ptr()),
             images: 0..self.images,
             after: None,
-            near: false,
+            cached: false,
             weights: self.weights.as_ptr(),
             y: self.y.as_mut_ptr(),
             sums: Some((self.k.as_ptr(), self.sums.as_mut_ptr())),
@@ -129,7 +123,7 @@ impl Measured {
         let (space, out) = (self.space(), self.dx.as_mut_ptr());
         let run = Backward {
             source: Source::Plain(self.x.as_ptr()),
-            back: Back { g: self.g.as_ptr(), y: self.y.as_ptr(), k: self.k.as_ptr() },
+            back: OutputGradient { g: self.g.as_ptr(), y: self.y.as_ptr(), k: self.k.as_ptr() },
             images: 0..self.images,
             after: None,
             weights: self.back.as_ptr(),
@@ -153,8 +147,8 @@ impl Measured {
 
 /// Products and sums in registers alone, as many as this CPU can do: returns how many operations that were.
 #[must_use]
-pub fn peak(simd: Simd, rounds: usize) -> f64 {
-    let simd = if Simd::available().contains(&simd) { simd } else { Simd::best() };
+pub fn peak(simd: SimdLevel, rounds: usize) -> f64 {
+    let simd = if SimdLevel::available().contains(&simd) { simd } else { SimdLevel::best() };
     // SAFETY: the level is one that this CPU has.
     unsafe { peak_at(simd, rounds) }
 }

@@ -105,11 +105,12 @@ fn odd_shapes_and_wild_values() {
 /// What is not a number in the weights is seen in the logits, whatever the instructions: no ReLU hides it.
 #[test]
 fn nan_reaches_the_logits() {
-    use equipoise_simd::Simd;
-    for &simd in Simd::available() {
+    use equipoise_simd::SimdLevel;
+    for &simd in SimdLevel::available() {
         let network = Network::named("resnet8", 3, [8, 12], 5).expect("known");
         let mut engine =
-            Cpu::with_kernels(network, 4, 0, Pool::single(), simd, equipoise_nn::Kernels::default()).expect("valid");
+            Cpu::with_kernels(network, 4, 0, Pool::single(), simd, equipoise_nn::ConvolutionAlgorithm::default())
+                .expect("valid");
         let mut weights = engine.tensors(Kind::Parameters);
         weights[0][0] = f32::NAN;
         engine.set_tensors(Kind::Parameters, &weights).expect("its own shapes");

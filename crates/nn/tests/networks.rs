@@ -4,9 +4,9 @@ mod common;
 
 use common::{logits, random, tensors};
 use equipoise_nn::network::{Block, Head, Network, Shortcut, Stage, Stem};
-use equipoise_nn::{Cpu, Engine, Kernels, Kind};
+use equipoise_nn::{ConvolutionAlgorithm, Cpu, Engine, Kind};
 use equipoise_pool::Pool;
-use equipoise_simd::Simd;
+use equipoise_simd::SimdLevel;
 
 /// Small networks of every kind: shortcuts, blocks, pools, heads, odd sizes, and widths that are no multiples of anything.
 fn networks() -> Vec<Network> {
@@ -56,7 +56,7 @@ fn networks() -> Vec<Network> {
 
 const IMAGES: usize = 5;
 
-fn engine(network: &Network, kernels: Kernels, threads: usize, simd: Simd) -> Cpu {
+fn engine(network: &Network, kernels: ConvolutionAlgorithm, threads: usize, simd: SimdLevel) -> Cpu {
     let pool = Pool::new(threads).expect("threads");
     let mut engine = Cpu::with_kernels(network.clone(), IMAGES + 2, 3, pool, simd, kernels).expect("valid");
     // batch norms that are not the identity
@@ -83,8 +83,8 @@ fn close(got: &[f32], want: &[f64], bound: f64, what: &str) {
 #[test]
 fn logits_and_statistics_are_those_of_plain_loops() {
     for (number, network) in networks().iter().enumerate() {
-        for kernels in [Kernels::Direct, Kernels::Winograd2, Kernels::Winograd4] {
-            let mut engine = engine(network, kernels, 2, Simd::best());
+        for kernels in [ConvolutionAlgorithm::Direct, ConvolutionAlgorithm::Winograd] {
+            let mut engine = engine(network, kernels, 2, SimdLevel::best());
             let (images, tensors) = (images(network), tensors(network, &engine.tensors(Kind::Parameters)));
             let (want, used) = logits(network, &tensors, None, &images);
             let got = engine.forward(&images, true).expect("fits").to_vec();
@@ -104,7 +104,7 @@ fn logits_and_statistics_are_those_of_plain_loops() {
 #[test]
 fn gradients_are_central_differences() {
     for (number, network) in networks().iter().enumerate() {
-        let mut base = engine(network, Kernels::Winograd4, 2, Simd::best());
+        let mut base = engine(network, ConvolutionAlgorithm::Winograd, 2, SimdLevel::best());
         let (images, values) = (images(network), base.tensors(Kind::Parameters));
         let weights = random(IMAGES * network.classes, 2);
         let loss = |tensors: &common::Tensors| -> f64 {
@@ -112,8 +112,8 @@ fn gradients_are_central_differences() {
             logits.iter().zip(&weights).map(|(l, w)| l * f64::from(*w)).sum()
         };
         let truth = tensors(network, &values);
-        for kernels in [Kernels::Winograd4, Kernels::Direct] {
-            base = engine(network, kernels, 2, Simd::best());
+        for kernels in [ConvolutionAlgorithm::Winograd, ConvolutionAlgorithm::Direct] {
+            base = engine(network, kernels, 2, SimdLevel::best());
             base.forward(&images, true).expect("fits");
             base.backward(&weights).expect("fits");
             let gradients = base.tensors(Kind::Gradients);
@@ -139,8 +139,8 @@ fn gradients_are_central_differences() {
 }
 
 /// Some steps of training; every bit of what comes out.
-fn run(network: &Network, threads: usize, simd: Simd) -> Vec<Vec<f32>> {
-    let mut engine = engine(network, Kernels::Winograd4, threads, simd);
+fn run(network: &Network, threads: usize, simd: SimdLevel) -> Vec<Vec<f32>> {
+    let mut engine = engine(network, ConvolutionAlgorithm::Winograd, threads, simd);
     let images = images(network);
     let sgd = equipoise_nn::Sgd { rate: 0.05, momentum: 0.9, weight_decay: 1e-3, clip: Some(1.0) };
     let mut all = Vec::new();
@@ -162,12 +162,12 @@ fn run(network: &Network, threads: usize, simd: Simd) -> Vec<Vec<f32>> {
 #[test]
 fn the_same_bits_for_any_number_of_threads_and_from_run_to_run() {
     for network in networks() {
-        let base = run(&network, 1, Simd::best());
+        let base = run(&network, 1, SimdLevel::best());
         for threads in [1, 2, 3, 7] {
-            assert!(run(&network, threads, Simd::best()) == base, "{threads} threads");
+            assert!(run(&network, threads, SimdLevel::best()) == base, "{threads} threads");
         }
-        if Simd::available().contains(&Simd::Avx512) {
-            assert!(run(&network, 2, Simd::Avx2) == base, "AVX2");
+        if SimdLevel::available().contains(&SimdLevel::Avx512) {
+            assert!(run(&network, 2, SimdLevel::Avx2) == base, "AVX2");
         }
     }
 }
@@ -176,7 +176,7 @@ fn the_same_bits_for_any_number_of_threads_and_from_run_to_run() {
 #[test]
 fn state_moves_between_engines() {
     for network in networks() {
-        let mut first = engine(&network, Kernels::Winograd4, 1, Simd::best());
+        let mut first = engine(&network, ConvolutionAlgorithm::Winograd, 1, SimdLevel::best());
         let images = images(&network);
         let gradient = random(IMAGES * network.classes, 5);
         let sgd = equipoise_nn::Sgd { rate: 0.1, momentum: 0.9, weight_decay: 1e-3, clip: None };
@@ -202,16 +202,17 @@ fn large_batches() {
     const LARGE: usize = 128;
     let network = Network::named("resnet8", 3, [32, 32], 10).expect("known");
     let images = random(LARGE * 3 * 32 * 32, 1);
-    let run = |threads: usize, simd: Simd| {
+    let run = |threads: usize, simd: SimdLevel| {
         let pool = Pool::new(threads).expect("threads");
-        let mut engine = Cpu::with_kernels(network.clone(), LARGE, 3, pool, simd, Kernels::Winograd4).expect("valid");
+        let mut engine =
+            Cpu::with_kernels(network.clone(), LARGE, 3, pool, simd, ConvolutionAlgorithm::Winograd).expect("valid");
         let logits = engine.forward(&images, true).expect("fits").to_vec();
         engine.backward(&random(LARGE * 10, 2)).expect("fits");
         (logits, engine.tensors(Kind::Gradients))
     };
-    let base = run(2, Simd::best());
-    assert!(run(1, Simd::best()) == base && run(3, Simd::best()) == base, "threads");
-    let (logits, gradients) = run(2, Simd::Portable);
+    let base = run(2, SimdLevel::best());
+    assert!(run(1, SimdLevel::best()) == base && run(3, SimdLevel::best()) == base, "threads");
+    let (logits, gradients) = run(2, SimdLevel::Portable);
     let wide = |values: &[f32]| values.iter().map(|x| f64::from(*x)).collect::<Vec<f64>>();
     close(&base.0, &wide(&logits), 1e-4, "logits");
     for ((got, want), tensor) in base.1.iter().zip(&gradients).zip(network.parameters()) {

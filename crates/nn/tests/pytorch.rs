@@ -3,9 +3,9 @@
 mod common;
 
 use common::random;
-use equipoise_nn::{Cpu, Engine, Kernels, Kind, Network};
+use equipoise_nn::{ConvolutionAlgorithm, Cpu, Engine, Kind, Network};
 use equipoise_pool::Pool;
-use equipoise_simd::Simd;
+use equipoise_simd::SimdLevel;
 use serde::Deserialize;
 
 #[derive(Deserialize)]
@@ -74,10 +74,10 @@ fn logits_and_gradients_are_pytorchs() {
             "resnet50" => 0.1,
             _ => 0.01,
         };
-        for kernels in [Kernels::Winograd4, Kernels::Winograd2, Kernels::Direct] {
+        for kernels in [ConvolutionAlgorithm::Winograd, ConvolutionAlgorithm::Direct] {
             let pool = Pool::new(2).expect("threads");
             let mut engine =
-                Cpu::with_kernels(network.clone(), case.images, 0, pool, Simd::best(), kernels).expect("valid");
+                Cpu::with_kernels(network.clone(), case.images, 0, pool, SimdLevel::best(), kernels).expect("valid");
             engine.set_tensors(Kind::Parameters, &values).expect("the same shapes");
             let images = random(case.images * case.channels * case.size * case.size, 1);
             let logits = engine.forward(&images, true).expect("fits").to_vec();

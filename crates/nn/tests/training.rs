@@ -5,9 +5,9 @@ use equipoise_data::augment::{Normalize, Policy};
 use equipoise_data::embedded::fashion_mini;
 use equipoise_data::sampler::{Kind, Sampler, Shard};
 use equipoise_data::{Part, Pixels};
-use equipoise_nn::{Cpu, Engine, Kernels, Network, Sgd};
+use equipoise_nn::{ConvolutionAlgorithm, Cpu, Engine, Network, Sgd};
 use equipoise_pool::Pool;
-use equipoise_simd::Simd;
+use equipoise_simd::SimdLevel;
 
 const BATCH: usize = 64;
 
@@ -24,10 +24,10 @@ fn pixels(part: &Part) -> &Pixels {
 }
 
 /// Trains on some places of a part with softmax; the rate falls linearly.
-fn train(part: &Part, places: &[u32], epochs: u64, seed: u64, augment: bool, kernels: Kernels) -> Run {
+fn train(part: &Part, places: &[u32], epochs: u64, seed: u64, augment: bool, kernels: ConvolutionAlgorithm) -> Run {
     let pool = Pool::new(2).expect("threads");
     let network = Network::named("resnet8", 1, [28, 28], 10).expect("known");
-    let mut engine = Cpu::with_kernels(network, BATCH, seed, pool.clone(), Simd::best(), kernels).expect("valid");
+    let mut engine = Cpu::with_kernels(network, BATCH, seed, pool.clone(), SimdLevel::best(), kernels).expect("valid");
     let images = pixels(part);
     let normalize = Normalize::of(images, places);
     let plain = Policy::plain(normalize);
@@ -77,7 +77,7 @@ fn accuracy(run: &mut Run, part: &Part, places: &[u32]) -> f64 {
 fn five_hundred_and_twelve_images_are_learned_by_heart() {
     let set = fashion_mini().expect("embedded");
     let places: Vec<u32> = (0..512).map(|i| i * set.train.labels.len() as u32 / 512).collect();
-    let mut run = train(&set.train, &places, 40, 1, false, Kernels::default());
+    let mut run = train(&set.train, &places, 40, 1, false, ConvolutionAlgorithm::default());
     assert_eq!(accuracy(&mut run, &set.train, &places), 1.0, "losses {:?}", run.losses);
 }
 
@@ -88,7 +88,7 @@ fn the_embedded_set_is_learned_whatever_the_kernels() {
     let (train_places, test_places): (Vec<u32>, Vec<u32>) =
         ((0..set.train.labels.len() as u32).collect(), (0..set.test.labels.len() as u32).collect());
     let mut results = Vec::new();
-    for kernels in [Kernels::Winograd4, Kernels::Direct] {
+    for kernels in [ConvolutionAlgorithm::Winograd, ConvolutionAlgorithm::Direct] {
         let mut run = train(&set.train, &train_places, 8, 3, true, kernels);
         let accuracy = accuracy(&mut run, &set.test, &test_places);
         assert!(accuracy > 0.5, "{kernels:?}: {accuracy}, losses {:?}", run.losses);

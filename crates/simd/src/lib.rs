@@ -2,7 +2,7 @@
 
 /// An instruction set the kernels are compiled for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Simd {
+pub enum SimdLevel {
     /// What every CPU of the target has.
     Portable,
     /// x86-64 with AVX2 and FMA.
@@ -11,14 +11,14 @@ pub enum Simd {
     Avx512,
 }
 
-impl Default for Simd {
+impl Default for SimdLevel {
     /// The best level of this CPU.
     fn default() -> Self {
         Self::best()
     }
 }
 
-impl Simd {
+impl SimdLevel {
     /// The levels this CPU has, the best one last.
     #[must_use]
     pub fn available() -> &'static [Self] {

@@ -11,11 +11,11 @@ pub(crate) const LANES: usize = 16;
 /// Sixteen values in memory.
 pub(crate) type Lanes = [f32; LANES];
 
-pub(crate) use equipoise_simd::Simd;
+pub(crate) use equipoise_simd::SimdLevel;
 
 /// A level of instructions that the kernels are compiled for.
 ///
-/// Its functions are inlined into a kernel that [`dispatch!`] has compiled for the level, after `Simd::available` has
+/// Its functions are inlined into a kernel that [`dispatch!`] has compiled for the level, after `SimdLevel::available` has
 /// found it on this CPU; nothing else calls them.
 pub(crate) trait Isa {
     /// Sixteen values in registers.
@@ -216,7 +216,7 @@ mod x86 {
 /// that takes the level first and calls `kernel::<Level, S>(arg)` inside a function that has the level's instructions.
 macro_rules! dispatch {
     ($vis:vis fn $name:ident $(<$($generic:ident : $bound:path),*>)? ($($arg:ident : $type:ty),* $(,)?) $(-> $out:ty)? = $kernel:ident) => {
-        $vis fn $name $(<$($generic: $bound),*>)? (simd: $crate::kernel::lanes::Simd, $($arg: $type),*) $(-> $out)? {
+        $vis fn $name $(<$($generic: $bound),*>)? (simd: $crate::kernel::lanes::SimdLevel, $($arg: $type),*) $(-> $out)? {
             #[cfg(target_arch = "x86_64")]
             {
                 #[target_feature(enable = "avx512f,avx512dq,avx512bw,avx512vl,avx2,fma")]
@@ -227,13 +227,13 @@ macro_rules! dispatch {
                 fn avx2 $(<$($generic: $bound),*>)? ($($arg: $type),*) $(-> $out)? {
                     $kernel::<$crate::kernel::lanes::Avx2 $($(, $generic)*)?>($($arg),*)
                 }
-                debug_assert!($crate::kernel::lanes::Simd::available().contains(&simd));
+                debug_assert!($crate::kernel::lanes::SimdLevel::available().contains(&simd));
                 match simd {
-                    // SAFETY: a `Work` only holds a level that `Simd::available` found on this CPU.
-                    $crate::kernel::lanes::Simd::Avx512 => return unsafe { avx512 $(::<$($generic),*>)? ($($arg),*) },
+                    // SAFETY: a `Work` only holds a level that `SimdLevel::available` found on this CPU.
+                    $crate::kernel::lanes::SimdLevel::Avx512 => return unsafe { avx512 $(::<$($generic),*>)? ($($arg),*) },
                     // SAFETY: as above.
-                    $crate::kernel::lanes::Simd::Avx2 => return unsafe { avx2 $(::<$($generic),*>)? ($($arg),*) },
-                    $crate::kernel::lanes::Simd::Portable => {}
+                    $crate::kernel::lanes::SimdLevel::Avx2 => return unsafe { avx2 $(::<$($generic),*>)? ($($arg),*) },
+                    $crate::kernel::lanes::SimdLevel::Portable => {}
                 }
             }
             #[cfg(not(target_arch = "x86_64"))]
@@ -325,9 +325,9 @@ mod tests {
 
     #[test]
     fn exp_is_accurate_and_has_its_limits() {
-        for &simd in Simd::available() {
+        for &simd in SimdLevel::available() {
             // without fused multiply-add the product x log2(e) is rounded, which shows for large x only
-            let loose = if simd == Simd::Portable && !FMA { 5.0 } else { 1.0 };
+            let loose = if simd == SimdLevel::Portable && !FMA { 5.0 } else { 1.0 };
             for (from, to, bound) in [(-1.0, 0.0, 2.2e-7), (-10.0, 0.0, 4e-7), (-63.9, 0.0, 1.5e-6)] {
                 let error = worst(from, to, |x| exp_at(simd, [x; LANES])[3], f64::exp);
                 assert!(error < bound * loose, "{simd:?}: relative error {error} on {from}..{to}");
@@ -341,7 +341,8 @@ mod tests {
 
     #[test]
     fn levels_with_fused_multiply_add_agree_to_the_bit() {
-        let fused: Vec<Simd> = Simd::available().iter().copied().filter(|s| *s != Simd::Portable).collect();
+        let fused: Vec<SimdLevel> =
+            SimdLevel::available().iter().copied().filter(|s| *s != SimdLevel::Portable).collect();
         for i in 0..10_000 {
             let x = each(|k| -0.009 * i as f32 - 0.01 * k as f32);
             assert!(fused.windows(2).all(|pair| exp_at(pair[0], x) == exp_at(pair[1], x)), "{x:?}");

@@ -5,7 +5,7 @@
 
 use equipoise_pool::Pool;
 
-use super::lanes::Simd;
+use super::lanes::SimdLevel;
 use super::shape::Shape;
 use super::softmax::{self, BLOCK, Place, Slope, Sums};
 use crate::batch::Batch;
@@ -22,7 +22,7 @@ const MOST_TASKS: usize = 128;
 #[derive(Debug, Default)]
 pub struct Work {
     pool: Pool,
-    pub(crate) simd: Simd,
+    pub(crate) simd: SimdLevel,
     pub(crate) rows: Vec<Row>,
     tasks: Vec<Task>,
     /// What the exponentials of every block of every row are relative to.
@@ -68,8 +68,8 @@ impl Work {
 
     /// Uses a chosen instruction set instead of the best one; one that this CPU lacks is ignored.
     #[must_use]
-    pub fn with_simd(self, simd: Simd) -> Self {
-        if Simd::available().contains(&simd) { Self { simd, ..self } } else { self }
+    pub fn with_simd(self, simd: SimdLevel) -> Self {
+        if SimdLevel::available().contains(&simd) { Self { simd, ..self } } else { self }
     }
 }
 
@@ -184,7 +184,7 @@ struct Line<'a> {
     logits: &'a [f32],
     grad: &'a mut [f32],
     shifts: &'a mut [f32],
-    simd: Simd,
+    simd: SimdLevel,
     task: &'a mut Task,
 }
 

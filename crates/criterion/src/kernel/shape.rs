@@ -1,6 +1,6 @@
 //! What criteria do to the logits of a row before the softmax: shifts, factors, margins.
 
-use super::lanes::{Isa, LANES, Simd, dispatch, exp};
+use super::lanes::{Isa, LANES, SimdLevel, dispatch, exp};
 use super::softmax::{BLOCK, Place, Row, Sums, Tally, change_of_shift};
 
 /// How a criterion turns logits into what is summed, for rows of one label.
@@ -39,7 +39,7 @@ pub(crate) trait Shape {
     /// Told the raw sums before z' is asked for, where [`APART`](Self::APART) says so.
     fn learn(&mut self, _raw: &Tally) {}
     /// A last word on the sums of the first pass. Classes whose exponential is not what the pass left go to `place.late`.
-    fn correct(&mut self, _simd: Simd, _z: &[f32], _label: usize, _place: &mut Place<'_>, _sums: &mut Sums) {}
+    fn correct(&mut self, _simd: SimdLevel, _z: &[f32], _label: usize, _place: &mut Place<'_>, _sums: &mut Sums) {}
 }
 
 /// z' = z.
@@ -227,7 +227,7 @@ impl Shape for Relative<'_> {
     }
     /// Only classes with a score above max(p_y, eps) are boosted, at most 1/eps of them: they are looked for in the
     /// blocks whose largest logit says that they are there.
-    fn correct(&mut self, simd: Simd, z: &[f32], label: usize, place: &mut Place<'_>, sums: &mut Sums) {
+    fn correct(&mut self, simd: SimdLevel, z: &[f32], label: usize, place: &mut Place<'_>, sums: &mut Sums) {
         let Some(boost) = &mut self.boost else { return };
         boost.learn(&sums.raw);
         let (top, t, q) = (sums.raw.shift, boost.threshold, boost.q);

@@ -3,7 +3,7 @@
 //! L_j = w(g_j) (softplus(z_j) - t_j z_j), dL_j/dz_j = w(g_j) (sigmoid(z_j) - t_j), g_j = abs(sigmoid(z_j) - t_j).
 //! The target t is 1 at the label and 0 elsewhere, or the two shares where labels are mixed (the loss is linear in t).
 
-use super::lanes::{Isa, LANES, Lanes, Simd, dispatch, exp, ln_1p};
+use super::lanes::{Isa, LANES, Lanes, SimdLevel, dispatch, exp, ln_1p};
 use super::rows::Row;
 
 /// sigmoid(z) and e^-abs(z).
@@ -78,7 +78,7 @@ fn count_kernel<I: Isa>(z: &[f32], row: &Row, counts: &mut [u64]) -> bool {
 dispatch!(fn count_pass(z: &[f32], row: &Row, counts: &mut [u64]) -> bool = count_kernel);
 
 /// Adds the gradient norms of a row to `counts`; false if a logit is not finite.
-pub(crate) fn count(simd: Simd, z: &[f32], row: &Row, counts: &mut [u64]) -> bool {
+pub(crate) fn count(simd: SimdLevel, z: &[f32], row: &Row, counts: &mut [u64]) -> bool {
     count_pass(simd, z, row, counts)
 }
 
@@ -120,6 +120,6 @@ fn row_kernel<I: Isa>(z: &[f32], row: &mut Row, gains: &[f32], over: f64, into: 
 dispatch!(fn row_pass(z: &[f32], row: &mut Row, gains: &[f32], over: f64, into: &mut [f32]) = row_kernel);
 
 /// Loss, weight and gradient of a row, the loss divided by `over`; `gains` holds a weight per region.
-pub(crate) fn row(simd: Simd, z: &[f32], row: &mut Row, gains: &[f32], over: f64, into: &mut [f32]) {
+pub(crate) fn row(simd: SimdLevel, z: &[f32], row: &mut Row, gains: &[f32], over: f64, into: &mut [f32]) {
     row_pass(simd, z, row, gains, over, into);
 }

@@ -14,7 +14,7 @@
 
 use std::ops::Range;
 
-use super::lanes::{Isa, LANES, Lanes, Simd, dispatch, exp, largest, total};
+use super::lanes::{Isa, LANES, Lanes, SimdLevel, dispatch, exp, largest, total};
 use super::shape::{Plain, Shape};
 
 /// Elements between two transfers from f32 to f64 sums.
@@ -256,7 +256,7 @@ fn exps_of<I: Isa, S: Shape>(shape: &S, z: &Lanes, at: usize, shift: f32, sums: 
 dispatch!(fn sums_pass<S: Shape>(shape: &S, z: &[f32], label: usize, place: &mut Place<'_>) -> Sums = sums_kernel);
 
 /// The first pass: the sums of a row, and its exponentials.
-pub(crate) fn sums<S: Shape>(simd: Simd, shape: &mut S, z: &[f32], label: usize, place: &mut Place<'_>) -> Sums {
+pub(crate) fn sums<S: Shape>(simd: SimdLevel, shape: &mut S, z: &[f32], label: usize, place: &mut Place<'_>) -> Sums {
     shape.refer(z[label]);
     let mut sums = if S::APART {
         let raw = sums_pass(simd, &Plain, z, label, place).raw;
@@ -308,7 +308,7 @@ dispatch!(fn scale_pass<S: Shape>(shape: &S, sums: &Sums, scale: f64, uniform: f
 
 /// The second pass: from the exponentials in `place` to the gradient there.
 pub(crate) fn gradient<S: Shape>(
-    simd: Simd,
+    simd: SimdLevel,
     shape: &S,
     z: &[f32],
     label: usize,

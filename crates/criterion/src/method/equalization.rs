@@ -32,7 +32,7 @@ use crate::batch::Batch;
 use crate::config::{Parameters, Preset, parameters};
 use crate::counts::Counts;
 use crate::criterion::Method;
-use crate::kernel::lanes::{Isa, LANES, Simd, dispatch};
+use crate::kernel::lanes::{Isa, LANES, SimdLevel, dispatch};
 use crate::kernel::rows::{Job, Part, Softmax, Weighed};
 use crate::kernel::shape::Bias;
 
@@ -90,7 +90,7 @@ pub(crate) struct Equalization {
 struct Rows<'a> {
     method: &'a Equalization,
     batch: &'a Batch<'a>,
-    simd: Simd,
+    simd: SimdLevel,
 }
 
 /// b of an example: minus infinity for the classes whose draw is below their threshold.

@@ -7,14 +7,14 @@ use std::time::{Duration, Instant};
 use anyhow::Context;
 use clap::{Subcommand, ValueEnum};
 use equipoise_criterion::random::Draws;
-use equipoise_criterion::{Batch, Config, Id, Output, Pool, Preset, Simd, Work};
+use equipoise_criterion::{Batch, Config, Id, Output, Pool, Preset, SimdLevel, Work};
 use equipoise_data::augment::{Normalize, Policy};
 use equipoise_data::chance::{Jitter, RandAugment};
 use equipoise_data::loader::{Loader, Recipe};
 use equipoise_data::photo::View;
 use equipoise_data::{DataError, Images, Pixels};
 use equipoise_nn::measure::{Measured, Shape, peak};
-use equipoise_nn::{Cpu, Engine, Kernels, Network, NnError, Sgd};
+use equipoise_nn::{ConvolutionAlgorithm, Cpu, Engine, Network, NnError, Sgd};
 use serde_json::json;
 
 use super::data::failure;
@@ -92,12 +92,12 @@ struct StepArgs {
     /// Criterion
     #[arg(long, default_value = "softmax")]
     criterion: Id,
-    /// How 3 x 3 convolutions are computed
-    #[arg(long, value_enum, default_value_t = KernelName::F4)]
-    kernels: KernelName,
+    /// How 3 x 3 convolutions are computed: direct or winograd
+    #[arg(long, default_value_t)]
+    kernels: ConvolutionAlgorithm,
     /// Instructions to use instead of the best ones: portable, avx2 or avx512
     #[arg(long, value_parser = simd)]
-    simd: Option<Simd>,
+    simd: Option<SimdLevel>,
     /// Evaluation instead of training: the forward pass only
     #[arg(long)]
     evaluate: bool,
@@ -108,38 +108,18 @@ struct StepArgs {
 
 #[derive(clap::Args)]
 struct KernelArgs {
-    /// How 3 x 3 convolutions with stride 1 are computed
-    #[arg(long, value_enum, default_value_t = KernelName::F4)]
-    kernels: KernelName,
+    /// How 3 x 3 convolutions with stride 1 are computed: direct or winograd
+    #[arg(long, default_value_t)]
+    kernels: ConvolutionAlgorithm,
     /// Instructions to use instead of the best ones: portable, avx2 or avx512
     #[arg(long, value_parser = simd)]
-    simd: Option<Simd>,
+    simd: Option<SimdLevel>,
     /// Measured rounds; the median counts
     #[arg(long, default_value_t = 11, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     rounds: u32,
     /// Print JSON
     #[arg(long)]
     json: bool,
-}
-
-#[derive(Clone, Copy, clap::ValueEnum)]
-enum KernelName {
-    /// As they are defined
-    Direct,
-    /// Winograd F(2 x 2)
-    F2,
-    /// Winograd F(4 x 4)
-    F4,
-}
-
-impl From<KernelName> for Kernels {
-    fn from(name: KernelName) -> Self {
-        match name {
-            KernelName::Direct => Self::Direct,
-            KernelName::F2 => Self::Winograd2,
-            KernelName::F4 => Self::Winograd4,
-        }
-    }
 }
 
 #[derive(clap::Args)]
@@ -201,7 +181,7 @@ struct LossArgs {
     criteria: Vec<Id>,
     /// Instructions to use instead of the best ones: portable, avx2 or avx512
     #[arg(long, value_parser = simd)]
-    simd: Option<Simd>,
+    simd: Option<SimdLevel>,
     /// One JSON object per line
     #[arg(long)]
     json: bool,
@@ -278,7 +258,7 @@ fn step(args: &StepArgs, out: &mut impl Write) -> Result<(), Failure> {
         return Err(wrong(NnError::Memory { batch, bytes }));
     }
     let level = args.simd.unwrap_or_default();
-    let mut engine = Cpu::with_kernels(network, batch, 0, pool.clone(), level, args.kernels.into()).map_err(wrong)?;
+    let mut engine = Cpu::with_kernels(network, batch, 0, pool.clone(), level, args.kernels).map_err(wrong)?;
     let draws = Draws::new(0, 0, 0);
     let images: Vec<f32> = (0..batch * args.channels * size * size).map(|i| normal(draws, i as u64)).collect();
     let label = |i: usize| (Draws::new(0, 1, 0).unit(i as u64) * classes as f64) as u32;
@@ -313,7 +293,7 @@ fn step(args: &StepArgs, out: &mut impl Write) -> Result<(), Failure> {
     let rate = |time: Duration| (10.0 * batch as f64 / time.as_secs_f64()).round() / 10.0;
     let (median, best, peak) = (rate(times[times.len() / 2]), rate(times[0]), peak_mb());
     let (model, device) = (&args.model, format!("cpu {level:?}").to_lowercase());
-    let kernels = args.kernels.to_possible_value().map_or_else(String::new, |value| value.get_name().to_owned());
+    let kernels = args.kernels.to_string();
     if args.json {
         let line = json!({
             "model": model, "batch": batch, "threads": threads, "device": device, "images_per_second": median,
@@ -368,7 +348,7 @@ fn kernels(args: &KernelArgs, out: &mut impl Write) -> Result<(), Failure> {
     }
     for [inputs, outputs, kernel, stride, side, images] in SHAPES {
         let shape = Shape { inputs, outputs, kernel, stride, side, images };
-        let mut measured = Measured::new(&shape, args.kernels.into(), level);
+        let mut measured = Measured::new(&shape, args.kernels, level);
         let forward = tenths(shape.operations() / median(&mut || measured.forward()) / 1e9);
         let operations = shape.operations() * measured.passes_back() as f64;
         let backward = tenths(operations / median(&mut || measured.backward()) / 1e9);
@@ -499,10 +479,10 @@ fn photographs(args: &DataArgs, pool: &Pool) -> Result<Vec<f64>, Failure> {
 }
 
 /// A level of instructions that this CPU has.
-fn simd(name: &str) -> Result<Simd, String> {
-    let named = |simd: &&Simd| format!("{simd:?}").to_lowercase() == name;
-    let found = Simd::available().iter().find(named).copied();
-    found.ok_or_else(|| format!("not one of {:?}", Simd::available()).to_lowercase())
+fn simd(name: &str) -> Result<SimdLevel, String> {
+    let named = |simd: &&SimdLevel| format!("{simd:?}").to_lowercase() == name;
+    let found = SimdLevel::available().iter().find(named).copied();
+    found.ok_or_else(|| format!("not one of {:?}", SimdLevel::available()).to_lowercase())
 }
 
 #[expect(clippy::disallowed_methods, reason = "a benchmark looks at the clock")]

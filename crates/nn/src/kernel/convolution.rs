@@ -3,24 +3,43 @@
 //! Work is done in groups of images, as many as keep the matrix kernels busy; a slice is a number of groups whose weight
 //! gradients are summed in one place. Neither depends on the number of threads.
 
+use std::fmt;
 use std::ops::Range;
+use std::str::FromStr;
 
 use super::CHANNELS;
-use super::ahead::Ahead;
-use super::ends::{Back, Frame, Sink, Source, drain, fill};
+use super::fused_norm::{Frame, OutputGradient, Sink, Source, drain, fill};
 use super::gemm::{Gemm, Outer, Segment};
+use super::prefetch::Prefetch;
 use super::winograd::{TileOut, filter_back, filter_in, tile_in, tile_in_back, tile_out, tile_out_back};
 use crate::isa::{Isa, dispatch, panel};
 
-/// How a convolution is computed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Method {
-    /// As it is defined.
+/// How 3 x 3 convolutions with stride 1 are computed; all others are direct.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum ConvolutionAlgorithm {
+    /// The definition: a sum over the window.
     Direct,
-    /// F(2 x 2, 3 x 3).
-    Winograd2,
-    /// F(4 x 4, 3 x 3).
-    Winograd4,
+    /// Winograd's F(4 x 4, 3 x 3), the fastest.
+    #[default]
+    Winograd,
+}
+
+impl fmt::Display for ConvolutionAlgorithm {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Direct => "direct",
+            Self::Winograd => "winograd",
+        })
+    }
+}
+
+impl FromStr for ConvolutionAlgorithm {
+    type Err = String;
+
+    fn from_str(name: &str) -> Result<Self, String> {
+        let found = [Self::Direct, Self::Winograd].into_iter().find(|algorithm| algorithm.to_string() == name);
+        found.ok_or_else(|| format!("unknown convolution algorithm '{name}'; use 'direct' or 'winograd'"))
+    }
 }
 
 /// What a convolution is.
@@ -61,7 +80,7 @@ struct Class {
 
 /// Values that a task needs beside the layer's own.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Room {
+pub(crate) struct ScratchSize {
     pub(crate) input: usize,
     pub(crate) v: usize,
     pub(crate) m: usize,
@@ -71,7 +90,7 @@ pub(crate) struct Room {
     pub(crate) sums: usize,
 }
 
-impl Room {
+impl ScratchSize {
     pub(crate) fn max(self, other: Self) -> Self {
         Self {
             input: self.input.max(other.input),
@@ -84,9 +103,9 @@ impl Room {
     }
 }
 
-/// A task's own memory, of the sizes of a [`Room`].
+/// A task's own memory, of the sizes of a [`ScratchSize`].
 #[derive(Clone, Copy)]
-pub(crate) struct Space {
+pub(crate) struct Scratch {
     pub(crate) input: *mut f32,
     pub(crate) v: *mut f32,
     pub(crate) m: *mut f32,
@@ -102,7 +121,7 @@ pub(crate) struct Forward {
     /// The first image of this thread's next task, as far as one can tell.
     pub(crate) after: Option<usize>,
     /// All of it is in the cache already.
-    pub(crate) near: bool,
+    pub(crate) cached: bool,
     /// Packed for the forward pass.
     pub(crate) weights: *const f32,
     pub(crate) y: *mut f32,
@@ -113,7 +132,7 @@ pub(crate) struct Forward {
 /// What the backward pass of some images needs.
 pub(crate) struct Backward {
     pub(crate) source: Source,
-    pub(crate) back: Back,
+    pub(crate) back: OutputGradient,
     pub(crate) images: Range<usize>,
     /// As in [`Forward`].
     pub(crate) after: Option<usize>,
@@ -151,7 +170,7 @@ pub(crate) struct Pass {
 /// A convolution that is ready to run.
 pub(crate) struct Convolution {
     pub(crate) geometry: Geometry,
-    pub(crate) method: Method,
+    pub(crate) algorithm: ConvolutionAlgorithm,
     pub(crate) forward: Pass,
     pub(crate) backward: Pass,
     /// The two gradients one after the other, because both would not fit in the cache.
@@ -172,16 +191,16 @@ const CACHED: usize = 160 << 10;
 const PIXELS: usize = 192;
 
 impl Convolution {
-    /// Plans a convolution. `method` is used where it fits; the group is at most `images`.
-    pub(crate) fn new(geometry: Geometry, method: Method, images: usize) -> Self {
+    /// Plans a convolution. `algorithm` is used where it fits; the group is at most `images`.
+    pub(crate) fn new(geometry: Geometry, algorithm: ConvolutionAlgorithm, images: usize) -> Self {
         let Geometry { inputs, kernel, stride, pad, .. } = geometry;
         let [height, width] = geometry.out();
         let winograd = kernel == 3 && stride == 1 && pad == 1 && inputs.is_multiple_of(16);
-        let method = if winograd { method } else { Method::Direct };
+        let algorithm = if winograd { algorithm } else { ConvolutionAlgorithm::Direct };
         let flat = kernel == 1 && stride == 1 && pad == 0;
         let mut new = Self {
             geometry,
-            method,
+            algorithm,
             forward: Pass { group: 1, block: 0 },
             backward: Pass { group: 1, block: 0 },
             apart: false,
@@ -191,8 +210,8 @@ impl Convolution {
             classes: Vec::new(),
             framed: [height, width, 0, 0],
         };
-        match method {
-            Method::Direct => {
+        match algorithm {
+            ConvolutionAlgorithm::Direct => {
                 let group = PIXELS.div_ceil(height * width).next_power_of_two().min(images);
                 (new.forward.group, new.backward.group) = (group, group);
                 let row = new.input_frame().row as isize;
@@ -289,7 +308,7 @@ impl Convolution {
 
     /// Rows and columns of the output that a tile gives.
     fn tile(&self) -> usize {
-        if self.method == Method::Winograd4 { 4 } else { 2 }
+        4
     }
 
     /// Tiles down and across.
@@ -299,28 +318,26 @@ impl Convolution {
 
     /// T x T.
     fn positions(&self) -> usize {
-        match self.method {
-            Method::Direct => 0,
-            Method::Winograd2 => 16,
-            Method::Winograd4 => 36,
+        match self.algorithm {
+            ConvolutionAlgorithm::Direct => 0,
+            ConvolutionAlgorithm::Winograd => 36,
         }
     }
 
     /// The frame of a padded input image; its height counts the padding too.
     fn input_frame(&self) -> Frame {
         let Geometry { inputs, pad, size, .. } = self.geometry;
-        let [height, width] = match self.method {
-            Method::Direct => size.map(|side| side + 2 * pad),
-            Method::Winograd4 => self.tiles().map(|tiles| 4 * tiles + 2),
-            Method::Winograd2 => self.tiles().map(|tiles| 2 * tiles + 2),
+        let [height, width] = match self.algorithm {
+            ConvolutionAlgorithm::Direct => size.map(|side| side + 2 * pad),
+            ConvolutionAlgorithm::Winograd => self.tiles().map(|tiles| 4 * tiles + 2),
         };
         Frame { height, width, channels: inputs, row: width * inputs }
     }
 
     /// Values of the weights packed for the forward pass, and as many for the backward pass.
     pub(crate) fn packed(&self) -> usize {
-        match self.method {
-            Method::Direct => self.geometry.weights(),
+        match self.algorithm {
+            ConvolutionAlgorithm::Direct => self.geometry.weights(),
             _ => self.positions() * self.geometry.inputs * self.geometry.outputs,
         }
     }
@@ -331,23 +348,23 @@ impl Convolution {
     }
 
     /// What a task needs.
-    pub(crate) fn room(&self) -> Room {
+    pub(crate) fn scratch_size(&self) -> ScratchSize {
         let Geometry { inputs, outputs, size, .. } = self.geometry;
         let frame = self.input_frame();
         let group = self.forward.group.max(self.backward.group);
         let input = group * frame.height * frame.row;
         let sums = 3 * inputs.max(outputs);
-        match self.method {
-            Method::Direct => {
+        match self.algorithm {
+            ConvolutionAlgorithm::Direct => {
                 let [height, width, ..] = self.framed;
                 let gradient = group * size[0] * size[1] * inputs;
-                Room { input, v: 0, m: group * height * width * outputs, gradient, du: 0, sums }
+                ScratchSize { input, v: 0, m: group * height * width * outputs, gradient, du: 0, sums }
             }
             _ => {
                 let block = self.forward.block.max(self.backward.block);
                 let [v, m] = self.strides(Pass { group, block }).map(|stride| self.positions() * stride);
                 // the positions of V become those of its gradient
-                Room { input, v, m, gradient: input, du: self.packed(), sums }
+                ScratchSize { input, v, m, gradient: input, du: self.packed(), sums }
             }
         }
     }
@@ -359,7 +376,7 @@ impl Convolution {
     /// not touched, so that several threads can share the work. `back` may be null if it is not needed.
     pub(crate) unsafe fn pack(
         &self,
-        simd: equipoise_simd::Simd,
+        simd: equipoise_simd::SimdLevel,
         w: *const f32,
         inputs: Range<usize>,
         forward: *mut f32,
@@ -367,10 +384,9 @@ impl Convolution {
     ) {
         // SAFETY: the caller's.
         unsafe {
-            match self.method {
-                Method::Direct => pack_direct_at(simd, self, w, inputs, forward, back),
-                Method::Winograd2 => pack_winograd2_at(simd, self, w, inputs, forward, back),
-                Method::Winograd4 => pack_winograd4_at(simd, self, w, inputs, forward, back),
+            match self.algorithm {
+                ConvolutionAlgorithm::Direct => pack_direct_at(simd, self, w, inputs, forward, back),
+                ConvolutionAlgorithm::Winograd => pack_winograd_at(simd, self, w, inputs, forward, back),
             }
         }
     }
@@ -379,13 +395,12 @@ impl Convolution {
     ///
     /// # Safety
     /// The pointers must be good for what they stand for; `space` has at least [`room`](Self::room), and is the task's own.
-    pub(crate) unsafe fn forward(&self, simd: equipoise_simd::Simd, run: &Forward, space: &Space) {
+    pub(crate) unsafe fn forward(&self, simd: equipoise_simd::SimdLevel, run: &Forward, space: &Scratch) {
         // SAFETY: the caller's.
         unsafe {
-            match self.method {
-                Method::Direct => forward_direct_at(simd, self, run, space),
-                Method::Winograd2 => forward_winograd2_at(simd, self, run, space),
-                Method::Winograd4 => forward_winograd4_at(simd, self, run, space),
+            match self.algorithm {
+                ConvolutionAlgorithm::Direct => forward_direct_at(simd, self, run, space),
+                ConvolutionAlgorithm::Winograd => forward_winograd_at(simd, self, run, space),
             }
         }
     }
@@ -394,13 +409,12 @@ impl Convolution {
     ///
     /// # Safety
     /// As [`forward`](Self::forward).
-    pub(crate) unsafe fn backward(&self, simd: equipoise_simd::Simd, run: &Backward, space: &Space) {
+    pub(crate) unsafe fn backward(&self, simd: equipoise_simd::SimdLevel, run: &Backward, space: &Scratch) {
         // SAFETY: the caller's.
         unsafe {
-            match self.method {
-                Method::Direct => backward_direct_at(simd, self, run, space),
-                Method::Winograd2 => backward_winograd2_at(simd, self, run, space),
-                Method::Winograd4 => backward_winograd4_at(simd, self, run, space),
+            match self.algorithm {
+                ConvolutionAlgorithm::Direct => backward_direct_at(simd, self, run, space),
+                ConvolutionAlgorithm::Winograd => backward_winograd_at(simd, self, run, space),
             }
         }
     }
@@ -411,7 +425,7 @@ impl Convolution {
     /// `from` must be good for the slices, `dw` for all weights; other rows than those of `inputs` are not touched.
     pub(crate) unsafe fn collect(
         &self,
-        simd: equipoise_simd::Simd,
+        simd: equipoise_simd::SimdLevel,
         from: *const f32,
         slices: usize,
         inputs: Range<usize>,
@@ -423,14 +437,11 @@ impl Convolution {
 }
 
 dispatch!(unsafe fn pack_direct_at(c: &Convolution, w: *const f32, inputs: Range<usize>, forward: *mut f32, back: *mut f32) = pack_direct);
-dispatch!(unsafe fn pack_winograd2_at(c: &Convolution, w: *const f32, inputs: Range<usize>, forward: *mut f32, back: *mut f32) = pack_winograd::<4>);
-dispatch!(unsafe fn pack_winograd4_at(c: &Convolution, w: *const f32, inputs: Range<usize>, forward: *mut f32, back: *mut f32) = pack_winograd::<6>);
-dispatch!(unsafe fn forward_direct_at(c: &Convolution, run: &Forward, space: &Space) = forward_direct);
-dispatch!(unsafe fn forward_winograd2_at(c: &Convolution, run: &Forward, space: &Space) = forward_winograd::<4>);
-dispatch!(unsafe fn forward_winograd4_at(c: &Convolution, run: &Forward, space: &Space) = forward_winograd::<6>);
-dispatch!(unsafe fn backward_direct_at(c: &Convolution, run: &Backward, space: &Space) = backward_direct);
-dispatch!(unsafe fn backward_winograd2_at(c: &Convolution, run: &Backward, space: &Space) = backward_winograd::<4>);
-dispatch!(unsafe fn backward_winograd4_at(c: &Convolution, run: &Backward, space: &Space) = backward_winograd::<6>);
+dispatch!(unsafe fn pack_winograd_at(c: &Convolution, w: *const f32, inputs: Range<usize>, forward: *mut f32, back: *mut f32) = pack_winograd::<6>);
+dispatch!(unsafe fn forward_direct_at(c: &Convolution, run: &Forward, space: &Scratch) = forward_direct);
+dispatch!(unsafe fn forward_winograd_at(c: &Convolution, run: &Forward, space: &Scratch) = forward_winograd::<6>);
+dispatch!(unsafe fn backward_direct_at(c: &Convolution, run: &Backward, space: &Scratch) = backward_direct);
+dispatch!(unsafe fn backward_winograd_at(c: &Convolution, run: &Backward, space: &Scratch) = backward_winograd::<6>);
 dispatch!(unsafe fn collect_at(c: &Convolution, from: *const f32, slices: usize, inputs: Range<usize>, dw: *mut f32) = collect);
 
 /// Values that are summed in f32 before they go to a sum in f64, about.
@@ -596,7 +607,7 @@ unsafe fn pack_direct<I: Isa>(c: &Convolution, w: *const f32, rows: Range<usize>
 }
 
 #[inline(always)]
-unsafe fn forward_winograd<I: Isa, const T: usize>(c: &Convolution, run: &Forward, space: &Space) {
+unsafe fn forward_winograd<I: Isa, const T: usize>(c: &Convolution, run: &Forward, space: &Scratch) {
     let Geometry { inputs, outputs, size: [height, width], .. } = c.geometry;
     let (frame, [down, across]) = (c.input_frame(), c.tiles());
     let [v_stride, mut m_stride] = c.strides(c.forward);
@@ -613,18 +624,18 @@ unsafe fn forward_winograd<I: Isa, const T: usize>(c: &Convolution, run: &Forwar
             let tiles = images.len() * down * across;
             let transform = [inputs, outputs].map(|channels| channels / I::WIDTH * TRANSFORM);
             let product = T * T * products::<I>(inputs * outputs);
-            let mut ahead = Ahead::new(tiles * (transform[0] + product + transform[1]));
+            let mut prefetch = Prefetch::new(tiles * (transform[0] + product + transform[1]));
             let soon = soon(&images, &run.images, run.after, c.forward.group);
-            if !run.near {
-                ahead.add(run.y, &soon, height * width * outputs);
-                run.source.ahead(&soon, height * width * inputs, &mut ahead);
+            if !run.cached {
+                prefetch.add(run.y, &soon, height * width * outputs);
+                run.source.prefetch(&soon, height * width * inputs, &mut prefetch);
             }
             let begin = images.start * height * width * outputs;
             for first in (0..tiles).step_by(c.forward.block) {
                 let number = c.forward.block.min(tiles - first);
                 let places = &c.places[first..first + number];
                 for (q, place) in places.iter().enumerate() {
-                    ahead.during(transform[0]);
+                    prefetch.during(transform[0]);
                     let from = space.input.add(place.input);
                     tile_in::<I, T>(from, frame.row, inputs, space.v.add(q * inputs), v_stride);
                 }
@@ -639,10 +650,10 @@ unsafe fn forward_winograd<I: Isa, const T: usize>(c: &Convolution, run: &Forwar
                     b: run.weights,
                     c: m,
                     c_stride: outputs,
-                    ahead: &ahead,
+                    prefetch: &prefetch,
                 });
                 for (q, place) in places.iter().enumerate() {
-                    ahead.during(transform[1]);
+                    prefetch.during(transform[1]);
                     let into = run.y.add(begin + place.output);
                     let inside = place.inside;
                     let tile = TileOut { stride: m_stride, channels: outputs, row: width * outputs, inside };
@@ -658,7 +669,7 @@ unsafe fn forward_winograd<I: Isa, const T: usize>(c: &Convolution, run: &Forwar
 }
 
 #[inline(always)]
-unsafe fn backward_winograd<I: Isa, const T: usize>(c: &Convolution, run: &Backward, space: &Space) {
+unsafe fn backward_winograd<I: Isa, const T: usize>(c: &Convolution, run: &Backward, space: &Scratch) {
     let wanted = !matches!(run.sink, Sink::Nothing);
     // SAFETY: the caller's.
     unsafe {
@@ -676,7 +687,7 @@ unsafe fn backward_winograd<I: Isa, const T: usize>(c: &Convolution, run: &Backw
 unsafe fn backward_winograd_of<I: Isa, const T: usize>(
     c: &Convolution,
     run: &Backward,
-    space: &Space,
+    space: &Scratch,
     [weights, wanted]: [bool; 2],
 ) {
     let pass = if weights { c.backward } else { c.forward };
@@ -697,22 +708,22 @@ unsafe fn backward_winograd_of<I: Isa, const T: usize>(
             let transform = transform.map(|registers| registers * TRANSFORM);
             let number = usize::from(weights) + usize::from(wanted);
             let product = number * T * T * products::<I>(inputs * outputs);
-            let mut ahead = Ahead::new(tiles * (transform[0] + product + transform[1]));
+            let mut prefetch = Prefetch::new(tiles * (transform[0] + product + transform[1]));
             let soon = soon(&images, &run.images, run.after, pass.group);
-            ahead.add(run.back.g, &soon, height * width * outputs);
-            ahead.add(run.back.y, &soon, height * width * outputs);
+            prefetch.add(run.back.g, &soon, height * width * outputs);
+            prefetch.add(run.back.y, &soon, height * width * outputs);
             if weights {
-                run.source.ahead(&soon, height * width * inputs, &mut ahead);
+                run.source.prefetch(&soon, height * width * inputs, &mut prefetch);
             }
             if wanted {
-                run.sink.ahead(&soon, height * width * inputs, &mut ahead);
+                run.sink.prefetch(&soon, height * width * inputs, &mut prefetch);
             }
             let begin = images.start * height * width * outputs;
             for first in (0..tiles).step_by(pass.block) {
                 let number = pass.block.min(tiles - first);
                 let places = &c.places[first..first + number];
                 for (q, place) in places.iter().enumerate() {
-                    ahead.during(transform[0]);
+                    prefetch.during(transform[0]);
                     if weights {
                         let from = space.input.add(place.input);
                         tile_in::<I, T>(from, frame.row, inputs, space.v.add(q * inputs), v_stride);
@@ -735,7 +746,7 @@ unsafe fn backward_winograd_of<I: Isa, const T: usize>(
                         d_strides: [0, outputs],
                         w: space.du,
                         w_stride: outputs,
-                        ahead: &ahead,
+                        prefetch: &prefetch,
                     });
                 }
                 fresh = false;
@@ -752,10 +763,10 @@ unsafe fn backward_winograd_of<I: Isa, const T: usize>(
                         b: run.weights,
                         c: space.v,
                         c_stride: inputs,
-                        ahead: &ahead,
+                        prefetch: &prefetch,
                     });
                     for (q, place) in places.iter().enumerate() {
-                        ahead.during(transform[1]);
+                        prefetch.during(transform[1]);
                         let (v, into) = (space.v.add(q * inputs), space.gradient.add(place.input));
                         if place.met == [true; 2] {
                             tile_in_back::<I, T>(v, v_stride, inputs, into, frame.row, [true; 2]);
@@ -778,7 +789,7 @@ unsafe fn backward_winograd_of<I: Isa, const T: usize>(
 }
 
 #[inline(always)]
-unsafe fn forward_direct<I: Isa>(c: &Convolution, run: &Forward, space: &Space) {
+unsafe fn forward_direct<I: Isa>(c: &Convolution, run: &Forward, space: &Scratch) {
     let Geometry { inputs, outputs, stride, .. } = c.geometry;
     let [height, width] = c.geometry.out();
     let frame = c.input_frame();
@@ -787,11 +798,11 @@ unsafe fn forward_direct<I: Isa>(c: &Convolution, run: &Forward, space: &Space) 
         for images in groups(&run.images, c.forward.group) {
             read::<I>(c, &run.source, &images, space.input);
             let [count, outside] = [height * width, c.geometry.size[0] * c.geometry.size[1]];
-            let mut ahead = Ahead::new(images.len() * count * products::<I>(c.geometry.weights()));
+            let mut prefetch = Prefetch::new(images.len() * count * products::<I>(c.geometry.weights()));
             let soon = soon(&images, &run.images, run.after, c.forward.group);
-            if !run.near {
-                ahead.add(run.y, &soon, count * outputs);
-                run.source.ahead(&soon, outside * inputs, &mut ahead);
+            if !run.cached {
+                prefetch.add(run.y, &soon, count * outputs);
+                run.source.prefetch(&soon, outside * inputs, &mut prefetch);
             }
             // rows of output pixels: all of them at once where there is no window
             let (rows, pixels) =
@@ -811,7 +822,7 @@ unsafe fn forward_direct<I: Isa>(c: &Convolution, run: &Forward, space: &Space) 
                     b: run.weights,
                     c: y,
                     c_stride: outputs,
-                    ahead: &ahead,
+                    prefetch: &prefetch,
                 });
                 if let Some((shift, sums)) = run.sums {
                     for first in (0..pixels).step_by(SUMMED) {
@@ -836,7 +847,7 @@ unsafe fn forward_direct<I: Isa>(c: &Convolution, run: &Forward, space: &Space) 
 }
 
 #[inline(always)]
-unsafe fn backward_direct<I: Isa>(c: &Convolution, run: &Backward, space: &Space) {
+unsafe fn backward_direct<I: Isa>(c: &Convolution, run: &Backward, space: &Scratch) {
     let Geometry { inputs, outputs, kernel, stride, size, .. } = c.geometry;
     let [height, width] = c.geometry.out();
     let frame = c.input_frame();
@@ -850,12 +861,12 @@ unsafe fn backward_direct<I: Isa>(c: &Convolution, run: &Backward, space: &Space
             read::<I>(c, &run.source, &images, space.input);
             let (count, outside) = (height * width, size[0] * size[1]);
             let passes = if wanted { 2 } else { 1 };
-            let mut ahead = Ahead::new(images.len() * count * passes * products::<I>(c.geometry.weights()));
+            let mut prefetch = Prefetch::new(images.len() * count * passes * products::<I>(c.geometry.weights()));
             let soon = soon(&images, &run.images, run.after, c.backward.group);
-            run.source.ahead(&soon, outside * inputs, &mut ahead);
-            ahead.add(run.back.g, &soon, count * outputs);
-            ahead.add(run.back.y, &soon, count * outputs);
-            run.sink.ahead(&soon, outside * inputs, &mut ahead);
+            run.source.prefetch(&soon, outside * inputs, &mut prefetch);
+            prefetch.add(run.back.g, &soon, count * outputs);
+            prefetch.add(run.back.y, &soon, count * outputs);
+            run.sink.prefetch(&soon, outside * inputs, &mut prefetch);
             std::ptr::write_bytes(space.m, 0, images.len() * framed_height * framed_row);
             for (i, n) in images.clone().enumerate() {
                 for y in 0..height {
@@ -887,7 +898,7 @@ unsafe fn backward_direct<I: Isa>(c: &Convolution, run: &Backward, space: &Space
                     d_strides: [framed_row, outputs],
                     w: run.dw,
                     w_stride: outputs,
-                    ahead: &ahead,
+                    prefetch: &prefetch,
                 });
                 fresh = false;
             }
@@ -924,7 +935,7 @@ unsafe fn backward_direct<I: Isa>(c: &Convolution, run: &Backward, space: &Space
                             b: weights,
                             c,
                             c_stride: stride * inputs,
-                            ahead: &ahead,
+                            prefetch: &prefetch,
                         });
                     }
                 }
@@ -960,11 +971,11 @@ unsafe fn collect<I: Isa>(c: &Convolution, from: *const f32, slices: usize, rows
 #[cfg(test)]
 mod tests {
     use equipoise_random::Draws;
-    use equipoise_simd::Simd;
+    use equipoise_simd::SimdLevel;
 
     use super::*;
     use crate::buffer::Buffer;
-    use crate::kernel::ends::ShortcutBack;
+    use crate::kernel::fused_norm::ShortcutBack;
 
     /// Values between -1 and 1.
     fn random(length: usize, salt: u64) -> Buffer {
@@ -1011,7 +1022,7 @@ mod tests {
     }
 
     fn space(c: &Convolution) -> [Buffer; 6] {
-        let room = c.room();
+        let room = c.scratch_size();
         // what is left from other layers must not matter, and does not vanish
         let mut all = [room.input, room.v, room.m, room.gradient, room.du, room.sums].map(Buffer::new);
         all.iter_mut().take(5).for_each(|buffer| buffer.fill(f32::NAN));
@@ -1019,14 +1030,14 @@ mod tests {
     }
 
     /// The same by the kernels.
-    fn kernels(c: &Convolution, simd: Simd, images: usize, x: &Buffer, w: &Buffer, dy: &Buffer) -> [Vec<f32>; 3] {
+    fn kernels(c: &Convolution, simd: SimdLevel, images: usize, x: &Buffer, w: &Buffer, dy: &Buffer) -> [Vec<f32>; 3] {
         let g = c.geometry;
         let [rows, columns] = g.out();
         let (mut forward, mut back) = (Buffer::new(c.packed()), Buffer::new(c.packed()));
         let back_at = if g.inputs.is_multiple_of(16) { back.as_mut_ptr() } else { std::ptr::null_mut() };
         let mut own = space(c);
         let [input, v, m, gradient, du, sums] = &mut own;
-        let space = Space {
+        let space = Scratch {
             input: input.as_mut_ptr(),
             v: v.as_mut_ptr(),
             m: m.as_mut_ptr(),
@@ -1053,7 +1064,7 @@ mod tests {
                     source,
                     images: 0..images,
                     after: None,
-                    near: false,
+                    cached: false,
                     weights,
                     y: y.as_mut_ptr(),
                     sums: run_sums,
@@ -1074,7 +1085,7 @@ mod tests {
                 false => Sink::Nothing,
             };
             for (slice, images) in [0..middle, middle..images].into_iter().enumerate() {
-                let back = Back { g: dy.as_ptr(), y: zeros.as_ptr(), k: k.as_ptr() };
+                let back = OutputGradient { g: dy.as_ptr(), y: zeros.as_ptr(), k: k.as_ptr() };
                 let (weights, dw) = (back_at.cast_const(), slices.as_mut_ptr().add(slice * g.weights()));
                 let run = Backward { source, back, images, after: None, weights, dw, sink, sums: sums.as_mut_ptr() };
                 c.backward(simd, &run, &space);
@@ -1084,15 +1095,15 @@ mod tests {
         [y.to_vec(), dx.to_vec(), dw.to_vec()]
     }
 
-    fn check(geometry: Geometry, method: Method, images: usize) {
+    fn check(geometry: Geometry, algorithm: ConvolutionAlgorithm, images: usize) {
         let [rows, columns] = geometry.out();
         let x = random(images * geometry.size[0] * geometry.size[1] * geometry.inputs, 1);
         let w = random(geometry.weights(), 2);
         let dy = random(images * rows * columns * geometry.outputs, 3);
         let want = plain(&geometry, images, &x, &w, &dy);
-        let c = Convolution::new(geometry, method, images);
+        let c = Convolution::new(geometry, algorithm, images);
         let mut fused: Option<[Vec<f32>; 3]> = None;
-        for &simd in Simd::available() {
+        for &simd in SimdLevel::available() {
             let got = kernels(&c, simd, images, &x, &w, &dy);
             for (what, (got, want)) in ["y", "dx", "dw"].iter().zip(got.iter().zip(&want)) {
                 if *what == "dx" && !geometry.inputs.is_multiple_of(16) {
@@ -1100,27 +1111,27 @@ mod tests {
                 }
                 let scale = want.iter().fold(0.0, |a: f64, b| a.max(b.abs()));
                 let worst = got.iter().zip(want).fold(0.0, |a: f64, (g, w)| a.max((f64::from(*g) - w).abs()));
-                let bound = if method == Method::Winograd4 { 2e-5 } else { 4e-6 };
-                assert!(worst <= bound * scale, "{what} {simd:?} {method:?} {geometry:?}: {worst} of {scale}");
+                let bound = if algorithm == ConvolutionAlgorithm::Winograd { 2e-5 } else { 4e-6 };
+                assert!(worst <= bound * scale, "{what} {simd:?} {algorithm:?} {geometry:?}: {worst} of {scale}");
             }
-            if simd != Simd::Portable {
+            if simd != SimdLevel::Portable {
                 let fused = fused.get_or_insert_with(|| got.clone());
-                assert_eq!(*fused, got, "{simd:?} {method:?} {geometry:?}");
+                assert_eq!(*fused, got, "{simd:?} {algorithm:?} {geometry:?}");
             }
         }
     }
 
     #[test]
     fn three_by_three_by_every_method() {
-        for method in [Method::Direct, Method::Winograd2, Method::Winograd4] {
+        for algorithm in [ConvolutionAlgorithm::Direct, ConvolutionAlgorithm::Winograd] {
             for size in [[8, 8], [7, 7], [1, 1], [2, 5], [13, 6], [16, 16]] {
                 for (inputs, outputs) in [(16, 16), (16, 48), (32, 16), (64, 32)] {
                     let geometry = Geometry { inputs, outputs, kernel: 3, stride: 1, pad: 1, size };
-                    check(geometry, method, 3);
+                    check(geometry, algorithm, 3);
                 }
             }
             let geometry = Geometry { inputs: 16, outputs: 16, kernel: 3, stride: 1, pad: 1, size: [32, 32] };
-            check(geometry, method, 2);
+            check(geometry, algorithm, 2);
         }
     }
 
@@ -1144,7 +1155,7 @@ mod tests {
                     continue;
                 }
                 for (inputs, outputs) in [(3, 16), (1, 32), (16, 32), (48, 16), (5, 64)] {
-                    check(Geometry { inputs, outputs, kernel, stride, pad, size }, Method::Winograd4, 3);
+                    check(Geometry { inputs, outputs, kernel, stride, pad, size }, ConvolutionAlgorithm::Winograd, 3);
                 }
             }
         }

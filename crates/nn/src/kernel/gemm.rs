@@ -1,6 +1,6 @@
 //! The two inner loops of everything: rows times a packed matrix, and sums of outer products.
 
-use super::ahead::Ahead;
+use super::prefetch::Prefetch;
 use crate::isa::{Isa, panel};
 
 /// A stretch of a row: where it starts from the row's beginning, and its length.
@@ -34,7 +34,7 @@ pub(crate) struct Gemm<'a> {
     pub(crate) b: *const f32,
     pub(crate) c: *mut f32,
     pub(crate) c_stride: usize,
-    pub(crate) ahead: &'a Ahead,
+    pub(crate) prefetch: &'a Prefetch,
 }
 
 /// `w[i][j]` += sum over y, x of `a[y][x][i] d[y][x][j]`.
@@ -45,7 +45,7 @@ pub(crate) struct Gemm<'a> {
 ///
 /// `count` such sums are made, each with its own a, d and w, which are `next` apart. A `fresh` w is not read first.
 pub(crate) struct Outer<'a> {
-    pub(crate) ahead: &'a Ahead,
+    pub(crate) prefetch: &'a Prefetch,
     pub(crate) count: usize,
     /// From one sum's a, d and w to the next one's.
     pub(crate) next: [usize; 3],
@@ -118,7 +118,7 @@ unsafe fn gemm_with<I: Isa, const S: usize>(g: &Gemm<'_>) {
     // few short rows leave most registers empty: two products at a time
     if S == 16 && g.columns == I::WIDTH && g.rows == PAIRED && g.count.is_multiple_of(2) && g.segments == ROW {
         for at in (0..g.count).step_by(2) {
-            g.ahead.during(2 * g.rows * depth / 2);
+            g.prefetch.during(2 * g.rows * depth / 2);
             let [a, b, c] = g.next.map(|next| at * next);
             // SAFETY: the caller's promises.
             unsafe { product::<I, PAIRED, 1, S, 2>(g, g.a.add(a), g.b.add(b), g.c.add(c)) };
@@ -133,7 +133,7 @@ unsafe fn gemm_with<I: Isa, const S: usize>(g: &Gemm<'_>) {
                 let (mut a, mut c) = (g.a.add(at * g.next[0]), g.c.add(at * g.next[2] + first));
                 for piece in 0..number {
                     let rows = least + usize::from(piece < more);
-                    g.ahead.during(rows * across * depth / 2);
+                    g.prefetch.during(rows * across * depth / 2);
                     if across == 2 {
                         by_rows!(I, 2, rows, single::<S>(g, a, b, c));
                     } else {
@@ -239,7 +239,7 @@ pub(crate) unsafe fn outer<I: Isa>(o: &Outer<'_>) {
                 let (mut a, mut w) = (o.a.add(at * o.next[0]), o.w.add(at * o.next[2] + first));
                 for piece in 0..number {
                     let rows = least + usize::from(piece < more);
-                    o.ahead.during(rows * across * o.size[0] * o.size[1] / 2);
+                    o.prefetch.during(rows * across * o.size[0] * o.size[1] / 2);
                     if across == 2 {
                         by_rows!(I, 2, rows, products(o, a, d, w));
                     } else {

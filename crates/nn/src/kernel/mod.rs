@@ -3,10 +3,10 @@
 //!
 //! Inside the engine the channels of a pixel are padded with zeros to a multiple of 16, except those of the caller's images.
 
-pub(crate) mod ahead;
 pub(crate) mod convolution;
-pub(crate) mod ends;
+pub(crate) mod fused_norm;
 pub(crate) mod gemm;
+pub(crate) mod prefetch;
 pub(crate) mod winograd;
 
 /// Channels are stored in multiples of this.

@@ -8,7 +8,7 @@
 //! The points of F(4 x 4) are 0, +-a, +-b and infinity; a = 1 / sqrt 2, b = sqrt 2 keep the powers of both near 1, which makes
 //! rounding errors smaller than the usual 1 and 2 do.
 
-use super::ends::Back;
+use super::fused_norm::OutputGradient;
 use crate::isa::{Isa, here};
 
 /// Squares of the points, and the points.
@@ -341,7 +341,12 @@ pub(crate) unsafe fn tile_out<I: Isa, const T: usize>(
 
 /// dM of one tile, from the gradient of the output: `at` is its first pixel.
 #[inline(always)]
-pub(crate) unsafe fn tile_out_back<I: Isa, const T: usize>(m: *mut f32, tile: &TileOut, back: &Back, at: usize) {
+pub(crate) unsafe fn tile_out_back<I: Isa, const T: usize>(
+    m: *mut f32,
+    tile: &TileOut,
+    back: &OutputGradient,
+    at: usize,
+) {
     let &TileOut { stride, channels, row, inside } = tile;
     let whole = inside == [T - 2, T - 2];
     // SAFETY: the caller's pointers are good for the tile's positions, and for the pixels inside the output.
@@ -354,7 +359,7 @@ pub(crate) unsafe fn tile_out_back<I: Isa, const T: usize>(m: *mut f32, tile: &T
                 at = at.map(here);
                 for (x, d) in d.iter_mut().enumerate().take(T - 2) {
                     if whole || y < inside[0] && x < inside[1] {
-                        *d = Back::of::<I>(
+                        *d = OutputGradient::of::<I>(
                             [I::load(at[0].add(x * channels)), I::load(at[1].add(x * channels))],
                             factors,
                         );

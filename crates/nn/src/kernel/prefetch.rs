@@ -13,7 +13,7 @@ const LINE: usize = 16;
 const STREAMS: usize = 6;
 
 /// What is asked for while some work is done: a line of every stream at a time.
-pub(crate) struct Ahead {
+pub(crate) struct Prefetch {
     /// Where the streams start, and how many lines each has.
     streams: [(*const f32, usize); STREAMS],
     number: usize,
@@ -28,7 +28,7 @@ pub(crate) struct Ahead {
     pause: isize,
 }
 
-impl Ahead {
+impl Prefetch {
     /// Nothing yet; `work` is how much will be done.
     pub(crate) fn new(work: usize) -> Self {
         let streams = [(std::ptr::null(), 0); STREAMS];

@@ -3,8 +3,8 @@
 
 use std::ops::Range;
 
-use super::ahead::Ahead;
 use super::convolution::{SUMMED, flush};
+use super::prefetch::Prefetch;
 use crate::isa::Isa;
 
 /// A convolution's output y with the batch norm that follows: a y + b, by channel.
@@ -47,14 +47,14 @@ pub(crate) enum Source {
 
 impl Source {
     /// Notes what will be read and written with some images of `one` value each.
-    pub(crate) fn ahead(&self, images: &Range<usize>, one: usize, ahead: &mut Ahead) {
+    pub(crate) fn prefetch(&self, images: &Range<usize>, one: usize, prefetch: &mut Prefetch) {
         match *self {
-            Self::Plain(y) | Self::Active(Normed { y, .. }) => ahead.add(y, images, one),
+            Self::Plain(y) | Self::Active(Normed { y, .. }) => prefetch.add(y, images, one),
             Self::Joined { normed, shortcut, keep } => {
-                ahead.add(normed.y, images, one);
-                ahead.add(keep, images, one);
+                prefetch.add(normed.y, images, one);
+                prefetch.add(keep, images, one);
                 if let Shortcut::Same(y) | Shortcut::Normed(Normed { y, .. }) = shortcut {
-                    ahead.add(y, images, one);
+                    prefetch.add(y, images, one);
                 }
             }
         }
@@ -139,14 +139,14 @@ pub(crate) unsafe fn fill<I: Isa>(source: &Source, n: usize, frame: &Frame, into
 
 /// The gradient with respect to a convolution's output, from that of its batch norm: k0 g + k1 y + k2, by channel.
 #[derive(Clone, Copy)]
-pub(crate) struct Back {
+pub(crate) struct OutputGradient {
     pub(crate) g: *const f32,
     pub(crate) y: *const f32,
     /// Three values per channel, `channels` apart.
     pub(crate) k: *const f32,
 }
 
-impl Back {
+impl OutputGradient {
     /// The factors of the channels from `k`.
     ///
     /// # Safety
@@ -196,7 +196,7 @@ pub(crate) enum ShortcutBack {
 
 /// A batch norm whose sums are wanted: its convolution's output and mean.
 #[derive(Clone, Copy)]
-pub(crate) struct Centred {
+pub(crate) struct Centered {
     pub(crate) y: *const f32,
     pub(crate) mean: *const f32,
 }
@@ -209,9 +209,9 @@ pub(crate) enum Sink {
     /// As it is, with the shortcut's.
     Plain { shortcut: ShortcutBack, out: *mut f32 },
     /// Through the ReLU of relu(a y + b); sums for that batch norm.
-    Active { normed: Normed, centred: Centred, out: *mut f32 },
+    Active { normed: Normed, centered: Centered, out: *mut f32 },
     /// With the shortcut's, through the ReLU that gave z; sums for the batch norms that met there.
-    Joined { shortcut: ShortcutBack, z: *const f32, centred: Centred, second: Option<Centred>, out: *mut f32 },
+    Joined { shortcut: ShortcutBack, z: *const f32, centered: Centered, second: Option<Centered>, out: *mut f32 },
 }
 
 /// The gradient at a pixel of a row, with what the shortcut adds.
@@ -244,17 +244,17 @@ unsafe fn with<I: Isa>(
 
 impl Sink {
     /// Notes what will be read and written for some images of `one` value each, beside the convolution's own input.
-    pub(crate) fn ahead(&self, images: &Range<usize>, one: usize, ahead: &mut Ahead) {
+    pub(crate) fn prefetch(&self, images: &Range<usize>, one: usize, prefetch: &mut Prefetch) {
         if let Self::Plain { out, .. } | Self::Active { out, .. } | Self::Joined { out, .. } = *self {
-            ahead.add(out, images, one);
+            prefetch.add(out, images, one);
         }
         if let Self::Plain { shortcut, .. } | Self::Joined { shortcut, .. } = *self
             && let ShortcutBack::Same(g) = shortcut
         {
-            ahead.add(g, images, one);
+            prefetch.add(g, images, one);
         }
-        if let Self::Joined { centred, .. } = *self {
-            ahead.add(centred.y, images, one);
+        if let Self::Joined { centered, .. } = *self {
+            prefetch.add(centered.y, images, one);
         }
     }
 }
@@ -291,8 +291,8 @@ pub(crate) unsafe fn drain<I: Isa>(
                             );
                         }
                     }
-                    Sink::Active { normed: Normed { y: values, a, b }, centred, out } => {
-                        let (a, b, mean) = (I::load(a.add(k)), I::load(b.add(k)), I::load(centred.mean.add(k)));
+                    Sink::Active { normed: Normed { y: values, a, b }, centered, out } => {
+                        let (a, b, mean) = (I::load(a.add(k)), I::load(b.add(k)), I::load(centered.mean.add(k)));
                         let (mut sum, mut product) = (I::load(sums.add(k)), I::load(sums.add(channels + k)));
                         for x in 0..width {
                             let here = x * channels + k;
@@ -305,8 +305,8 @@ pub(crate) unsafe fn drain<I: Isa>(
                         I::store(sums.add(k), sum);
                         I::store(sums.add(channels + k), product);
                     }
-                    Sink::Joined { shortcut, z, centred, second, out } => {
-                        let mean = I::load(centred.mean.add(k));
+                    Sink::Joined { shortcut, z, centered, second, out } => {
+                        let mean = I::load(centered.mean.add(k));
                         let (mut sum, mut product) = (I::load(sums.add(k)), I::load(sums.add(channels + k)));
                         for x in 0..width {
                             let here = at + x * channels + k;
@@ -316,7 +316,7 @@ pub(crate) unsafe fn drain<I: Isa>(
                             );
                             I::store(out.add(here), g);
                             sum = I::add(sum, g);
-                            product = I::fma(g, I::sub(I::load(centred.y.add(here)), mean), product);
+                            product = I::fma(g, I::sub(I::load(centered.y.add(here)), mean), product);
                         }
                         I::store(sums.add(k), sum);
                         I::store(sums.add(channels + k), product);
