@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use anyhow::Context;
 use equipoise_criterion::{Id, Pool, Preset, SimdLevel};
 use equipoise_data::augment::Normalize;
-use equipoise_nn::{Cpu, Engine, Kind, Network, Weights};
+use equipoise_nn::{Cpu, Engine, Network, TensorKind, Weights};
 use equipoise_record::{BEST_ON_TEST, CONFIG, DETAILS, Figures, METRICS, Norms, Outcome, RESULT};
 use equipoise_report::run::Run;
 use equipoise_report::statistics::tenths;
@@ -216,7 +216,8 @@ pub(crate) fn prepare(
 /// The network for some data.
 pub(crate) fn network(settings: &Settings, data: &Prepared) -> Result<Network, Failure> {
     let (channels, height, width) = data.train.loader.shape();
-    let network = Network::named(&settings.model.name, channels, [height, width], data.classes.len());
+    let architecture = settings.model.name.parse();
+    let network = architecture.and_then(|name| Network::new(name, channels, [height, width], data.classes.len()));
     Ok(network.map_err(|error| train_failure(error.into()))?.with_head(settings.head()))
 }
 
@@ -224,7 +225,7 @@ pub(crate) fn network(settings: &Settings, data: &Prepared) -> Result<Network, F
 pub(crate) fn engine(network: Network, batch: usize, seed: u64, pool: &Pool) -> Result<Cpu, Failure> {
     let bytes = Cpu::bytes(&network, batch, pool.threads());
     if crate::commands::bench::available().is_some_and(|free| bytes > free) {
-        return Err(Failure::Usage(equipoise_nn::NnError::Memory { batch, bytes }.to_string()));
+        return Err(Failure::Usage(equipoise_nn::NnError::Memory { batch_size: batch, bytes }.to_string()));
     }
     Cpu::new(network, batch, seed, pool.clone()).map_err(|error| train_failure(error.into()))
 }
@@ -258,7 +259,7 @@ pub(crate) fn checkpoint(path: &Path) -> Result<Checkpoint, Failure> {
 fn start_from(path: &str, engine: &mut Cpu, classes: &[String]) -> Result<(), Failure> {
     let place = Path::new(path);
     let to = engine.network().clone();
-    let mut values = [engine.tensors(Kind::Parameters), engine.tensors(Kind::Statistics)];
+    let mut values = [engine.tensors(TensorKind::Parameters), engine.tensors(TensorKind::Statistics)];
     let foreign = place.extension().is_some_and(|end| end == "safetensors");
     let left = if foreign {
         plain_file(place)?;
@@ -298,8 +299,8 @@ fn start_from(path: &str, engine: &mut Cpu, classes: &[String]) -> Result<(), Fa
         warn(&format!("{path} has other classes or another head: this run's head starts anew"));
     }
     let put = |error: equipoise_nn::NnError| train_failure(error.into());
-    engine.set_tensors(Kind::Parameters, &values[0]).map_err(put)?;
-    engine.set_tensors(Kind::Statistics, &values[1]).map_err(put)
+    engine.set_tensors(TensorKind::Parameters, &values[0]).map_err(put)?;
+    engine.set_tensors(TensorKind::Statistics, &values[1]).map_err(put)
 }
 
 /// Starts a run, or takes one up again.

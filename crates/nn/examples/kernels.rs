@@ -32,7 +32,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let pool = Pool::new(0)?;
     for seed in 0..seeds {
         for algorithm in [ConvolutionAlgorithm::Winograd, ConvolutionAlgorithm::Direct] {
-            let network = Network::named(model, 3, [32, 32], 10)?;
+            let network = Network::new(model.parse()?, 3, [32, 32], 10)?;
             let mut engine = Cpu::with_kernels(network, BATCH, seed, pool.clone(), SimdLevel::best(), algorithm)?;
             let mut criterion = Config::from(Id::Softmax.preset(Preset::Reference)).init(&[1; 10])?;
             let mut work = Work::with_pool(pool.clone());
@@ -55,7 +55,12 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
                     engine.backward(&grad)?;
                     let progress =
                         (epoch as usize * order.len() + step * BATCH) as f32 / (epochs as usize * order.len()) as f32;
-                    engine.step(&Sgd { rate: 0.1 * (1.0 - progress), momentum: 0.9, weight_decay: 2e-4, clip: None });
+                    engine.step(&Sgd {
+                        learning_rate: 0.1 * (1.0 - progress),
+                        momentum: 0.9,
+                        weight_decay: 2e-4,
+                        clip_grad_norm: None,
+                    });
                 }
                 losses.push(format!("{:.3}", loss / labels.len() as f64));
             }

@@ -13,7 +13,7 @@ use equipoise_pool::Pool;
 use equipoise_simd::SimdLevel;
 
 use crate::buffer::Buffer;
-use crate::engine::{Engine, Kind, Sgd};
+use crate::engine::{Engine, Sgd, TensorKind};
 use crate::error::NnError;
 use crate::head::{HeadLayer, normalise, turn_back};
 use crate::isa::{Isa, dispatch};
@@ -24,7 +24,7 @@ use crate::kernel::fused_norm::{
     Centered, Frame, Normed, OutputGradient, Shortcut, ShortcutBack, Sink, Source, drain, fill,
 };
 use crate::kernel::{CHANNELS, stored};
-use crate::network::{Head, Joint, Network, pooled};
+use crate::network::{Head, Network, ResidualBlock, pooled};
 
 /// More than any machine has: refused before sizes overflow.
 const MOST_BYTES: u64 = 1 << 42;
@@ -256,7 +256,7 @@ fn update_average(pool: &Pool, average: &mut [f32], current: &[f32], decay: f32)
 /// Trains and evaluates a network on the CPU.
 pub struct Cpu {
     network: Network,
-    joints: Vec<Joint>,
+    joints: Vec<ResidualBlock>,
     /// Images that there is room for.
     batch: usize,
     tasks: Tasks,
@@ -316,11 +316,11 @@ impl Cpu {
         const MOST: usize = 1 << 16;
         network.check()?;
         if !(1..=MOST).contains(&batch) {
-            return Err(NnError::Batch { got: batch, most: MOST });
+            return Err(NnError::BatchSize { got: batch, most: MOST });
         }
         let bytes = Self::bytes(&network, batch, pool.threads());
         if bytes > MOST_BYTES {
-            return Err(NnError::Memory { batch, bytes });
+            return Err(NnError::Memory { batch_size: batch, bytes });
         }
         let simd = if SimdLevel::available().contains(&simd) { simd } else { SimdLevel::best() };
         let (descriptions, joints) = network.layers();
@@ -451,8 +451,8 @@ impl Cpu {
         for layer in &engine.layers {
             engine.statistics[layer.variance.clone()].fill(1.0);
         }
-        let initial = engine.network.initial(seed);
-        engine.set_tensors(Kind::Parameters, &initial)?;
+        let initial = engine.network.initial_parameters(seed);
+        engine.set_tensors(TensorKind::Parameters, &initial)?;
         Ok(engine)
     }
 
@@ -813,7 +813,7 @@ impl Cpu {
             return Err(NnError::Images { got: images.len(), channels, height, width });
         }
         if number == 0 || number > self.batch {
-            return Err(NnError::Batch { got: number, most: self.batch });
+            return Err(NnError::BatchSize { got: number, most: self.batch });
         }
         let mut tasks: Vec<(&[f32], &mut [f32], bool)> = images
             .chunks_exact(one)
@@ -830,7 +830,7 @@ impl Cpu {
         });
         if let Some(image) = tasks.iter().position(|(_, _, finite)| !finite) {
             let value = tasks[image].0.iter().copied().find(|x| !x.is_finite()).unwrap_or(f32::NAN);
-            return Err(NnError::NotFinite { what: "images", image, value });
+            return Err(NnError::NotFinite { image, value });
         }
         Ok(number)
     }
@@ -859,7 +859,7 @@ impl Cpu {
         places
     }
 
-    fn places(&self, kind: Kind) -> Vec<Place> {
+    fn places(&self, kind: TensorKind) -> Vec<Place> {
         if kind.is_statistics() { self.statistic_places() } else { self.parameter_places() }
     }
 
@@ -1015,7 +1015,7 @@ impl Engine for Cpu {
         Ok(())
     }
 
-    fn freeze(&mut self, frozen: bool) {
+    fn freeze_backbone(&mut self, frozen: bool) {
         self.frozen = frozen;
         self.trained = 0;
         self.gradients.fill(0.0);
@@ -1037,7 +1037,7 @@ impl Engine for Cpu {
         if !norm.is_finite() {
             return norm;
         }
-        let scale = match sgd.clip {
+        let scale = match sgd.clip_grad_norm {
             Some(clip) if norm > f64::from(clip) => (f64::from(clip) / norm) as f32,
             _ => 1.0,
         };
@@ -1049,7 +1049,7 @@ impl Engine for Cpu {
             for ((w, m), g) in parameters.iter_mut().zip(momentum.iter_mut()).zip(*gradients) {
                 let g = scale * g + sgd.weight_decay * *w;
                 *m = sgd.momentum * *m + g;
-                *w -= sgd.rate * *m;
+                *w -= sgd.learning_rate * *m;
             }
         });
         self.pack();
@@ -1082,20 +1082,20 @@ impl Engine for Cpu {
         Ok(())
     }
 
-    fn tensors(&self, kind: Kind) -> Vec<Vec<f32>> {
+    fn tensors(&self, kind: TensorKind) -> Vec<Vec<f32>> {
         let flat = match (kind, &self.ema) {
-            (Kind::Parameters, _) => &self.parameters,
-            (Kind::Gradients, _) => &self.gradients,
-            (Kind::Momentum, _) => &self.momentum,
-            (Kind::Statistics, _) => &self.statistics,
-            (Kind::EmaParameters, Some(ema)) => &ema.parameters,
-            (Kind::EmaStatistics, Some(ema)) => &ema.statistics,
-            (Kind::EmaParameters | Kind::EmaStatistics, None) => return Vec::new(),
+            (TensorKind::Parameters, _) => &self.parameters,
+            (TensorKind::Gradients, _) => &self.gradients,
+            (TensorKind::Momentum, _) => &self.momentum,
+            (TensorKind::Statistics, _) => &self.statistics,
+            (TensorKind::EmaParameters, Some(ema)) => &ema.parameters,
+            (TensorKind::EmaStatistics, Some(ema)) => &ema.statistics,
+            (TensorKind::EmaParameters | TensorKind::EmaStatistics, None) => return Vec::new(),
         };
         self.places(kind).iter().map(|place| place.each().map(|at| flat[at]).collect()).collect()
     }
 
-    fn set_tensors(&mut self, kind: Kind, values: &[Vec<f32>]) -> Result<(), NnError> {
+    fn set_tensors(&mut self, kind: TensorKind, values: &[Vec<f32>]) -> Result<(), NnError> {
         let places = self.places(kind);
         let want = places.len();
         if values.len() != want {
@@ -1108,12 +1108,12 @@ impl Engine for Cpu {
             }
         }
         let flat = match kind {
-            Kind::Parameters => &mut self.parameters,
-            Kind::Gradients => &mut self.gradients,
-            Kind::Momentum => &mut self.momentum,
-            Kind::Statistics => &mut self.statistics,
-            Kind::EmaParameters => &mut self.ema.as_mut().ok_or(NnError::NoEma)?.parameters,
-            Kind::EmaStatistics => &mut self.ema.as_mut().ok_or(NnError::NoEma)?.statistics,
+            TensorKind::Parameters => &mut self.parameters,
+            TensorKind::Gradients => &mut self.gradients,
+            TensorKind::Momentum => &mut self.momentum,
+            TensorKind::Statistics => &mut self.statistics,
+            TensorKind::EmaParameters => &mut self.ema.as_mut().ok_or(NnError::NoEma)?.parameters,
+            TensorKind::EmaStatistics => &mut self.ema.as_mut().ok_or(NnError::NoEma)?.statistics,
         };
         for (place, values) in places.iter().zip(values) {
             for (at, value) in place.each().zip(values) {
@@ -1122,7 +1122,7 @@ impl Engine for Cpu {
         }
         // what a forward pass left belongs to the old values
         self.trained = 0;
-        if kind == Kind::Parameters {
+        if kind == TensorKind::Parameters {
             self.pack();
         }
         Ok(())

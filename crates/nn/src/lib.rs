@@ -12,8 +12,8 @@ pub mod network;
 pub mod weights;
 
 pub use cpu::Cpu;
-pub use engine::{Engine, Kind, Sgd};
+pub use engine::{Engine, Sgd, TensorKind};
 pub use error::NnError;
 pub use kernel::convolution::ConvolutionAlgorithm;
-pub use network::Network;
+pub use network::{Architecture, Network};
 pub use weights::Weights;

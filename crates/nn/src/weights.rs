@@ -101,18 +101,18 @@ impl Weights {
         found.retain(|name, _| !name.ends_with(COUNTER));
         let known: HashMap<String, ()> = tensors(network).map(|tensor| (tensor.name, ())).collect();
         if let Some(name) = found.keys().find(|name| !known.contains_key(*name)) {
-            let near = known.keys().map(|known| (distance(name, known), known)).min();
+            let near = known.keys().map(|known| (strsim::levenshtein(name, known), known)).min();
             let near = near.filter(|(distance, _)| *distance <= 3).map(|(_, known)| known.clone());
-            return Err(NnError::NoTensor { name: name.clone(), near });
+            return Err(NnError::UnknownTensor { name: name.clone(), nearest: near });
         }
         let mut take = |tensor: Tensor| {
-            let missing = || NnError::Missing { name: tensor.name.clone() };
+            let missing = || NnError::MissingTensor { name: tensor.name.clone() };
             let (shape, values) = found.remove(&tensor.name).ok_or_else(missing)?;
             if shape != tensor.shape {
                 return Err(NnError::Shape { name: tensor.name, got: shape, want: tensor.shape });
             }
             if let Some(value) = values.iter().copied().find(|x| !x.is_finite()) {
-                return Err(NnError::Value { name: tensor.name, value });
+                return Err(NnError::TensorNotFinite { name: tensor.name, value });
             }
             let variance = tensor.name.ends_with("running_var");
             if let Some(value) = values.iter().find(|x| variance && **x < 0.0) {
@@ -200,35 +200,20 @@ fn half(bits: u16) -> f32 {
     if sign == 1 { -value } else { value }
 }
 
-/// Letters to insert, remove or replace (Levenshtein).
-fn distance(a: &str, b: &str) -> usize {
-    let b: Vec<char> = b.chars().collect();
-    let mut row: Vec<usize> = (0..=b.len()).collect();
-    for (i, x) in a.chars().enumerate() {
-        let mut before = i;
-        row[0] = i + 1;
-        for (j, y) in b.iter().enumerate() {
-            let replaced = before + usize::from(x != *y);
-            before = row[j + 1];
-            row[j + 1] = replaced.min(before + 1).min(row[j] + 1);
-        }
-    }
-    row[b.len()]
-}
-
 #[cfg(test)]
 mod tests {
     use equipoise_random::Draws;
 
     use super::*;
+    use crate::network::Architecture;
 
     fn network() -> Network {
-        Network::named("resnet8", 3, [8, 8], 4).expect("known")
+        Network::new(Architecture::ResNet8, 3, [8, 8], 4).expect("known")
     }
 
     fn weights(network: &Network) -> Weights {
         let statistics = network.statistics().iter().map(|t| (0..t.len()).map(|i| i as f32 * 0.5).collect()).collect();
-        Weights { parameters: network.initial(3), statistics }
+        Weights { parameters: network.initial_parameters(3), statistics }
     }
 
     /// A header's length may begin as a pickle does.
@@ -236,10 +221,10 @@ mod tests {
     fn lengths_that_look_like_pickles() {
         let mut refused = 0;
         for extra in 0..800 {
-            let mut network = Network::named("resnet8", 1, [4, 4], 2).expect("known");
+            let mut network = Network::new(Architecture::ResNet8, 1, [4, 4], 2).expect("known");
             network.name += &"x".repeat(8 * extra);
             let weights = Weights {
-                parameters: network.initial(0),
+                parameters: network.initial_parameters(0),
                 statistics: network.statistics().iter().map(|tensor| vec![1.0; tensor.len()]).collect(),
             };
             let bytes = weights.to_bytes(&network, 0).expect("its own");
@@ -278,15 +263,15 @@ mod tests {
 
     #[test]
     fn what_does_not_fit_is_named() {
-        assert_eq!(error(&file(&[])), "tensor `conv1.weight` is missing");
+        assert_eq!(error(&file(&[])), "tensor 'conv1.weight' is missing");
         let near = error(&file(&[("layer1.0.conv1.weigth", "F32", &[1])]));
         assert_eq!(
             near,
-            "tensor `layer1.0.conv1.weigth`: the network has none of that name; did you mean `layer1.0.conv1.weight`?"
+            "tensor 'layer1.0.conv1.weigth': the network has no tensor of this name; did you mean 'layer1.0.conv1.weight'?"
         );
-        assert_eq!(error(&file(&[("fc.w", "F32", &[1])])), "tensor `fc.w`: the network has none of that name");
+        assert_eq!(error(&file(&[("fc.w", "F32", &[1])])), "tensor 'fc.w': the network has no tensor of this name");
         let shape = error(&file(&[("conv1.weight", "F32", &[16, 3, 3, 2])]));
-        assert_eq!(shape, "tensor `conv1.weight`: shape [16, 3, 3, 2]: [16, 3, 3, 3] is needed");
+        assert_eq!(shape, "tensor 'conv1.weight' has shape [16, 3, 3, 2], but the network needs [16, 3, 3, 3]");
         assert!(error(&file(&[("conv1.weight", "I8", &[3])])).contains("dtype I8"));
         assert!(error(b"PK\x03\x04").contains("weights_only=True"));
         assert!(error(b"\x80\x02}q").contains("pickle"));
@@ -295,7 +280,7 @@ mod tests {
         let network = network();
         let mut spoilt = weights(&network);
         spoilt.parameters[2][5] = f32::NAN;
-        assert_eq!(error(&spoilt.to_bytes(&network, 0).expect("shapes")), "tensor `bn1.bias`: NaN is not finite");
+        assert_eq!(error(&spoilt.to_bytes(&network, 0).expect("shapes")), "tensor 'bn1.bias': NaN is not finite");
         spoilt.parameters.pop();
         assert!(matches!(spoilt.to_bytes(&network, 0), Err(NnError::Length { .. })));
     }

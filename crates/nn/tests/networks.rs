@@ -3,8 +3,8 @@
 mod common;
 
 use common::{logits, random, tensors};
-use equipoise_nn::network::{Block, Head, Network, Shortcut, Stage, Stem};
-use equipoise_nn::{ConvolutionAlgorithm, Cpu, Engine, Kind};
+use equipoise_nn::network::{BlockKind, Head, Network, Shortcut, Stage, Stem};
+use equipoise_nn::{Architecture, ConvolutionAlgorithm, Cpu, Engine, TensorKind};
 use equipoise_pool::Pool;
 use equipoise_simd::SimdLevel;
 
@@ -18,7 +18,7 @@ fn networks() -> Vec<Network> {
         size: [8, 8],
         classes: 5,
         stem: plain,
-        block: Block::Basic,
+        block: BlockKind::Basic,
         shortcut: Shortcut::Padded,
         stages: vec![stage(2, 16, 1), stage(1, 32, 2)],
         head: Head::Linear,
@@ -39,7 +39,7 @@ fn networks() -> Vec<Network> {
         Network {
             stem: pooled,
             size: [16, 17],
-            block: Block::Bottleneck,
+            block: BlockKind::Bottleneck,
             shortcut: Shortcut::Projection,
             stages: vec![stage(2, 4, 1), stage(2, 8, 2)],
             ..basic.clone()
@@ -60,12 +60,12 @@ fn engine(network: &Network, kernels: ConvolutionAlgorithm, threads: usize, simd
     let pool = Pool::new(threads).expect("threads");
     let mut engine = Cpu::with_kernels(network.clone(), IMAGES + 2, 3, pool, simd, kernels).expect("valid");
     // batch norms that are not the identity
-    let mut values = engine.tensors(Kind::Parameters);
+    let mut values = engine.tensors(TensorKind::Parameters);
     for (i, values) in values.iter_mut().enumerate() {
         let noise = random(values.len(), 100 + i as u64);
         values.iter_mut().zip(noise).for_each(|(x, noise)| *x += 0.3 * noise);
     }
-    engine.set_tensors(Kind::Parameters, &values).expect("its own shapes");
+    engine.set_tensors(TensorKind::Parameters, &values).expect("its own shapes");
     engine
 }
 
@@ -85,11 +85,11 @@ fn logits_and_statistics_are_those_of_plain_loops() {
     for (number, network) in networks().iter().enumerate() {
         for kernels in [ConvolutionAlgorithm::Direct, ConvolutionAlgorithm::Winograd] {
             let mut engine = engine(network, kernels, 2, SimdLevel::best());
-            let (images, tensors) = (images(network), tensors(network, &engine.tensors(Kind::Parameters)));
+            let (images, tensors) = (images(network), tensors(network, &engine.tensors(TensorKind::Parameters)));
             let (want, used) = logits(network, &tensors, None, &images);
             let got = engine.forward(&images, true).expect("fits").to_vec();
             close(&got, &want, 1e-4, &format!("network {number}, {kernels:?}"));
-            for (tensor, got) in network.statistics().iter().zip(engine.tensors(Kind::Statistics)) {
+            for (tensor, got) in network.statistics().iter().zip(engine.tensors(TensorKind::Statistics)) {
                 close(&got, &used[&tensor.name], 1e-4, &format!("network {number}, {kernels:?}: {}", tensor.name));
             }
             // evaluation by the statistics that were just noted
@@ -105,7 +105,7 @@ fn logits_and_statistics_are_those_of_plain_loops() {
 fn gradients_are_central_differences() {
     for (number, network) in networks().iter().enumerate() {
         let mut base = engine(network, ConvolutionAlgorithm::Winograd, 2, SimdLevel::best());
-        let (images, values) = (images(network), base.tensors(Kind::Parameters));
+        let (images, values) = (images(network), base.tensors(TensorKind::Parameters));
         let weights = random(IMAGES * network.classes, 2);
         let loss = |tensors: &common::Tensors| -> f64 {
             let (logits, _) = logits(network, tensors, None, &images);
@@ -116,7 +116,7 @@ fn gradients_are_central_differences() {
             base = engine(network, kernels, 2, SimdLevel::best());
             base.forward(&images, true).expect("fits");
             base.backward(&weights).expect("fits");
-            let gradients = base.tensors(Kind::Gradients);
+            let gradients = base.tensors(TensorKind::Gradients);
             for (i, tensor) in network.parameters().iter().enumerate() {
                 let direction = random(tensor.len(), 1000 + i as u64);
                 let moved = |by: f64| {
@@ -142,7 +142,7 @@ fn gradients_are_central_differences() {
 fn run(network: &Network, threads: usize, simd: SimdLevel) -> Vec<Vec<f32>> {
     let mut engine = engine(network, ConvolutionAlgorithm::Winograd, threads, simd);
     let images = images(network);
-    let sgd = equipoise_nn::Sgd { rate: 0.05, momentum: 0.9, weight_decay: 1e-3, clip: Some(1.0) };
+    let sgd = equipoise_nn::Sgd { learning_rate: 0.05, momentum: 0.9, weight_decay: 1e-3, clip_grad_norm: Some(1.0) };
     let mut all = Vec::new();
     for step in 0..4 {
         // a smaller batch in between
@@ -153,7 +153,7 @@ fn run(network: &Network, threads: usize, simd: SimdLevel) -> Vec<Vec<f32>> {
         engine.step(&sgd);
         all.push(logits);
     }
-    for kind in [Kind::Parameters, Kind::Gradients, Kind::Momentum, Kind::Statistics] {
+    for kind in [TensorKind::Parameters, TensorKind::Gradients, TensorKind::Momentum, TensorKind::Statistics] {
         all.extend(engine.tensors(kind));
     }
     all
@@ -179,7 +179,7 @@ fn state_moves_between_engines() {
         let mut first = engine(&network, ConvolutionAlgorithm::Winograd, 1, SimdLevel::best());
         let images = images(&network);
         let gradient = random(IMAGES * network.classes, 5);
-        let sgd = equipoise_nn::Sgd { rate: 0.1, momentum: 0.9, weight_decay: 1e-3, clip: None };
+        let sgd = equipoise_nn::Sgd { learning_rate: 0.1, momentum: 0.9, weight_decay: 1e-3, clip_grad_norm: None };
         let step = |engine: &mut Cpu| {
             let logits = engine.forward(&images, true).expect("fits").to_vec();
             engine.backward(&gradient).expect("fits");
@@ -188,11 +188,11 @@ fn state_moves_between_engines() {
         };
         step(&mut first);
         let mut second = Cpu::new(network.clone(), IMAGES, 99, Pool::new(2).expect("threads")).expect("valid");
-        for kind in [Kind::Parameters, Kind::Momentum, Kind::Statistics] {
+        for kind in [TensorKind::Parameters, TensorKind::Momentum, TensorKind::Statistics] {
             second.set_tensors(kind, &first.tensors(kind)).expect("same network");
         }
         assert_eq!(step(&mut first), step(&mut second));
-        assert_eq!(first.tensors(Kind::Parameters), second.tensors(Kind::Parameters));
+        assert_eq!(first.tensors(TensorKind::Parameters), second.tensors(TensorKind::Parameters));
     }
 }
 
@@ -200,7 +200,7 @@ fn state_moves_between_engines() {
 #[test]
 fn large_batches() {
     const LARGE: usize = 128;
-    let network = Network::named("resnet8", 3, [32, 32], 10).expect("known");
+    let network = Network::new(Architecture::ResNet8, 3, [32, 32], 10).expect("known");
     let images = random(LARGE * 3 * 32 * 32, 1);
     let run = |threads: usize, simd: SimdLevel| {
         let pool = Pool::new(threads).expect("threads");
@@ -208,7 +208,7 @@ fn large_batches() {
             Cpu::with_kernels(network.clone(), LARGE, 3, pool, simd, ConvolutionAlgorithm::Winograd).expect("valid");
         let logits = engine.forward(&images, true).expect("fits").to_vec();
         engine.backward(&random(LARGE * 10, 2)).expect("fits");
-        (logits, engine.tensors(Kind::Gradients))
+        (logits, engine.tensors(TensorKind::Gradients))
     };
     let base = run(2, SimdLevel::best());
     assert!(run(1, SimdLevel::best()) == base && run(3, SimdLevel::best()) == base, "threads");
@@ -227,21 +227,21 @@ fn large_batches() {
 /// With all but the head frozen, only the head moves, as it would without the rest's gradients.
 #[test]
 fn freezing() {
-    let network = Network::named("resnet8", 3, [16, 16], 10).expect("known");
+    let network = Network::new(Architecture::ResNet8, 3, [16, 16], 10).expect("known");
     let images = random(6 * 3 * 16 * 16, 1);
     for head in [Head::Linear, Head::Cosine { scale: 16.0 }] {
         let network = network.clone().with_head(head);
         let pool = Pool::new(2).expect("threads");
         let mut engine = Cpu::new(network.clone(), 6, 3, pool).expect("valid");
-        engine.freeze(true);
-        let (before, statistics) = (engine.tensors(Kind::Parameters), engine.tensors(Kind::Statistics));
+        engine.freeze_backbone(true);
+        let (before, statistics) = (engine.tensors(TensorKind::Parameters), engine.tensors(TensorKind::Statistics));
         let evaluated = engine.forward(&images, false).expect("fits").to_vec();
         assert_eq!(engine.forward(&images, true).expect("fits"), evaluated, "as in evaluation");
         let gradient = random(60, 2);
         engine.backward(&gradient).expect("fits");
-        let gradients = engine.tensors(Kind::Gradients);
-        engine.step(&equipoise_nn::Sgd { rate: 0.1, momentum: 0.9, weight_decay: 1e-2, clip: None });
-        let after = engine.tensors(Kind::Parameters);
+        let gradients = engine.tensors(TensorKind::Gradients);
+        engine.step(&equipoise_nn::Sgd { learning_rate: 0.1, momentum: 0.9, weight_decay: 1e-2, clip_grad_norm: None });
+        let after = engine.tensors(TensorKind::Parameters);
         for ((tensor, (before, after)), gradient) in
             network.parameters().iter().zip(before.iter().zip(&after)).zip(&gradients)
         {
@@ -249,11 +249,11 @@ fn freezing() {
             assert_eq!(before != after, of_head, "{}", tensor.name);
             assert_eq!(gradient.iter().any(|g| *g != 0.0), of_head, "{}", tensor.name);
         }
-        assert_eq!(engine.tensors(Kind::Statistics), statistics);
+        assert_eq!(engine.tensors(TensorKind::Statistics), statistics);
         // and thawed, everything does
-        engine.freeze(false);
+        engine.freeze_backbone(false);
         engine.forward(&images, true).expect("fits");
         engine.backward(&gradient).expect("fits");
-        assert!(engine.tensors(Kind::Gradients).iter().all(|tensor| tensor.iter().any(|g| *g != 0.0)));
+        assert!(engine.tensors(TensorKind::Gradients).iter().all(|tensor| tensor.iter().any(|g| *g != 0.0)));
     }
 }

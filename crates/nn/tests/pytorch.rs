@@ -3,7 +3,7 @@
 mod common;
 
 use common::random;
-use equipoise_nn::{ConvolutionAlgorithm, Cpu, Engine, Kind, Network};
+use equipoise_nn::{ConvolutionAlgorithm, Cpu, Engine, Network, TensorKind};
 use equipoise_pool::Pool;
 use equipoise_simd::SimdLevel;
 use serde::Deserialize;
@@ -58,7 +58,8 @@ fn logits_and_gradients_are_pytorchs() {
     let golden: Golden = serde_json::from_str(include_str!("golden/networks.json")).expect("made by the script");
     assert_eq!(golden.cases.len(), 5);
     for case in &golden.cases {
-        let network = Network::named(&case.name, case.channels, [case.size; 2], case.classes).expect("known");
+        let network = Network::new(case.name.parse().expect("known"), case.channels, [case.size; 2], case.classes)
+            .expect("valid");
         let described: Vec<_> = network.parameters();
         let mut values = Vec::new();
         for parameter in &described {
@@ -78,13 +79,13 @@ fn logits_and_gradients_are_pytorchs() {
             let pool = Pool::new(2).expect("threads");
             let mut engine =
                 Cpu::with_kernels(network.clone(), case.images, 0, pool, SimdLevel::best(), kernels).expect("valid");
-            engine.set_tensors(Kind::Parameters, &values).expect("the same shapes");
+            engine.set_tensors(TensorKind::Parameters, &values).expect("the same shapes");
             let images = random(case.images * case.channels * case.size * case.size, 1);
             let logits = engine.forward(&images, true).expect("fits").to_vec();
             let what = format!("{} {kernels:?}", case.name);
             assert!(error(&logits, &case.logits) < 1e-4, "{what}: logits off by {}", error(&logits, &case.logits));
             engine.backward(&random(case.images * case.classes, 2)).expect("fits");
-            for (parameter, gradient) in described.iter().zip(engine.tensors(Kind::Gradients)) {
+            for (parameter, gradient) in described.iter().zip(engine.tensors(TensorKind::Gradients)) {
                 let at = case.tensors.iter().position(|tensor| tensor.name == parameter.name).expect("there");
                 let tensor = &case.tensors[at];
                 let norm = gradient.iter().map(|g| f64::from(*g).powi(2)).sum::<f64>().sqrt();

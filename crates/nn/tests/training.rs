@@ -5,7 +5,7 @@ use equipoise_data::augment::{Normalize, Policy};
 use equipoise_data::embedded::fashion_mini;
 use equipoise_data::sampler::{Kind, Sampler, Shard};
 use equipoise_data::{Part, Pixels};
-use equipoise_nn::{ConvolutionAlgorithm, Cpu, Engine, Network, Sgd};
+use equipoise_nn::{Architecture, ConvolutionAlgorithm, Cpu, Engine, Network, Sgd};
 use equipoise_pool::Pool;
 use equipoise_simd::SimdLevel;
 
@@ -26,7 +26,7 @@ fn pixels(part: &Part) -> &Pixels {
 /// Trains on some places of a part with softmax; the rate falls linearly.
 fn train(part: &Part, places: &[u32], epochs: u64, seed: u64, augment: bool, kernels: ConvolutionAlgorithm) -> Run {
     let pool = Pool::new(2).expect("threads");
-    let network = Network::named("resnet8", 1, [28, 28], 10).expect("known");
+    let network = Network::new(Architecture::ResNet8, 1, [28, 28], 10).expect("known");
     let mut engine = Cpu::with_kernels(network, BATCH, seed, pool.clone(), SimdLevel::best(), kernels).expect("valid");
     let images = pixels(part);
     let normalize = Normalize::of(images, places);
@@ -51,7 +51,7 @@ fn train(part: &Part, places: &[u32], epochs: u64, seed: u64, augment: bool, ker
             loss += summary.loss * at.len() as f64;
             engine.backward(&grad).expect("fits");
             let rate = 0.1 * (1.0 - epoch as f32 / epochs as f32);
-            engine.step(&Sgd { rate, momentum: 0.9, weight_decay: 2e-4, clip: None });
+            engine.step(&Sgd { learning_rate: rate, momentum: 0.9, weight_decay: 2e-4, clip_grad_norm: None });
         }
         losses.push(loss / places.len() as f64);
     }

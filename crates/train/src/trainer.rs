@@ -8,7 +8,7 @@ use std::sync::mpsc::sync_channel;
 use equipoise_criterion::{Batch, BatchError, Criterion, Mixed, Output, Work};
 use equipoise_data::mix::{Mix, blend};
 use equipoise_data::sampler::Sampler;
-use equipoise_nn::{Engine, Kind, Sgd};
+use equipoise_nn::{Engine, Sgd, TensorKind};
 use equipoise_pool::Pool;
 pub use equipoise_record::Epoch;
 use equipoise_record::{Details, METRICS, NORMS, Norms};
@@ -102,7 +102,7 @@ pub enum End {
 }
 
 /// What makes a network's output.
-const EVALUATED: [Kind; 2] = [Kind::Parameters, Kind::Statistics];
+const EVALUATED: [TensorKind; 2] = [TensorKind::Parameters, TensorKind::Statistics];
 
 fn put(engine: &mut impl Engine, values: &[Vec<Vec<f32>>; 2]) -> Result<(), TrainError> {
     EVALUATED.into_iter().zip(values).try_for_each(|(kind, values)| Ok(engine.set_tensors(kind, values)?))
@@ -170,7 +170,7 @@ impl<E: Engine, W: Workers> Trainer<E, W> {
             let what = "there is no validation part to tell what is better".to_owned();
             return Err(TrainError::Setting { field: "patience".to_owned(), what });
         }
-        engine.freeze(settings.model.freeze);
+        engine.freeze_backbone(settings.model.freeze);
         let criterion = settings.criterion.init(&data.counts)?;
         let sampler = Sampler::new(settings.kind()?, &data.train.labels, data.classes.len(), settings.seed)?;
         if settings.optimizer.ema > 0.0 {
@@ -223,12 +223,12 @@ impl<E: Engine, W: Workers> Trainer<E, W> {
             return wrong("it has no average of the weights");
         }
         self.criterion.restore(&header.criterion)?;
-        self.engine.set_tensors(Kind::Parameters, trained)?;
-        self.engine.set_tensors(Kind::Momentum, momentum)?;
-        self.engine.set_tensors(Kind::Statistics, running)?;
+        self.engine.set_tensors(TensorKind::Parameters, trained)?;
+        self.engine.set_tensors(TensorKind::Momentum, momentum)?;
+        self.engine.set_tensors(TensorKind::Statistics, running)?;
         if self.averages() {
-            self.engine.set_tensors(Kind::EmaParameters, parameters)?;
-            self.engine.set_tensors(Kind::EmaStatistics, statistics)?;
+            self.engine.set_tensors(TensorKind::EmaParameters, parameters)?;
+            self.engine.set_tensors(TensorKind::EmaStatistics, statistics)?;
         }
         self.position = header.position;
         self.history.clone_from(&header.history);
@@ -263,11 +263,11 @@ impl<E: Engine, W: Workers> Trainer<E, W> {
             last_norms: self.last_norms.clone(),
         };
         let header = serde_json::to_string(&header).expect("a header can be written");
-        let mut tensors = self.engine.tensors(Kind::Parameters);
-        tensors.extend(self.engine.tensors(Kind::Momentum));
-        tensors.extend(self.engine.tensors(Kind::Statistics));
-        tensors.extend(self.engine.tensors(Kind::EmaParameters));
-        tensors.extend(self.engine.tensors(Kind::EmaStatistics));
+        let mut tensors = self.engine.tensors(TensorKind::Parameters);
+        tensors.extend(self.engine.tensors(TensorKind::Momentum));
+        tensors.extend(self.engine.tensors(TensorKind::Statistics));
+        tensors.extend(self.engine.tensors(TensorKind::EmaParameters));
+        tensors.extend(self.engine.tensors(TensorKind::EmaStatistics));
         Snapshot { header, tensors }
     }
 
@@ -449,10 +449,10 @@ impl<E: Engine, W: Workers> Trainer<E, W> {
                 }
                 let clip = (settings.optimizer.clip > 0.0).then_some(settings.optimizer.clip as f32);
                 let norm = engine.step(&Sgd {
-                    rate: rate as f32,
+                    learning_rate: rate as f32,
                     momentum: settings.optimizer.momentum as f32,
                     weight_decay: settings.optimizer.weight_decay as f32,
-                    clip,
+                    clip_grad_norm: clip,
                 });
                 if !norm.is_finite() {
                     let what = format!("the gradient's norm is {norm}");
@@ -484,7 +484,7 @@ impl<E: Engine, W: Workers> Trainer<E, W> {
 
     /// Whether every weight is a number: nothing else is worth keeping.
     fn sound(&self) -> Result<(), TrainError> {
-        let tensors = [Kind::Parameters, Kind::Statistics].map(|kind| self.engine.tensors(kind));
+        let tensors = [TensorKind::Parameters, TensorKind::Statistics].map(|kind| self.engine.tensors(kind));
         if tensors.iter().flatten().flatten().all(|w| w.is_finite()) {
             return Ok(());
         }
@@ -589,13 +589,13 @@ impl<E: Engine, W: Workers> Trainer<E, W> {
     /// All workers evaluate the same network. Doing it twice changes nothing.
     fn average_workers(&mut self) -> Result<(), TrainError> {
         if self.workers.shard().size() > 1 {
-            let mut statistics = self.engine.tensors(Kind::Statistics);
+            let mut statistics = self.engine.tensors(TensorKind::Statistics);
             self.workers.average(&mut statistics);
-            self.engine.set_tensors(Kind::Statistics, &statistics)?;
+            self.engine.set_tensors(TensorKind::Statistics, &statistics)?;
             if self.averages() {
-                let mut statistics = self.engine.tensors(Kind::EmaStatistics);
+                let mut statistics = self.engine.tensors(TensorKind::EmaStatistics);
                 self.workers.average(&mut statistics);
-                self.engine.set_tensors(Kind::EmaStatistics, &statistics)?;
+                self.engine.set_tensors(TensorKind::EmaStatistics, &statistics)?;
             }
         }
         Ok(())
@@ -664,7 +664,9 @@ impl<E: Engine, W: Workers> Trainer<E, W> {
                 epoch = best;
                 [checkpoint.parameters, checkpoint.statistics]
             }
-            None if self.averages() => [Kind::EmaParameters, Kind::EmaStatistics].map(|kind| self.engine.tensors(kind)),
+            None if self.averages() => {
+                [TensorKind::EmaParameters, TensorKind::EmaStatistics].map(|kind| self.engine.tensors(kind))
+            }
             None => own.clone(),
         };
         put(&mut self.engine, &shown)?;
@@ -718,7 +720,7 @@ fn make(
 
 fn diverged(engine: &dyn Engine, train: &Shown, made: &Made, position: Position, what: String) -> TrainError {
     const NAMED: usize = 8;
-    let weights = engine.tensors(Kind::Parameters);
+    let weights = engine.tensors(TensorKind::Parameters);
     // NaN is larger than everything here
     let size = |w: &f32| if w.is_nan() { f32::INFINITY } else { w.abs() };
     let largest = weights.iter().flatten().map(size).fold(0.0, f32::max);

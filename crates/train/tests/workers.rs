@@ -6,7 +6,7 @@ use std::sync::{Arc, Barrier, Mutex};
 use equipoise_criterion::{Config, Id, Preset, State};
 use equipoise_data::embedded;
 use equipoise_data::sampler::Shard;
-use equipoise_nn::{Cpu, Network};
+use equipoise_nn::{Architecture, Cpu, Network};
 use equipoise_pool::Pool;
 use equipoise_train::folder::Folder;
 use equipoise_train::prepare::Prepared;
@@ -97,7 +97,7 @@ fn trainer<W: Workers>(workers: W) -> Trainer<Cpu, W> {
     // an even number, so that both make as many steps
     set.train = set.train.subset(&(0..1280).collect::<Vec<u32>>());
     let data = Prepared::new(set, &settings, None, &pool, &|_, _| {}).expect("it fits");
-    let network = Network::named("resnet8", 1, [28, 28], 10).expect("known");
+    let network = Network::new(Architecture::ResNet8, 1, [28, 28], 10).expect("known");
     let engine = Cpu::new(network, settings.batch, settings.seed, pool.clone()).expect("valid");
     Trainer::new(settings, data, engine, workers, pool).expect("it fits")
 }

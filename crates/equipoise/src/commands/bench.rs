@@ -14,7 +14,7 @@ use equipoise_data::loader::{Loader, Recipe};
 use equipoise_data::photo::View;
 use equipoise_data::{DataError, Images, Pixels};
 use equipoise_nn::measure::{Measured, Shape, peak};
-use equipoise_nn::{ConvolutionAlgorithm, Cpu, Engine, Network, NnError, Sgd};
+use equipoise_nn::{Architecture, ConvolutionAlgorithm, Cpu, Engine, Network, NnError, Sgd};
 use serde_json::json;
 
 use super::data::failure;
@@ -252,10 +252,11 @@ fn step(args: &StepArgs, out: &mut impl Write) -> Result<(), Failure> {
     let wrong = |error: NnError| Failure::Usage(error.to_string());
     let pool = Pool::new(args.threads.unwrap_or(0).into()).context("cannot start the threads")?;
     let (batch, size, classes, threads) = (args.batch as usize, args.size, args.classes, pool.threads());
-    let network = Network::named(&args.model, args.channels, [size, size], classes).map_err(wrong)?;
+    let network =
+        Network::new(args.model.parse().map_err(wrong)?, args.channels, [size, size], classes).map_err(wrong)?;
     let bytes = Cpu::bytes(&network, batch, threads);
     if available().is_some_and(|free| bytes > free) {
-        return Err(wrong(NnError::Memory { batch, bytes }));
+        return Err(wrong(NnError::Memory { batch_size: batch, bytes }));
     }
     let level = args.simd.unwrap_or_default();
     let mut engine = Cpu::with_kernels(network, batch, 0, pool.clone(), level, args.kernels).map_err(wrong)?;
@@ -271,7 +272,7 @@ fn step(args: &StepArgs, out: &mut impl Write) -> Result<(), Failure> {
     };
     let (mut grad, mut weights) = (vec![0.0; batch * classes], vec![0.0; batch]);
     let mut work = Work::with_pool(pool).with_simd(level);
-    let sgd = Sgd { rate: 0.1, momentum: 0.9, weight_decay: 2e-4, clip: None };
+    let sgd = Sgd { learning_rate: 0.1, momentum: 0.9, weight_decay: 2e-4, clip_grad_norm: None };
     let mut times = Vec::new();
     for round in 0..args.steps + 3 {
         let (done, time) = timed(|| -> Result<(), Failure> {
@@ -371,7 +372,7 @@ fn kernels(args: &KernelArgs, out: &mut impl Write) -> Result<(), Failure> {
 pub(crate) fn speed(threads: Option<u16>) -> Result<f64, Failure> {
     let wrong = |error: NnError| Failure::Usage(error.to_string());
     let pool = Pool::new(threads.unwrap_or(0).into()).context("cannot start the threads")?;
-    let network = Network::named("resnet32", 3, [32, 32], 10).map_err(wrong)?;
+    let network = Network::new(Architecture::ResNet32, 3, [32, 32], 10).map_err(wrong)?;
     let (batch, work) = (128, network.multiply_adds() as f64);
     let mut engine = Cpu::new(network, batch, 0, pool).map_err(wrong)?;
     let (images, gradient) = (vec![0.5; batch * 3 * 32 * 32], vec![1e-3; batch * 10]);

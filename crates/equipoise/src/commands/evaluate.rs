@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use equipoise_data::groups::Rule;
 use equipoise_nn::network::Head;
-use equipoise_nn::{Engine, Kind};
+use equipoise_nn::{Engine, TensorKind};
 use equipoise_train::checkpoint::Checkpoint;
 use equipoise_train::evaluate::{Adjust, evaluate};
 use equipoise_train::metrics::Metrics;
@@ -106,8 +106,8 @@ pub(crate) fn run(args: &Args, out: &mut impl Write) -> Result<(), Failure> {
         }
     }
     let put = |error: equipoise_nn::NnError| train_failure(error.into());
-    engine.set_tensors(Kind::Parameters, &parameters).map_err(put)?;
-    engine.set_tensors(Kind::Statistics, &statistics).map_err(put)?;
+    engine.set_tensors(TensorKind::Parameters, &parameters).map_err(put)?;
+    engine.set_tensors(TensorKind::Statistics, &statistics).map_err(put)?;
     let adjust = Adjust::by_counts(&header.counts, tau);
     let tally = evaluate(&mut engine, &data.test, batch, &pool, &adjust, &mut |_| true).map_err(train_failure)?;
     let Some(tally) = tally else { return Ok(()) };

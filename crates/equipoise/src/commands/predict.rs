@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use equipoise_data::Images;
 use equipoise_data::augment::{Normalize, Policy};
 use equipoise_data::loader::{Loader, Recipe};
-use equipoise_nn::{Engine, Kind};
+use equipoise_nn::{Engine, TensorKind};
 use equipoise_train::checkpoint::Checkpoint;
 use equipoise_train::evaluate::Adjust;
 use equipoise_train::prepare::recipe;
@@ -51,8 +51,8 @@ pub(crate) fn run(args: &Args, out: &mut impl Write) -> Result<(), Failure> {
     let batch = BATCH.min(args.images.len());
     let mut engine = engine(network.clone(), batch, 0, &pool)?;
     let put = |error: equipoise_nn::NnError| train_failure(error.into());
-    engine.set_tensors(Kind::Parameters, &parameters).map_err(put)?;
-    engine.set_tensors(Kind::Statistics, &statistics).map_err(put)?;
+    engine.set_tensors(TensorKind::Parameters, &parameters).map_err(put)?;
+    engine.set_tensors(TensorKind::Statistics, &statistics).map_err(put)?;
     // files have three channels: a grey network sees their brightness, normalised afterwards
     let grey = network.channels == 1;
     let mut settings = header.settings.clone();

@@ -336,7 +336,7 @@ impl<'r> Job<'r> {
         }
         let side = if self.settings.large() { 224 } else { 32 };
         let side = if self.settings.data.set == "tiny-imagenet" { 64 } else { side };
-        let network = Network::named(&self.settings.model.name, 3, [side, side], 10);
+        let network = self.settings.model.name.parse().and_then(|name| Network::new(name, 3, [side, side], 10));
         let work = network.map_err(|error| train_failure(error.into()))?.multiply_adds() as f64;
         let left = self.settings.epochs.saturating_sub(self.done) as f64;
         let [train, test] = self.cell.images.map(|images| images as f64);

@@ -126,7 +126,7 @@ fn max_pool(from: &Images) -> Images {
 
 /// Logits, and the running statistics after this batch if they were 0 and 1 before.
 pub fn logits(network: &Network, tensors: &Tensors, running: Option<&Tensors>, images: &[f32]) -> (Vec<f64>, Tensors) {
-    let (layers, joints) = network.layers();
+    let (layers, blocks) = network.layers();
     let one = network.channels * network.size[0] * network.size[1];
     let mut used = Tensors::new();
     let mut layer = |number: usize, from: &Images| {
@@ -144,15 +144,15 @@ pub fn logits(network: &Network, tensors: &Tensors, running: Option<&Tensors>, i
     if network.stem.pool {
         z = max_pool(&z);
     }
-    for joint in &joints {
+    for block in &blocks {
         let mut y = z.clone();
-        for (i, number) in joint.layers.iter().enumerate() {
+        for (i, number) in block.layers.iter().enumerate() {
             y = layer(*number, &y);
-            if i + 1 < joint.layers.len() {
+            if i + 1 < block.layers.len() {
                 y = y.relu();
             }
         }
-        let shortcut = match joint.projection {
+        let shortcut = match block.projection {
             Some(projection) => layer(projection, &z),
             None => {
                 let mut padded = Images::zeros(z.number, y.channels, y.size);
