@@ -110,7 +110,7 @@ pub enum NnError {
         value: f32,
     },
     /// A file of weights cannot be read.
-    #[error("{what}")]
+    #[error("cannot read the weights: {what}")]
     Weights {
         /// What is wrong with the file.
         what: String,

@@ -1,15 +1,14 @@
 //! Residual networks described as data, and the CPU engine that trains them.
 
 mod buffer;
-pub mod cpu;
-pub mod engine;
-pub mod error;
-mod head;
+mod cpu;
+mod engine;
+mod error;
 mod isa;
 mod kernel;
 pub mod measure;
 pub mod network;
-pub mod weights;
+mod weights;
 
 pub use cpu::Cpu;
 pub use engine::{Engine, Sgd, TensorKind};
