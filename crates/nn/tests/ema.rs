@@ -1,4 +1,4 @@
-//! The EMA of the weights: the values of a plain computation, bit for bit, and what an engine does with them.
+//! The EMA of the weights: its values, bit for bit, and what an engine does with them.
 
 mod common;
 
@@ -9,7 +9,7 @@ use equipoise_pool::Pool;
 const IMAGES: usize = 3;
 
 fn engine(threads: usize) -> Cpu {
-    let network = Network::new(Architecture::ResNet8, 3, [8, 8], 5).expect("known");
+    let network = Network::new(Architecture::ResNet8, 3, [8, 8], 5).expect("valid");
     Cpu::new(network, IMAGES, 3, Pool::new(threads).expect("threads")).expect("valid")
 }
 

@@ -1,4 +1,4 @@
-//! Whole networks against figures that PyTorch made in float64 (tools/make_networks.py).
+//! Whole networks against values that PyTorch computed in float64 (tools/make_networks.py).
 
 mod common;
 
@@ -68,21 +68,21 @@ fn logits_and_gradients_are_pytorchs() {
             values.push(weights(at, &case.tensors[at]));
         }
         assert_eq!(values.len(), case.tensors.len(), "every tensor of PyTorch's");
-        // rounding in f32 changes the mind of a ReLU now and then, which random gradients of a few images show: layers before
-        // it are off by 0.002, those behind it by 0.000002. PyTorch's own f32 is off by 0.024 for ResNet-50.
+        // Rounding in f32 switches a ReLU now and then, which random gradients of a few images show: the layers before it are off
+        // by 0.002, those behind it by 0.000002. PyTorch's own f32 is off by 0.024 for ResNet-50.
         let bound = match case.name.as_str() {
             "resnet18" => 0.02,
             "resnet50" => 0.1,
             _ => 0.01,
         };
-        for kernels in [ConvolutionAlgorithm::Winograd, ConvolutionAlgorithm::Direct] {
+        for algorithm in [ConvolutionAlgorithm::Winograd, ConvolutionAlgorithm::Direct] {
             let pool = Pool::new(2).expect("threads");
             let mut engine =
-                Cpu::with_kernels(network.clone(), case.images, 0, pool, SimdLevel::best(), kernels).expect("valid");
+                Cpu::with_kernels(network.clone(), case.images, 0, pool, SimdLevel::best(), algorithm).expect("valid");
             engine.set_tensors(TensorKind::Parameters, &values).expect("the same shapes");
             let images = random(case.images * case.channels * case.size * case.size, 1);
             let logits = engine.forward(&images, true).expect("fits").to_vec();
-            let what = format!("{} {kernels:?}", case.name);
+            let what = format!("{} {algorithm:?}", case.name);
             assert!(error(&logits, &case.logits) < 1e-4, "{what}: logits off by {}", error(&logits, &case.logits));
             engine.backward(&random(case.images * case.classes, 2)).expect("fits");
             for (parameter, gradient) in described.iter().zip(engine.tensors(TensorKind::Gradients)) {

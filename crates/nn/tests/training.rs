@@ -1,4 +1,4 @@
-//! Training really works: small loops over the engine's seam.
+//! Training works: small loops over the engine and a criterion.
 
 use equipoise_criterion::{Batch, Config, Id, Output, Preset, Work};
 use equipoise_data::augment::{Normalize, Policy};
