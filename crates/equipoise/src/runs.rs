@@ -625,8 +625,8 @@ fn outcome(trainer: &Trainer<Cpu, Alone>, show: &Show, end: End, seconds: f64) -
     };
     let instructions = match SimdLevel::best() {
         SimdLevel::Portable => String::new(),
-        SimdLevel::Avx2 => " with AVX2".to_owned(),
-        SimdLevel::Avx512 => " with AVX-512".to_owned(),
+        SimdLevel::Avx2(_) => " with AVX2".to_owned(),
+        SimdLevel::Avx512(_) => " with AVX-512".to_owned(),
     };
     let round = |x: f64| (x * 10.0).round() / 10.0;
     Outcome {

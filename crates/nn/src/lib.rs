@@ -4,7 +4,6 @@ mod buffer;
 mod cpu;
 mod engine;
 mod error;
-mod isa;
 mod kernel;
 pub mod measure;
 pub mod network;

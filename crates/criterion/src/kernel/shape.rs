@@ -1,6 +1,8 @@
 //! What criteria do to the logits of a row before the softmax: shifts, factors, margins.
 
-use super::lanes::{Isa, LANES, SimdLevel, dispatch, exp};
+use equipoise_simd::{Simd, SimdLevel, dispatch};
+
+use super::lanes::{LANES, exp, lanes_at};
 use super::softmax::{BLOCK, Place, Row, Sums, Tally, change_of_shift};
 
 /// How a criterion turns logits into what is summed, for rows of one label.
@@ -18,18 +20,18 @@ pub(crate) trait Shape {
     /// them: a softmax does not change by that, and rounding does not depend on how large the logits are.
     fn refer(&mut self, _z: f32) {}
     /// z' of the classes `at..at + LANES`.
-    fn logit<I: Isa>(&self, z: I::V, at: usize) -> I::V;
+    fn logit<I: Simd>(&self, simd: I, z: I::V, at: usize) -> I::V;
     /// z' of the label.
     fn own(&self, z: f32) -> f64;
     /// Multiplies e^{z'} of the classes `at..at + LANES`; the label's factor is always 1.
     #[inline(always)]
-    fn factor<I: Isa>(&self, _at: usize) -> I::V {
-        I::splat(1.0)
+    fn factor<I: Simd>(&self, simd: I, _at: usize) -> I::V {
+        simd.splat(1.0)
     }
     /// dz'/dz of the classes `at..at + LANES`.
     #[inline(always)]
-    fn slope<I: Isa>(&self, _at: usize) -> I::V {
-        I::splat(1.0)
+    fn slope<I: Simd>(&self, simd: I, _at: usize) -> I::V {
+        simd.splat(1.0)
     }
     /// dz'/dz of the label.
     #[inline(always)]
@@ -47,7 +49,7 @@ pub(crate) struct Plain;
 
 impl Shape for Plain {
     #[inline(always)]
-    fn logit<I: Isa>(&self, z: I::V, _at: usize) -> I::V {
+    fn logit<I: Simd>(&self, _simd: I, z: I::V, _at: usize) -> I::V {
         z
     }
     fn own(&self, z: f32) -> f64 {
@@ -65,8 +67,8 @@ pub(crate) struct WithMean {
 impl Shape for WithMean {
     const SMOOTH: bool = true;
     #[inline(always)]
-    fn logit<I: Isa>(&self, z: I::V, _at: usize) -> I::V {
-        I::sub(z, I::splat(self.base))
+    fn logit<I: Simd>(&self, simd: I, z: I::V, _at: usize) -> I::V {
+        simd.sub(z, simd.splat(self.base))
     }
     fn refer(&mut self, z: f32) {
         self.base = z;
@@ -93,8 +95,8 @@ impl<'a> Bias<'a> {
 
 impl Shape for Bias<'_> {
     #[inline(always)]
-    fn logit<I: Isa>(&self, z: I::V, at: usize) -> I::V {
-        I::add(I::sub(z, I::splat(self.base)), I::at(self.bias, at))
+    fn logit<I: Simd>(&self, simd: I, z: I::V, at: usize) -> I::V {
+        simd.add(simd.sub(z, simd.splat(self.base)), lanes_at(simd, self.bias, at))
     }
     fn refer(&mut self, z: f32) {
         self.base = z;
@@ -114,15 +116,15 @@ pub(crate) struct Affine<'a> {
 impl Shape for Affine<'_> {
     const SLOPE: bool = true;
     #[inline(always)]
-    fn logit<I: Isa>(&self, z: I::V, at: usize) -> I::V {
-        I::fma(I::at(self.slope, at), z, I::at(self.bias, at))
+    fn logit<I: Simd>(&self, simd: I, z: I::V, at: usize) -> I::V {
+        simd.fma(lanes_at(simd, self.slope, at), z, lanes_at(simd, self.bias, at))
     }
     fn own(&self, z: f32) -> f64 {
         f64::from(self.slope[self.label]) * f64::from(z) + f64::from(self.bias[self.label])
     }
     #[inline(always)]
-    fn slope<I: Isa>(&self, at: usize) -> I::V {
-        I::at(self.slope, at)
+    fn slope<I: Simd>(&self, simd: I, at: usize) -> I::V {
+        lanes_at(simd, self.slope, at)
     }
     fn own_slope(&self) -> f32 {
         self.slope[self.label]
@@ -146,8 +148,8 @@ impl Scaled {
 impl Shape for Scaled {
     const SLOPE: bool = true;
     #[inline(always)]
-    fn logit<I: Isa>(&self, z: I::V, _at: usize) -> I::V {
-        I::mul(I::sub(z, I::splat(self.base)), I::splat(self.scale))
+    fn logit<I: Simd>(&self, simd: I, z: I::V, _at: usize) -> I::V {
+        simd.mul(simd.sub(z, simd.splat(self.base)), simd.splat(self.scale))
     }
     fn refer(&mut self, z: f32) {
         self.base = z;
@@ -156,8 +158,8 @@ impl Shape for Scaled {
         -f64::from(self.scale) * f64::from(self.margin)
     }
     #[inline(always)]
-    fn slope<I: Isa>(&self, _at: usize) -> I::V {
-        I::splat(self.scale)
+    fn slope<I: Simd>(&self, simd: I, _at: usize) -> I::V {
+        simd.splat(self.scale)
     }
     fn own_slope(&self) -> f32 {
         self.scale
@@ -199,10 +201,10 @@ impl Boost {
 
     /// For logits from which `base` was taken off.
     #[inline(always)]
-    fn of<I: Isa>(&self, z: I::V, base: f32) -> I::V {
+    fn of<I: Simd>(&self, simd: I, z: I::V, base: f32) -> I::V {
         let threshold = (self.threshold - f64::from(base)) as f32;
-        let above = I::max(I::sub(z, I::splat(threshold)), I::splat(0.0));
-        I::mul(above, I::splat(self.q as f32))
+        let above = simd.max(simd.sub(z, simd.splat(threshold)), simd.splat(0.0));
+        simd.mul(above, simd.splat(self.q as f32))
     }
 }
 
@@ -215,15 +217,15 @@ impl Relative<'_> {
 impl Shape for Relative<'_> {
     const FACTOR: bool = true;
     #[inline(always)]
-    fn logit<I: Isa>(&self, z: I::V, _at: usize) -> I::V {
+    fn logit<I: Simd>(&self, _simd: I, z: I::V, _at: usize) -> I::V {
         z
     }
     fn own(&self, z: f32) -> f64 {
         f64::from(z)
     }
     #[inline(always)]
-    fn factor<I: Isa>(&self, at: usize) -> I::V {
-        I::min(I::mul(I::at(self.ratio, at), I::splat(self.inverse)), I::splat(1.0))
+    fn factor<I: Simd>(&self, simd: I, at: usize) -> I::V {
+        simd.min(simd.mul(lanes_at(simd, self.ratio, at), simd.splat(self.inverse)), simd.splat(1.0))
     }
     /// Only classes with a score above max(p_y, eps) are boosted, at most 1/eps of them: they are looked for in the
     /// blocks whose largest logit says that they are there.
@@ -262,12 +264,12 @@ impl Shape for Relative<'_> {
 }
 
 #[inline(always)]
-fn classes_above_kernel<I: Isa>(z: &[f32], label: usize, t: f32, place: &mut Place<'_>) {
+fn classes_above_kernel<I: Simd>(simd: I, z: &[f32], label: usize, t: f32, place: &mut Place<'_>) {
     let row = Row::new(z, label);
     for (number, _) in place.maxima.iter().enumerate().filter(|(_, max)| **max > t) {
         let start = number * (BLOCK / LANES);
         for k in start..(start + BLOCK / LANES).min(z.len().div_ceil(LANES)) {
-            let mut mask = I::above(I::load(row.at(k)), t);
+            let mut mask = simd.above(simd.load_array(row.at(k)), t);
             while mask != 0 {
                 let j = k * LANES + mask.trailing_zeros() as usize;
                 place.late_at.push(j as u32);
@@ -277,19 +279,19 @@ fn classes_above_kernel<I: Isa>(z: &[f32], label: usize, t: f32, place: &mut Pla
         }
     }
 }
-dispatch!(fn classes_above(z: &[f32], label: usize, t: f32, place: &mut Place<'_>) = classes_above_kernel);
+dispatch!(fn classes_above(z: &[f32], label: usize, t: f32, place: &mut Place<'_>) = classes_above_kernel with Wide);
 
 #[inline(always)]
-fn exp_all_kernel<I: Isa>(values: &mut [f32]) {
+fn exp_all_kernel<I: Simd>(simd: I, values: &mut [f32]) {
     let (whole, rest) = values.as_chunks_mut::<LANES>();
     for x in whole {
-        I::store(exp::<I>(I::load(x)), x);
+        *x = simd.to_array(exp(simd, simd.load_array(x)));
     }
     let mut last = [0.0; LANES];
     last[..rest.len()].copy_from_slice(rest);
-    rest.copy_from_slice(&I::array(exp::<I>(I::load(&last)))[..rest.len()]);
+    rest.copy_from_slice(&simd.to_array::<LANES>(exp(simd, simd.load_array(&last)))[..rest.len()]);
 }
-dispatch!(fn exp_all(values: &mut [f32]) = exp_all_kernel);
+dispatch!(fn exp_all(values: &mut [f32]) = exp_all_kernel with Wide);
 
 /// z'_j = z_j + min(most, l_j - l_y) (+ boost): with `most` 0 the same margin as [`Relative`] for spans beyond [`NARROW`].
 pub(crate) struct Wide<'a> {
@@ -312,14 +314,14 @@ impl<'a> Wide<'a> {
 impl Shape for Wide<'_> {
     const APART: bool = true;
     #[inline(always)]
-    fn logit<I: Isa>(&self, z: I::V, at: usize) -> I::V {
-        let margin = I::min(I::sub(I::at(self.level, at), I::splat(self.own)), I::splat(self.most));
-        let z = I::sub(z, I::splat(self.base));
+    fn logit<I: Simd>(&self, simd: I, z: I::V, at: usize) -> I::V {
+        let margin = simd.min(simd.sub(lanes_at(simd, self.level, at), simd.splat(self.own)), simd.splat(self.most));
+        let z = simd.sub(z, simd.splat(self.base));
         let z = match self.boost {
-            Some(boost) => I::add(z, boost.of::<I>(z, self.base)),
+            Some(boost) => simd.add(z, boost.of(simd, z, self.base)),
             None => z,
         };
-        I::add(z, margin)
+        simd.add(z, margin)
     }
     fn refer(&mut self, z: f32) {
         self.base = z;

@@ -14,7 +14,9 @@
 
 use std::ops::Range;
 
-use super::lanes::{Isa, LANES, Lanes, SimdLevel, dispatch, exp, largest, total};
+use equipoise_simd::{Simd, SimdLevel, dispatch};
+
+use super::lanes::{LANES, Lanes, exp, largest, total};
 use super::shape::{Plain, Shape};
 
 /// Elements between two transfers from f32 to f64 sums.
@@ -155,13 +157,22 @@ impl<'a> Row<'a> {
 
 /// The largest z' of a run of lanes from number `k` on.
 #[inline(always)]
-fn top_of<I: Isa, S: Shape>(shape: &S, k: usize, run: &[Lanes], top: I::V) -> I::V {
-    run.iter().enumerate().fold(top, |top, (i, z)| I::max(shape.logit::<I>(I::load(z), (k + i) * LANES), top))
+fn top_of<I: Simd, S: Shape>(simd: I, shape: &S, k: usize, run: &[Lanes], top: I::V) -> I::V {
+    run.iter()
+        .enumerate()
+        .fold(top, |top, (i, z)| simd.max(shape.logit(simd, simd.load_array(z), (k + i) * LANES), top))
 }
 
 /// The same, and `odd` becomes NaN if a logit is not finite.
 #[inline(always)]
-fn checked_top_of<I: Isa, S: Shape>(shape: &S, mut k: usize, run: &[Lanes], top: I::V, odd: &mut I::V) -> I::V {
+fn checked_top_of<I: Simd, S: Shape>(
+    simd: I,
+    shape: &S,
+    mut k: usize,
+    run: &[Lanes],
+    top: I::V,
+    odd: &mut I::V,
+) -> I::V {
     // four at a time, as one comparison must wait for the one before
     const AT_ONCE: usize = 4;
     let mut tops = [top; AT_ONCE];
@@ -169,91 +180,91 @@ fn checked_top_of<I: Isa, S: Shape>(shape: &S, mut k: usize, run: &[Lanes], top:
     let (fours, rest) = run.as_chunks::<AT_ONCE>();
     for four in fours {
         for i in 0..AT_ONCE {
-            let z = I::load(&four[i]);
-            tops[i] = I::max(shape.logit::<I>(z, (k + i) * LANES), tops[i]);
+            let z = simd.load_array(&four[i]);
+            tops[i] = simd.max(shape.logit(simd, z, (k + i) * LANES), tops[i]);
             // z * 0 is NaN for infinite and NaN z, and stays so
-            odds[i] = I::fma(z, I::splat(0.0), odds[i]);
+            odds[i] = simd.fma(z, simd.splat(0.0), odds[i]);
         }
         k += AT_ONCE;
     }
     for (i, z) in rest.iter().enumerate() {
-        let z = I::load(z);
-        tops[0] = I::max(shape.logit::<I>(z, (k + i) * LANES), tops[0]);
-        odds[0] = I::fma(z, I::splat(0.0), odds[0]);
+        let z = simd.load_array(z);
+        tops[0] = simd.max(shape.logit(simd, z, (k + i) * LANES), tops[0]);
+        odds[0] = simd.fma(z, simd.splat(0.0), odds[0]);
     }
-    *odd = I::add(I::add(odds[0], odds[1]), I::add(odds[2], odds[3]));
-    I::max(I::max(tops[0], tops[1]), I::max(tops[2], tops[3]))
+    *odd = simd.add(simd.add(odds[0], odds[1]), simd.add(odds[2], odds[3]));
+    simd.max(simd.max(tops[0], tops[1]), simd.max(tops[2], tops[3]))
 }
 
 #[inline(always)]
-fn sums_kernel<I: Isa, S: Shape>(shape: &S, z: &[f32], label: usize, place: &mut Place<'_>) -> Sums {
+fn sums_kernel<I: Simd, S: Shape>(simd: I, shape: &S, z: &[f32], label: usize, place: &mut Place<'_>) -> Sums {
     let row = Row::new(z, label);
     let own = shape.own(z[label]);
     let mut shift = own as f32;
     let (mut adjusted, mut raw, mut logits) = (0f64, 0f64, own);
-    let mut odd = I::splat(0.0);
+    let mut odd = simd.splat(0.0);
     for (number, exps) in place.exps.chunks_mut(BLOCK).enumerate() {
         let start = number * (BLOCK / LANES);
         let end = start + exps.len().div_ceil(LANES);
         let runs = row.runs(start..end);
         let [before, around, behind, end_run] = runs;
-        let top = I::splat(f32::NEG_INFINITY);
-        let top = checked_top_of::<I, S>(shape, before.0, before.1, top, &mut odd);
-        let top = checked_top_of::<I, S>(shape, behind.0, behind.1, top, &mut odd);
-        let top = top_of::<I, S>(shape, around.0, around.1, top);
-        let top = largest::<I>(top_of::<I, S>(shape, end_run.0, end_run.1, top));
+        let top = simd.splat(f32::NEG_INFINITY);
+        let top = checked_top_of(simd, shape, before.0, before.1, top, &mut odd);
+        let top = checked_top_of(simd, shape, behind.0, behind.1, top, &mut odd);
+        let top = top_of(simd, shape, around.0, around.1, top);
+        let top = largest(simd, top_of(simd, shape, end_run.0, end_run.1, top));
         if top > shift {
             let down = change_of_shift(shift, top);
             (adjusted, raw, shift) = (adjusted * down, raw * down, top);
         }
         place.maxima[number] = top;
         place.shifts[number] = shift;
-        let mut block_sums = [I::splat(0.0); 3];
+        let mut block_sums = [simd.splat(0.0); 3];
         let (outs, rest) = exps.as_chunks_mut::<LANES>();
         for (first, run) in runs {
             let outs = outs.get_mut(first - start..).unwrap_or_default();
             for ((k, z), out) in run.iter().enumerate().zip(outs) {
-                I::store(exps_of::<I, S>(shape, z, (first + k) * LANES, shift, &mut block_sums), out);
+                *out = simd.to_array(exps_of(simd, shape, z, (first + k) * LANES, shift, &mut block_sums));
             }
         }
         if !rest.is_empty() {
             let k = end - 1;
-            let e = I::array(exps_of::<I, S>(shape, row.at(k), k * LANES, shift, &mut block_sums));
+            let e = simd.to_array::<LANES>(exps_of(simd, shape, row.at(k), k * LANES, shift, &mut block_sums));
             rest.copy_from_slice(&e[..rest.len()]);
         }
-        adjusted += total::<I>(block_sums[0]);
+        adjusted += total(simd, block_sums[0]);
         if S::FACTOR {
-            raw += total::<I>(block_sums[1]);
+            raw += total(simd, block_sums[1]);
         }
         if S::SMOOTH {
-            logits += total::<I>(block_sums[2]);
+            logits += total(simd, block_sums[2]);
         }
     }
     let adjusted = Tally::new(shift, own, adjusted);
     let raw = if S::FACTOR { Tally { others: raw, ..adjusted } } else { adjusted };
-    let odd = I::array(odd).iter().any(|x| *x != 0.0);
+    let odd = simd.to_array::<LANES>(odd).iter().any(|x| *x != 0.0);
     let finite = row.finite && !odd && shift.is_finite() && (own as f32).is_finite();
     Sums { raw, adjusted, logits, finite }
 }
 
 /// e^{z' - shift} times its factor, added to the sums: adjusted, raw and of z'.
 #[inline(always)]
-fn exps_of<I: Isa, S: Shape>(shape: &S, z: &Lanes, at: usize, shift: f32, sums: &mut [I::V; 3]) -> I::V {
-    let x = shape.logit::<I>(I::load(z), at);
-    let mut e = exp::<I>(I::sub(x, I::splat(shift)));
+fn exps_of<I: Simd, S: Shape>(simd: I, shape: &S, z: &Lanes, at: usize, shift: f32, sums: &mut [I::V; 3]) -> I::V {
+    let x = shape.logit(simd, simd.load_array(z), at);
+    let mut e = exp(simd, simd.sub(x, simd.splat(shift)));
     if S::FACTOR {
-        sums[1] = I::add(sums[1], e);
-        e = I::mul(e, shape.factor::<I>(at));
+        sums[1] = simd.add(sums[1], e);
+        e = simd.mul(e, shape.factor(simd, at));
     }
     if S::SMOOTH {
         // the label and what lies behind the row's end are as good as minus infinity
-        let known = I::array(x).map(|x| if x > ABSENT { x } else { 0.0 });
-        sums[2] = I::add(sums[2], I::load(&known));
+        let known = simd.to_array::<LANES>(x).map(|x| if x > ABSENT { x } else { 0.0 });
+        sums[2] = simd.add(sums[2], simd.load_array(&known));
     }
-    sums[0] = I::add(sums[0], e);
+    sums[0] = simd.add(sums[0], e);
     e
 }
-dispatch!(fn sums_pass<S: Shape>(shape: &S, z: &[f32], label: usize, place: &mut Place<'_>) -> Sums = sums_kernel);
+dispatch!(fn sums_pass<S: Shape>(shape: &S, z: &[f32], label: usize, place: &mut Place<'_>) -> Sums = sums_kernel with Wide);
 
 /// The first pass: the sums of a row, and its exponentials.
 pub(crate) fn sums<S: Shape>(simd: SimdLevel, shape: &mut S, z: &[f32], label: usize, place: &mut Place<'_>) -> Sums {
@@ -275,36 +286,36 @@ pub(crate) fn sums<S: Shape>(simd: SimdLevel, shape: &mut S, z: &[f32], label: u
 }
 
 #[inline(always)]
-fn scale_kernel<I: Isa, S: Shape>(shape: &S, sums: &Sums, scale: f64, uniform: f32, place: &mut Place<'_>) {
+fn scale_kernel<I: Simd, S: Shape>(simd: I, shape: &S, sums: &Sums, scale: f64, uniform: f32, place: &mut Place<'_>) {
     for (number, (block, shift)) in place.exps.chunks_mut(BLOCK).zip(&*place.shifts).enumerate() {
         let scale = (scale * change_of_shift(*shift, sums.adjusted.shift)) as f32;
         let start = number * BLOCK;
         let (outs, rest) = block.as_chunks_mut::<LANES>();
         let full = outs.len();
         for (k, out) in outs.iter_mut().enumerate() {
-            I::store(scaled::<I, S>(shape, out, start + k * LANES, scale, uniform), out);
+            *out = simd.to_array(scaled(simd, shape, out, start + k * LANES, scale, uniform));
         }
         if !rest.is_empty() {
             let mut e = [0.0; LANES];
             e[..rest.len()].copy_from_slice(rest);
-            let g = I::array(scaled::<I, S>(shape, &e, start + full * LANES, scale, uniform));
+            let g = simd.to_array::<LANES>(scaled(simd, shape, &e, start + full * LANES, scale, uniform));
             rest.copy_from_slice(&g[..rest.len()]);
         }
     }
 }
 
 #[inline(always)]
-fn scaled<I: Isa, S: Shape>(shape: &S, e: &Lanes, at: usize, scale: f32, uniform: f32) -> I::V {
-    let mut g = I::mul(I::load(e), I::splat(scale));
+fn scaled<I: Simd, S: Shape>(simd: I, shape: &S, e: &Lanes, at: usize, scale: f32, uniform: f32) -> I::V {
+    let mut g = simd.mul(simd.load_array(e), simd.splat(scale));
     if S::SMOOTH {
-        g = I::sub(g, I::splat(uniform));
+        g = simd.sub(g, simd.splat(uniform));
     }
     if S::SLOPE {
-        g = I::mul(g, shape.slope::<I>(at));
+        g = simd.mul(g, shape.slope(simd, at));
     }
     g
 }
-dispatch!(fn scale_pass<S: Shape>(shape: &S, sums: &Sums, scale: f64, uniform: f32, place: &mut Place<'_>) = scale_kernel);
+dispatch!(fn scale_pass<S: Shape>(shape: &S, sums: &Sums, scale: f64, uniform: f32, place: &mut Place<'_>) = scale_kernel with Wide);
 
 /// The second pass: from the exponentials in `place` to the gradient there.
 pub(crate) fn gradient<S: Shape>(

@@ -26,16 +26,16 @@
 //! gamma 0.9 (0.95 for CIFAR-100), lambda 5e-3 of the images: check with `equipoise inspect` which classes that makes rare.
 
 use equipoise_random::Draws;
+use equipoise_simd::{Simd, SimdLevel, dispatch};
 use serde::{Deserialize, Serialize};
 
 use crate::batch::Batch;
 use crate::config::{Parameters, Preset, parameters};
 use crate::counts::Counts;
 use crate::criterion::Method;
-use crate::kernel::lanes::{Isa, LANES, SimdLevel, dispatch};
+use crate::kernel::lanes::LANES;
 use crate::kernel::rows::{Job, Part, Softmax, Weighed};
 use crate::kernel::shape::Bias;
-
 
 /// Which loss stands behind the name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -96,7 +96,7 @@ struct Rows<'a> {
 /// b of an example: minus infinity for the classes whose draw is below their threshold.
 // Plain code, but for the wider 64-bit multiplications that a higher level has.
 #[inline(always)]
-fn drop_classes_kernel<I: Isa>(draws: Draws, thresholds: &[u64], bias: &mut [f32]) {
+fn drop_classes_kernel<I: Simd>(_simd: I, draws: Draws, thresholds: &[u64], bias: &mut [f32]) {
     for ((j, b), threshold) in bias.iter_mut().enumerate().zip(thresholds) {
         *b = if draws.at(j as u64) >> 32 < *threshold { f32::NEG_INFINITY } else { 0.0 };
     }

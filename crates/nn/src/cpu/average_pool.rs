@@ -1,9 +1,10 @@
 //! The average pool between the last block and the head: a feature is a channel's mean over an image's pixels.
 
+use equipoise_simd::{Simd, dispatch};
+
 use super::Cpu;
 use super::head::normalize;
 use super::scratch::Shared;
-use crate::isa::{Isa, dispatch};
 use crate::kernel::convolution::Scratch;
 use crate::kernel::fused_norm::{Frame, ShortcutBack, Sink, Source, drain, fill};
 
@@ -55,38 +56,55 @@ impl Cpu {
     }
 }
 
-dispatch!(pub(super) unsafe fn average(source: &Source, n: usize, frame: &Frame, scratch: *mut f32, features: *mut f32) = average_kernel);
-dispatch!(unsafe fn spread(sink: &Sink, n: usize, frame: &Frame, gradient: &[f32], scratch: &Scratch, sums: *mut f64) = spread_kernel);
+dispatch! {
+    /// Averages image `n` of a source over its pixels.
+    ///
+    /// # Safety
+    /// `source` is valid for image `n` of the frame's pixels and channels. `scratch` is valid for reading and writing the frame,
+    /// whose rows follow each other, and `features` for writing a value per channel; they overlap nothing else.
+    pub(super) unsafe fn average(source: &Source, n: usize, frame: &Frame, scratch: *mut f32, features: *mut f32) = average_kernel
+}
 
-/// Writes the mean over the pixels of image `n`.
-///
+dispatch! {
+    /// Spreads the gradient of the mean over the pixels of image `n`: it is the same at every pixel.
+    ///
+    /// # Safety
+    /// `sink` is valid for image `n` of the frame's pixels and channels; `frame.row` is 0. `scratch.input` is valid for reading
+    /// and writing a row of pixels; `scratch.sums`, which are zeros, and `sums` for three values per channel.
+    unsafe fn spread(sink: &Sink, n: usize, frame: &Frame, gradient: &[f32], scratch: &Scratch, sums: *mut f64) = spread_kernel
+}
+
 /// # Safety
-/// The CPU must have the instructions of `I`, the source's pointers must be valid for image `n`, `scratch` for writes of an image
-/// of the frame, and `features` for writes of a value per channel.
+/// The contract of [`average`].
 #[inline(always)]
-unsafe fn average_kernel<I: Isa>(source: &Source, n: usize, frame: &Frame, scratch: *mut f32, features: *mut f32) {
+unsafe fn average_kernel<I: Simd>(
+    simd: I,
+    source: &Source,
+    n: usize,
+    frame: &Frame,
+    scratch: *mut f32,
+    features: *mut f32,
+) {
     let &Frame { height, width, channels, .. } = frame;
-    // SAFETY: the caller's pointers are valid for image `n`, and for height x width x channels values of scratch. Channels are
-    // padded to a multiple of the width of a register.
+    // SAFETY: by the contract, the source has image `n`, `scratch` a frame and `features` the channels, which are padded to a
+    // multiple of a vector's width.
     unsafe {
-        fill::<I>(source, n, frame, scratch);
+        fill(simd, source, n, frame, scratch);
         for k in (0..channels).step_by(I::WIDTH) {
-            let mut sum = I::splat(0.0);
+            let mut sum = simd.splat(0.0);
             for pixel in 0..height * width {
-                sum = I::add(sum, I::load(scratch.add(pixel * channels + k)));
+                sum = simd.add(sum, simd.load(scratch.add(pixel * channels + k)));
             }
-            I::store(features.add(k), I::mul(sum, I::splat(1.0 / (height * width) as f32)));
+            simd.store(features.add(k), simd.mul(sum, simd.splat(1.0 / (height * width) as f32)));
         }
     }
 }
 
-/// Gives every pixel of image `n` its share of the features' gradient.
-///
 /// # Safety
-/// The CPU must have the instructions of `I`, the sink's pointers must be valid for image `n`, `scratch` for a row of the frame and
-/// three sums per channel, and `sums` for reads and writes of three values per channel.
+/// The contract of [`spread`].
 #[inline(always)]
-unsafe fn spread_kernel<I: Isa>(
+unsafe fn spread_kernel<I: Simd>(
+    simd: I,
     sink: &Sink,
     n: usize,
     frame: &Frame,
@@ -96,14 +114,14 @@ unsafe fn spread_kernel<I: Isa>(
 ) {
     let &Frame { height, width, channels, .. } = frame;
     let scale = 1.0 / (height * width) as f32;
-    // SAFETY: the caller's scratch holds a row of width x channels values, which stands for every row because `frame.row` is 0; the
-    // other pointers are passed on under the same promises.
+    // SAFETY: by the contract, the sink has image `n`, `scratch.input` a row of pixels, which stands for all rows because
+    // `frame.row` is 0, and both sums three values per channel.
     unsafe {
         for x in 0..width {
             for (c, g) in gradient.iter().enumerate() {
                 *scratch.input.add(x * channels + c) = scale * g;
             }
         }
-        drain::<I>(sink, n, frame, scratch.input, scratch.sums, sums);
+        drain(simd, sink, n, frame, scratch.input, scratch.sums, sums);
     }
 }

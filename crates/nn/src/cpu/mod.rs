@@ -90,8 +90,7 @@ impl Cpu {
         Self::with_kernels(network, batch_size, seed, pool, SimdLevel::best(), ConvolutionAlgorithm::default())
     }
 
-    /// Builds an engine with a chosen level of instructions and algorithm of convolution. A level that this CPU does not have is
-    /// replaced by its best one.
+    /// Builds an engine with a chosen level of instructions and algorithm of convolution.
     ///
     /// # Errors
     /// As [`new`](Self::new).
@@ -111,7 +110,6 @@ impl Cpu {
         if bytes > MOST_BYTES {
             return Err(NnError::Memory { batch_size, bytes });
         }
-        let simd = if SimdLevel::available().contains(&simd) { simd } else { SimdLevel::best() };
         let plan = Plan::new(&network, &PlanOptions { batch_size, algorithm });
         let activation = evaluation::GROUP.min(batch_size) * plan.largest_activation(batch_size);
         let mut engine = Self {

@@ -117,7 +117,12 @@ fn max_pool(from: &Images) -> Images {
 }
 
 /// The logits, and the running statistics after this batch if they were 0 and 1 before.
-pub(crate) fn logits(network: &Network, tensors: &Tensors, running: Option<&Tensors>, images: &[f32]) -> (Vec<f64>, Tensors) {
+pub(crate) fn logits(
+    network: &Network,
+    tensors: &Tensors,
+    running: Option<&Tensors>,
+    images: &[f32],
+) -> (Vec<f64>, Tensors) {
     let (layers, blocks) = network.layers();
     let one = network.channels * network.size[0] * network.size[1];
     let mut used = Tensors::new();
