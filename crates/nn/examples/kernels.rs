@@ -1,9 +1,9 @@
-//! Does it matter how convolutions are computed? Trains the same network with Winograd and with direct kernels on real data:
+//! Does the algorithm of convolution matter? Trains the same network with both algorithms on real data:
 //!
 //!     cargo run --release -p equipoise-nn --example kernels -- CIFAR-10-FOLDER [epochs] [seeds] [model]
 //!
-//! A long-tailed subset with imbalance 10 (20,431 images), batch 128, rate 0.1 falling linearly, pad 4, crop, flip. Prints a line
-//! for every run: mean loss of every epoch and accuracy on the test set at the end.
+//! A long-tailed subset with imbalance 10 (20,431 images), batch size 128, learning rate 0.1 falling linearly, padded
+//! crops and flips. Prints a line for every run: the mean loss of every epoch, and the accuracy on the test set.
 
 use std::path::Path;
 

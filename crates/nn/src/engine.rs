@@ -58,7 +58,8 @@ pub trait Engine {
     /// `images` is n x channels x height x width, the result n x classes.
     ///
     /// # Errors
-    /// For an empty batch or one that is too large, a length that is not a multiple of an image's, and values that are not finite.
+    /// For an empty batch or one that is too large, a length that is not a multiple of an image's, and values that are
+    /// not finite.
     fn forward(&mut self, images: &[f32], train: bool) -> Result<&[f32], NnError>;
 
     /// Computes the gradients of all parameters from the gradient of the logits.
@@ -70,15 +71,15 @@ pub trait Engine {
     /// For a wrong length, and if the last pass was not a forward pass in training.
     fn backward(&mut self, gradient: &[f32]) -> Result<(), NnError>;
 
-    /// Freezes or unfreezes the backbone. With a frozen backbone only the head is trained: the rest works as in evaluation and its
-    /// gradients are zero.
+    /// Freezes or unfreezes the backbone. With a frozen backbone only the head is trained: the rest works as in
+    /// evaluation and its gradients are zero.
     fn freeze_backbone(&mut self, frozen: bool);
 
     /// All gradients in a layout of the engine's own, to be summed with those of other workers.
     fn gradients(&mut self) -> &mut [f32];
 
-    /// Updates the parameters and returns the global norm of the gradients before clipping. If the norm is not finite, nothing
-    /// changes.
+    /// Updates the parameters and returns the global norm of the gradients before clipping. If the norm is not finite,
+    /// nothing changes.
     fn step(&mut self, sgd: &Sgd) -> f64;
 
     /// Starts an EMA (exponential moving average) of the weights as a copy of the current parameters and statistics.
@@ -92,7 +93,8 @@ pub trait Engine {
     /// [`NnError::NoEma`] before [`start_ema`](Self::start_ema).
     fn update_ema(&mut self, decay: f32) -> Result<(), NnError>;
 
-    /// Exchanges the EMA with the parameters and statistics, so that the next passes use the EMA. A second call undoes the first.
+    /// Exchanges the EMA with the parameters and statistics, so that the next passes use the EMA. A second call undoes
+    /// the first.
     ///
     /// # Errors
     /// [`NnError::NoEma`] before [`start_ema`](Self::start_ema).
@@ -106,6 +108,7 @@ pub trait Engine {
     /// Restores what [`tensors`](Self::tensors) returned, bit for bit.
     ///
     /// # Errors
-    /// For a wrong number of tensors or a tensor of the wrong length, and [`NnError::NoEma`] for an EMA that was not started.
+    /// For a wrong number of tensors or a tensor of the wrong length, and [`NnError::NoEma`] for an EMA that was not
+    /// started.
     fn set_tensors(&mut self, kind: TensorKind, values: &[Vec<f32>]) -> Result<(), NnError>;
 }

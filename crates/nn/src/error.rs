@@ -1,5 +1,7 @@
 //! Errors of networks, engines and files of weights.
 
+use std::fmt::Display;
+
 use thiserror::Error;
 
 use crate::network::Architecture;
@@ -8,7 +10,7 @@ use crate::network::Architecture;
 #[derive(Clone, Debug, PartialEq, Error)]
 pub enum NnError {
     /// No architecture has this name.
-    #[error("unknown model '{name}'{} Known models: {}", suggestion(*nearest), Architecture::ALL.map(Architecture::name).join(", "))]
+    #[error("unknown model '{name}'{} Known models: {}", did_you_mean(*nearest).unwrap_or(".".to_owned()), known())]
     UnknownArchitecture {
         /// The unknown name.
         name: String,
@@ -78,7 +80,7 @@ pub enum NnError {
     #[error("the engine keeps no EMA of the weights; call `start_ema` first")]
     NoEma,
     /// A file has a tensor that the network does not have.
-    #[error("tensor '{name}': the network has no tensor of this name{}", nearest.as_ref().map(|name| format!("; did you mean '{name}'?")).unwrap_or_default())]
+    #[error("tensor '{name}': the network has no tensor of this name{}", did_you_mean(nearest.as_ref()).unwrap_or_default())]
     UnknownTensor {
         /// Name of the tensor.
         name: String,
@@ -117,6 +119,10 @@ pub enum NnError {
     },
 }
 
-fn suggestion(nearest: Option<Architecture>) -> String {
-    nearest.map_or_else(|| ".".to_owned(), |nearest| format!("; did you mean '{nearest}'?"))
+fn did_you_mean(nearest: Option<impl Display>) -> Option<String> {
+    nearest.map(|nearest| format!("; did you mean '{nearest}'?"))
+}
+
+fn known() -> String {
+    Architecture::ALL.map(Architecture::name).join(", ")
 }

@@ -10,7 +10,8 @@ use equipoise_pool::Pool;
 use equipoise_simd::SimdLevel;
 use reference::{logits, tensors};
 
-/// Small networks that together have every kind of shortcut, block, stem and head, odd sizes, and widths that are not multiples of 16.
+/// Small networks that together have every kind of shortcut, block, stem and head, odd sizes, and widths that are not
+/// multiples of 16.
 fn networks() -> Vec<Network> {
     let stage = |blocks, width, stride| Stage { blocks, width, stride };
     let plain = Stem { width: 16, kernel: 3, stride: 1, pool: false };

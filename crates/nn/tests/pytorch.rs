@@ -68,8 +68,8 @@ fn logits_and_gradients_are_pytorchs() {
             values.push(weights(at, &case.tensors[at]));
         }
         assert_eq!(values.len(), case.tensors.len(), "every tensor of PyTorch's");
-        // Rounding in f32 switches a ReLU now and then, which random gradients of a few images show: the layers before it are off
-        // by 0.002, those behind it by 0.000002. PyTorch's own f32 is off by 0.024 for ResNet-50.
+        // Rounding in f32 switches a ReLU now and then, which random gradients of a few images show: the layers before
+        // it are off by 0.002, those behind it by 0.000002. PyTorch's own f32 is off by 0.024 for ResNet-50.
         let bound = match case.name.as_str() {
             "resnet18" => 0.02,
             "resnet50" => 0.1,

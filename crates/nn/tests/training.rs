@@ -81,7 +81,8 @@ fn five_hundred_and_twelve_images_are_learned_by_heart() {
     assert_eq!(accuracy(&mut run, &set.train, &places), 1.0, "losses {:?}", run.losses);
 }
 
-/// The embedded set, with every kernel: what a test image is called does not depend on how the convolutions are computed.
+/// The embedded set, with every kernel: what a test image is called does not depend on how the convolutions are
+/// computed.
 #[test]
 fn the_embedded_set_is_learned_whatever_the_kernels() {
     let set = fashion_mini().expect("embedded");

@@ -25,8 +25,8 @@ impl Cpu {
         self.layer_backward(0, Source::Plain(self.activations.images.as_ptr()), g, Sink::Nothing, images);
     }
 
-    /// Goes back through a block, from block gradient `current` to the other one. `tasks` is the number of tasks that wrote the
-    /// partial sums of the block's last batch norms; returns the number that wrote those of the block before.
+    /// Goes back through a block, from block gradient `current` to the other one. `tasks` is the number of tasks that
+    /// wrote the partial sums of the block's last batch norms; returns the number that wrote those of the block before.
     fn block_backward(&mut self, block: usize, current: usize, tasks: usize, images: usize) -> usize {
         let last = self.blocks[block].last();
         let block_gradient = self.activation_gradients.blocks[current].as_ptr();
@@ -59,7 +59,8 @@ impl Cpu {
         self.layer_backward(above, input, g, sink, images)
     }
 
-    /// Runs a layer's backward pass and sums its weight gradients. Returns the number of tasks, whose sums are in `partial_sums`.
+    /// Runs a layer's backward pass and sums its weight gradients. Returns the number of tasks, whose sums are in
+    /// `partial_sums`.
     fn layer_backward(&mut self, number: usize, source: Source, g: *const f32, sink: Sink, images: usize) -> usize {
         let layer = &self.layers[number];
         let (convolution, simd, slice_images) = (&layer.convolution, self.tasks.simd, layer.slice_images);
@@ -71,7 +72,8 @@ impl Cpu {
         let slices = Shared::new(self.slice_gradients.as_mut_ptr());
         let partial_sums = Shared::new(self.partial_sums.as_mut_ptr());
         self.tasks.run(tasks, |task, next, scratch| {
-            // SAFETY: `slice_gradients` has the weights of every slice, and `partial_sums` three values for every task and channel.
+            // SAFETY: `slice_gradients` has the weights of every slice, and `partial_sums` three values for every task
+            // and channel.
             let (dw, sums) = unsafe {
                 let dw = slices.get().add(task * convolution.geometry.weights());
                 (dw, partial_sums.get().add(3 * task * inputs))
@@ -86,15 +88,16 @@ impl Cpu {
                 sink: sink.get(),
                 sums,
             };
-            // SAFETY: all buffers were planned for this convolution and `batch_size` images. Each task writes its own images of
-            // the sink, its own slice and sums, and its own scratch.
+            // SAFETY: all buffers were planned for this convolution and `batch_size` images. Each task writes its own
+            // images of the sink, its own slice and sums, and its own scratch.
             unsafe { convolution.backward(simd, &run, scratch) };
         });
         let slices = Shared::new(self.slice_gradients.as_ptr());
         let dw = Shared::new(self.gradients[layer.weight.clone()].as_mut_ptr());
         let step = channel_step(inputs);
         self.tasks.pool.run(inputs / step, |task| {
-            // SAFETY: the tasks above wrote `tasks` slices; dw is the layer's part of the gradients; each task writes its own rows.
+            // SAFETY: the tasks above wrote `tasks` slices; dw is the layer's part of the gradients; each task writes
+            // its own rows.
             unsafe { convolution.collect(simd, slices.get(), tasks, task * step..(task + 1) * step, dw.get()) };
         });
         tasks

@@ -1,7 +1,8 @@
 //! Batch norm: from sums over a batch to what the kernels apply while they read and write.
 //!
-//! A batch norm is a y + b, by channel. The gradient with respect to y is k0 g + k1 y + k2, where g is the gradient with respect
-//! to the batch norm's output. This file computes a, b and the three k; `kernel/fused_norm.rs` applies them.
+//! A batch norm is a y + b, by channel. The gradient with respect to y is k0 g + k1 y + k2, where g is the gradient
+//! with respect to the batch norm's output. This file computes a, b and the three k; `kernel/fused_norm.rs` applies
+//! them.
 
 use super::Cpu;
 use super::plan::Layer;
@@ -68,8 +69,8 @@ impl Layer {
 }
 
 impl Cpu {
-    /// Sets a layer's batch norm to the batch's statistics and updates the running ones. For every task, `partial_sums` has the
-    /// sums of y - running mean and of its square.
+    /// Sets a layer's batch norm to the batch's statistics and updates the running ones. For every task, `partial_sums`
+    /// has the sums of y - running mean and of its square.
     pub(super) fn norm_by_batch(&mut self, number: usize, tasks: usize, images: usize) {
         let layer = &mut self.layers[number];
         let (channels, [height, width]) = (layer.channels(), layer.convolution.geometry.out());
@@ -99,8 +100,8 @@ impl Cpu {
         }
     }
 
-    /// Computes the gradients of a batch norm's parameters and the k of its input's gradient. For every task, `partial_sums` has
-    /// the sum of g and, in row `row`, that of g (y - mean).
+    /// Computes the gradients of a batch norm's parameters and the k of its input's gradient. For every task,
+    /// `partial_sums` has the sum of g and, in row `row`, that of g (y - mean).
     pub(super) fn norm_backward(&mut self, number: usize, tasks: usize, row: usize, images: usize) {
         let layer = &mut self.layers[number];
         let (channels, [height, width]) = (layer.channels(), layer.convolution.geometry.out());

@@ -26,7 +26,8 @@ fn update(pool: &Pool, average: &mut [f32], current: &[f32], decay: f32) {
     let start = Shared::new(average.as_mut_ptr());
     pool.run(length.div_ceil(CHUNK), |task| {
         let (first, last) = (task * CHUNK, length.min((task + 1) * CHUNK));
-        // SAFETY: first..last lies inside `average`, which this function borrows alone, and no other task has this chunk.
+        // SAFETY: first..last lies inside `average`, which this function borrows alone, and no other task has this
+        // chunk.
         let average = unsafe { std::slice::from_raw_parts_mut(start.get().add(first), last - first) };
         for (a, w) in average.iter_mut().zip(&current[first..last]) {
             *a = decay * *a + (1.0 - decay) * w;

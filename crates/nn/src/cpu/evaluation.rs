@@ -1,5 +1,5 @@
-//! The forward pass of an evaluation. Batch norms are fixed, so that a few images go through the whole network at once and never
-//! leave the cache.
+//! The forward pass of an evaluation. Batch norms are fixed, so that a few images go through the whole network at once
+//! and never leave the cache.
 
 use std::ops::Range;
 
@@ -32,8 +32,8 @@ impl Cpu {
     /// Computes the features of some images.
     ///
     /// # Safety
-    /// `features` and `lengths` must be valid for writes of these images' rows, which nobody else uses; the images are at most
-    /// [`GROUP`], and images of the batch.
+    /// `features` and `lengths` must be valid for writes of these images' rows, which nobody else uses; the images are
+    /// at most [`GROUP`], and images of the batch.
     unsafe fn evaluate_group(
         &self,
         images: Range<usize>,
@@ -45,7 +45,8 @@ impl Cpu {
         let Network { channels, size: [height, width], .. } = self.network;
         let first_image = self.activations.images[images.start * height * width * channels..].as_ptr();
         let [mut input, mut next_input] = memory.block_inputs;
-        // SAFETY: every part of an evaluation's scratch holds `GROUP` images of any layer, and the parts do not overlap.
+        // SAFETY: every part of an evaluation's scratch holds `GROUP` images of any layer, and the parts do not
+        // overlap.
         unsafe {
             self.evaluate_layer(0, Source::Plain(first_image), memory.last, number, &kernel);
             for (number_of_block, block) in self.blocks.iter().enumerate() {
@@ -77,7 +78,8 @@ impl Cpu {
     /// Runs a layer's convolution for the `number` images of a group.
     ///
     /// # Safety
-    /// The source must be valid for reads and `y` for writes of `number` images of this layer, and `scratch` must be the task's own.
+    /// The source must be valid for reads and `y` for writes of `number` images of this layer, and `scratch` must be
+    /// the task's own.
     unsafe fn evaluate_layer(&self, layer: usize, source: Source, y: *mut f32, number: usize, scratch: &Scratch) {
         let layer = &self.layers[layer];
         let weights = layer.forward_weights.as_ptr();

@@ -86,8 +86,9 @@ impl Cpu {
                 // SAFETY: `partial_sums` has `tasks` rows of 2 x `channels` values, and `task` is less than `tasks`.
                 sums: Some((mean.get(), unsafe { partial_sums.get().add(task * 2 * channels) })),
             };
-            // SAFETY: the buffers behind the source, the weights and y were planned for this convolution and `batch_size` images.
-            // Each task writes its own images of y (and of what the source keeps), its own sums and its own scratch.
+            // SAFETY: the buffers behind the source, the weights and y were planned for this convolution and
+            // `batch_size` images. Each task writes its own images of y (and of what the source keeps), its own sums
+            // and its own scratch.
             unsafe { convolution.forward(simd, &run, scratch) };
         });
         self.norm_by_batch(number, tasks, images);

@@ -1,7 +1,7 @@
 //! The head: from features to logits and back.
 //!
-//! A linear head is a 1 x 1 convolution of images with one pixel, plus a bias. A cosine head is the same convolution of normalized
-//! features with normalized weights, times a scale.
+//! A linear head is a 1 x 1 convolution of images with one pixel, plus a bias. A cosine head is the same convolution of
+//! normalized features with normalized weights, times a scale.
 
 use std::ops::Range;
 
@@ -137,8 +137,8 @@ impl Cpu {
                 y: y.get(),
                 sums: None,
             };
-            // SAFETY: features, weights and logits were allocated for this convolution and `batch_size` images. Each task writes the
-            // logits of its own images and its own scratch.
+            // SAFETY: features, weights and logits were allocated for this convolution and `batch_size` images. Each
+            // task writes the logits of its own images and its own scratch.
             unsafe { convolution.forward(simd, &run, scratch) };
         });
         let bias = &self.parameters[head.bias.clone()];
@@ -192,20 +192,21 @@ impl Cpu {
         let partial_sums = Shared::new(self.partial_sums.as_mut_ptr());
         self.tasks.run(tasks, |task, _, scratch| {
             let images = task * group..images.min((task + 1) * group);
-            // SAFETY: `slice_gradients` has the head's weights for every task, and `partial_sums` three values for every task and
-            // channel; a plain sink leaves the sums as they are.
+            // SAFETY: `slice_gradients` has the head's weights for every task, and `partial_sums` three values for
+            // every task and channel; a plain sink leaves the sums as they are.
             let (dw, sums) = unsafe {
                 let dw = slices.get().add(task * convolution.geometry.weights());
                 (dw, partial_sums.get().add(3 * task * inputs))
             };
             let (source, back, weights, sink) = (source.get(), back.get(), weights.get(), sink.get());
             let run = Backward { source, back, images, after: None, weights, dw, sink, sums };
-            // SAFETY: all buffers were allocated for this convolution and `batch_size` images. Each task writes the feature gradients
-            // of its own images, its own slice and its own scratch.
+            // SAFETY: all buffers were allocated for this convolution and `batch_size` images. Each task writes the
+            // feature gradients of its own images, its own slice and its own scratch.
             unsafe { convolution.backward(simd, &run, scratch) };
         });
         let dw = self.gradients[head.weight.clone()].as_mut_ptr();
-        // SAFETY: the tasks above wrote `tasks` slices, and dw is the head's part of the gradients, which only this thread uses.
+        // SAFETY: the tasks above wrote `tasks` slices, and dw is the head's part of the gradients, which only this
+        // thread uses.
         unsafe { convolution.collect(simd, self.slice_gradients.as_ptr(), tasks, 0..inputs, dw) };
     }
 }

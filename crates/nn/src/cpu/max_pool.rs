@@ -14,7 +14,8 @@ impl Layer {
     /// Pools image `n` of `y` after batch norm and ReLU. `taps` gets the tap that each value came from.
     ///
     /// # Safety
-    /// `y` must be valid for reads of images 0 to `n` of the layer's output, `z` and `taps` for writes of image `n` behind the pool.
+    /// `y` must be valid for reads of images 0 to `n` of the layer's output, `z` and `taps` for writes of image `n`
+    /// behind the pool.
     pub(super) unsafe fn max_pool(&self, y: *const f32, n: usize, z: *mut f32, taps: Option<*mut u8>) {
         let ([height, width], channels) = (self.convolution.geometry.out(), self.channels());
         let [rows, columns] = pooled([height, width]);
@@ -53,8 +54,8 @@ impl Layer {
         }
     }
 
-    /// Goes back through the pool and the ReLU of one image: `out` gets the gradient of the batch norm's output, and `sums` the sums
-    /// of g and of g (y - mean) by channel.
+    /// Goes back through the pool and the ReLU of one image: `out` gets the gradient of the batch norm's output, and
+    /// `sums` the sums of g and of g (y - mean) by channel.
     fn max_pool_backward(&self, g: &[f32], taps: &[u8], y: &[f32], out: &mut [f32], sums: &mut [f64]) {
         let ([height, width], channels) = (self.convolution.geometry.out(), self.channels());
         let [_, columns] = pooled([height, width]);
@@ -88,7 +89,8 @@ impl Cpu {
         let z = Shared::new(self.activations.block_inputs[0].as_mut_ptr());
         let taps = Shared::new(self.activations.pool_taps.as_mut_ptr());
         self.tasks.pool.run(images, |n| {
-            // SAFETY: the stem's output, the first block's input and the taps have `batch_size` images; each task has its own image.
+            // SAFETY: the stem's output, the first block's input and the taps have `batch_size` images; each task has
+            // its own image.
             unsafe { stem.max_pool(stem.output.as_ptr(), n, z.get(), Some(taps.get())) };
         });
     }

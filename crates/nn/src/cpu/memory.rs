@@ -67,7 +67,8 @@ impl ActivationGradients {
     }
 }
 
-/// Estimates the bytes of an engine: what it keeps of a batch, three gradients, the parameters, and the threads' scratch.
+/// Estimates the bytes of an engine: what it keeps of a batch, three gradients, the parameters, and the threads'
+/// scratch.
 pub(super) fn bytes(network: &Network, batch_size: usize, threads: usize) -> u64 {
     let values = |size: [usize; 2], channels: usize| (size[0] * size[1] * stored(channels)) as u64;
     let (layers, blocks) = network.layers();

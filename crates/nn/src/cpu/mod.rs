@@ -1,8 +1,8 @@
 //! The engine for the CPU.
 //!
-//! A layer is a convolution with the batch norm that follows it. A forward pass in training keeps every convolution's output y and
-//! every block's input z. Batch norm, ReLU and the residual sum are computed while the next convolution reads its input, and their
-//! gradients while it writes the gradient of its input.
+//! A layer is a convolution with the batch norm that follows it. A forward pass in training keeps every convolution's
+//! output y and every block's input z. Batch norm, ReLU and the residual sum are computed while the next convolution
+//! reads its input, and their gradients while it writes the gradient of its input.
 //!
 //! | file | what lives there |
 //! |---|---|
@@ -10,7 +10,7 @@
 //! | `memory` | what is kept of a batch between passes |
 //! | `scratch` | tasks and their scratch memory |
 //! | `forward`, `backward`, `evaluation` | the passes of the backbone |
-//! | `batch_norm`, `residual`, `max_pool`, `average_pool`, `head` | forward and backward pass of what surrounds the convolutions |
+//! | `batch_norm`, `residual`, `max_pool`, `average_pool`, `head` | what surrounds the convolutions, forward and backward |
 //! | `sgd`, `ema`, `packing` | what changes the weights, and brings them into the kernels' order |
 //! | `tensors` | tensors in and out, in PyTorch's layout |
 
@@ -85,7 +85,8 @@ impl Cpu {
     /// Builds an engine for batches of up to `batch_size` images, with initial parameters drawn from a seed.
     ///
     /// # Errors
-    /// For a description out of range, and a batch size that is 0, too large, or takes more memory than any machine has.
+    /// For a description out of range, and a batch size that is 0, too large, or takes more memory than any machine
+    /// has.
     pub fn new(network: Network, batch_size: usize, seed: u64, pool: Pool) -> Result<Self, NnError> {
         Self::with_kernels(network, batch_size, seed, pool, SimdLevel::best(), ConvolutionAlgorithm::default())
     }

@@ -43,8 +43,8 @@ impl Cpu {
         self.tasks.pool.run(pieces.len(), |task| {
             let (number, channels) = pieces[task].clone();
             let Packing { convolution, weights, forward, backward } = &packings[number];
-            // SAFETY: the weights and both packed buffers have the sizes that the convolution asked for, and each task packs
-            // channels of its own.
+            // SAFETY: the weights and both packed buffers have the sizes that the convolution asked for, and each task
+            // packs channels of its own.
             unsafe { convolution.pack(simd, weights.get(), channels, forward.get(), backward.get()) };
         });
     }

@@ -1,7 +1,7 @@
 //! The plan of a network: where every layer's values are, and how its passes are cut into tasks.
 //!
-//! Tasks do not depend on the number of threads, and partial sums are added in the order of the tasks. Results are therefore the
-//! same for any number of threads.
+//! Tasks do not depend on the number of threads, and partial sums are added in the order of the tasks. Results are
+//! therefore the same for any number of threads.
 
 use std::ops::Range;
 
@@ -16,8 +16,8 @@ use crate::network::{Layer as LayerDescription, Network, ResidualBlock};
 const MOST_TASKS: usize = 16;
 /// Most slices of a batch in a layer's backward pass.
 const MOST_SLICES: usize = 8;
-/// Most transformed weights of all slices of a layer together, if there are more than two: each slice's gradient is transformed
-/// back.
+/// Most transformed weights of all slices of a layer together, if there are more than two: each slice's gradient is
+/// transformed back.
 const SLICE_VALUES: usize = 640 << 10;
 
 /// A convolution with its batch norm, ready to run.
@@ -32,7 +32,8 @@ pub(super) struct Layer {
     /// Where the running mean and variance are in the flat buffer of all statistics.
     pub(super) mean: Range<usize>,
     pub(super) variance: Range<usize>,
-    /// Images of a task in the forward pass: several groups, so that a group can be prefetched while the one before is computed.
+    /// Images of a task in the forward pass: several groups, so that a group can be prefetched while the one before is
+    /// computed.
     pub(super) task_images: usize,
     /// Images of a task in the backward pass, which has a sum of weight gradients of its own.
     pub(super) slice_images: usize,

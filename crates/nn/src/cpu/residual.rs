@@ -1,6 +1,7 @@
 //! The residual join: how a block's last layer and its shortcut form the input of the next block, and the way back.
 //!
-//! The sum is computed while the next layer reads it, and its gradient while the next layer writes the gradient of its input.
+//! The sum is computed while the next layer reads it, and its gradient while the next layer writes the gradient of its
+//! input.
 
 use super::Cpu;
 use crate::kernel::convolution::Geometry;
@@ -28,8 +29,8 @@ struct PaddedShortcut {
 }
 
 impl Cpu {
-    /// The input of a block, or of the head for the number of blocks, in a training pass. Whoever reads it also writes it to
-    /// `block_inputs`.
+    /// The input of a block, or of the head for the number of blocks, in a training pass. Whoever reads it also writes
+    /// it to `block_inputs`.
     pub(super) fn block_input(&mut self, block: usize) -> Source {
         let keep = self.activations.block_inputs[block].as_mut_ptr();
         let null = std::ptr::null();
@@ -78,8 +79,8 @@ impl Cpu {
         Some(PaddedShortcut { channels: inputs, before: (outputs - inputs) / 2, step })
     }
 
-    /// What the shortcut of a block without a projection adds to the gradient of the block's input; `g` is the gradient of the
-    /// block's output.
+    /// What the shortcut of a block without a projection adds to the gradient of the block's input; `g` is the gradient
+    /// of the block's output.
     pub(super) fn shortcut_gradient(&self, block: usize, g: *const f32) -> ShortcutBack {
         let Some(PaddedShortcut { before, step, .. }) = self.padded_shortcut(block) else {
             return ShortcutBack::Same(g);
@@ -88,8 +89,8 @@ impl Cpu {
         ShortcutBack::Strided { g, size: last.convolution.geometry.out(), stored: last.channels(), before, step }
     }
 
-    /// Where the gradient of a block's input goes, or of the head's input for the number of blocks: through the ReLU to the layers
-    /// that met there.
+    /// Where the gradient of a block's input goes, or of the head's input for the number of blocks: through the ReLU to
+    /// the layers that met there.
     pub(super) fn block_input_sink(&self, block: usize, shortcut: ShortcutBack, out: *mut f32) -> Sink {
         let (last, projection) = match block.checked_sub(1) {
             None if self.network.stem.pool => return Sink::Plain { shortcut, out },

@@ -18,8 +18,8 @@ pub(super) struct Shared<T>(T);
 /// What [`Shared`] may hold.
 ///
 /// # Safety
-/// The type must be plain data: copying it from another thread touches nothing behind its pointers. Reading or writing behind
-/// them is `unsafe`, and whoever does it must know that no other task writes there.
+/// The type must be plain data: copying it from another thread touches nothing behind its pointers. Reading or writing
+/// behind them is `unsafe`, and whoever does it must know that no other task writes there.
 pub(super) unsafe trait TaskPointer: Copy {}
 // SAFETY: raw pointers are plain data.
 unsafe impl<T> TaskPointer for *const T {}
@@ -49,8 +49,8 @@ impl<T: TaskPointer> Shared<T> {
 /// Number of parts of a thread's scratch memory: six for the kernels, six for an evaluation.
 const PARTS: usize = 12;
 
-/// Scratch memory of one thread, in one stretch of large pages: a transform writes to dozens of places far apart, more than the
-/// CPU caches addresses of small pages.
+/// Scratch memory of one thread, in one stretch of large pages: a transform writes to dozens of places far apart, more
+/// than the CPU caches addresses of small pages.
 pub(super) struct ThreadScratch {
     memory: Buffer,
     /// Where the parts begin.
@@ -86,7 +86,8 @@ impl ThreadScratch {
 
     fn parts(&mut self) -> [*mut f32; PARTS] {
         let memory = self.memory.as_mut_ptr();
-        // SAFETY: `new` allocated at least the sum of all parts, so that every start lies inside the memory or at its end.
+        // SAFETY: `new` allocated at least the sum of all parts, so that every start lies inside the memory or at its
+        // end.
         self.starts.map(|start| unsafe { memory.add(start) })
     }
 
@@ -108,8 +109,8 @@ pub(super) struct Tasks {
     pub(super) pool: Pool,
     pub(super) simd: SimdLevel,
     scratch: Mutex<Vec<ThreadScratch>>,
-    /// Direction of the next pass. Every pass over the batch runs opposite to the one before, because what was used last is still
-    /// in the cache.
+    /// Direction of the next pass. Every pass over the batch runs opposite to the one before, because what was used
+    /// last is still in the cache.
     backwards: AtomicBool,
 }
 
@@ -119,8 +120,8 @@ impl Tasks {
         Self { pool, simd, scratch: Mutex::new(scratch), backwards: AtomicBool::new(false) }
     }
 
-    /// Runs `body` with the number of every task, the number of the task that this thread will probably run next, and scratch that
-    /// no other running task has.
+    /// Runs `body` with the number of every task, the number of the task that this thread will probably run next, and
+    /// scratch that no other running task has.
     pub(super) fn run(&self, tasks: usize, body: impl Fn(usize, Option<usize>, &Scratch) + Sync) {
         self.run_with_thread_scratch(tasks, |task, next, scratch| body(task, next, &scratch.kernel()));
     }

@@ -1,8 +1,8 @@
 //! Residual networks as data. Layers, tensors and initial values all follow from a [`Network`]'s description.
 //!
-//! *Deep residual learning for image recognition*, He et al., CVPR 2016. Networks for small images have three stages and shortcuts
-//! without parameters (option A of the paper). Networks for large images are torchvision's, with the stride on the 3 x 3
-//! convolution. Parameters have the names and shapes that PyTorch programs give them.
+//! *Deep residual learning for image recognition*, He et al., CVPR 2016. Networks for small images have three stages
+//! and shortcuts without parameters (option A of the paper). Networks for large images are torchvision's, with the
+//! stride on the 3 x 3 convolution. Parameters have the names and shapes that PyTorch programs give them.
 
 mod architecture;
 mod layers;

@@ -67,15 +67,13 @@ impl Network {
     }
 
     /// Number of trained values.
-    #[must_use]
-    pub fn parameter_count(&self) -> usize {
+    pub(crate) fn parameter_count(&self) -> usize {
         self.parameters().iter().map(Tensor::len).sum()
     }
 
-    /// Initial values of the [`parameters`](Self::parameters): He's normal distribution (fan-in) for weights, 1 and 0 for batch
-    /// norms, a uniform distribution for the head's bias. They are a function of the seed.
-    #[must_use]
-    pub fn initial_parameters(&self, seed: u64) -> Vec<Vec<f32>> {
+    /// Initial values of the [`parameters`](Self::parameters): He's normal distribution (fan-in) for weights, 1 and 0
+    /// for batch norms, a uniform distribution for the head's bias. They are a function of the seed.
+    pub(crate) fn initial_parameters(&self, seed: u64) -> Vec<Vec<f32>> {
         let values = |(number, tensor): (usize, Tensor)| {
             let draws = Draws::new(seed ^ SALT, 0, number as u64);
             let head = tensor.name.starts_with(self.head_name());

@@ -32,8 +32,8 @@ fn all_tensors(network: &Network) -> impl Iterator<Item = Tensor> {
 }
 
 impl Weights {
-    /// Writes a safetensors file that PyTorch's `load_state_dict` accepts as it is. `batches` is the number of batches that the
-    /// running statistics come from.
+    /// Writes a safetensors file that PyTorch's `load_state_dict` accepts as it is. `batches` is the number of batches
+    /// that the running statistics come from.
     ///
     /// # Errors
     /// If the values are not those of the network's tensors.

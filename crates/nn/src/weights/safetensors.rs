@@ -1,7 +1,8 @@
 //! The safetensors format.
 //!
-//! A file is the header's length (8 bytes, little-endian), the header (JSON with the dtype, shape and offsets of every tensor), and
-//! the bytes of the tensors, without gaps. Nothing in it is ever executed, unlike the pickles in `.pth` files, which are refused.
+//! A file is the header's length (8 bytes, little-endian), the header (JSON with the dtype, shape and offsets of every
+//! tensor), and the bytes of the tensors, without gaps. Nothing in it is ever executed, unlike the pickles in `.pth`
+//! files, which are refused.
 
 use std::collections::BTreeMap;
 
