@@ -589,7 +589,7 @@ fn bench_step() {
     assert!(report["device"].as_str().is_some_and(|device| device.starts_with("cpu ")), "{report}");
     for (args, want) in [
         (["--image-size", "60000"], "a batch of 60000 images takes about "),
-        (["--model", "resnet31"], "model `resnet31`: known are resnet8, "),
+        (["--model", "resnet31"], "unknown model 'resnet31'; did you mean 'resnet32'? Known models: resnet8, "),
         (["--channels", "0"], "channels = 0: must be 1 to 1024"),
     ] {
         let out = equipoise(&[&["bench", "step", "--batch-size", "60000"], &args[..]].concat(), "");

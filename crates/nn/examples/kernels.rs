@@ -1,9 +1,9 @@
-//! Does it matter how convolutions are computed? Trains the same network with Winograd and with direct kernels on real data:
+//! Does the algorithm of convolution matter? Trains the same network with both algorithms on real data:
 //!
 //!     cargo run --release -p equipoise-nn --example kernels -- CIFAR-10-FOLDER [epochs] [seeds] [model]
 //!
-//! A long-tailed subset with imbalance 10 (20,431 images), batch 128, rate 0.1 falling linearly, pad 4, crop, flip. Prints a line
-//! for every run: mean loss of every epoch and accuracy on the test set at the end.
+//! A long-tailed subset with imbalance 10 (20,431 images), batch size 128, learning rate 0.1 falling linearly, padded
+//! crops and flips. Prints a line for every run: the mean loss of every epoch, and the accuracy on the test set.
 
 use std::path::Path;
 
@@ -33,7 +33,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let pool = Pool::new(0)?;
     for seed in 0..seeds {
         for algorithm in [ConvolutionAlgorithm::Winograd, ConvolutionAlgorithm::Direct] {
-            let network = Network::named(model, 3, [32, 32], 10)?;
+            let network = Network::new(model.parse()?, 3, [32, 32], 10)?;
             let mut engine = Cpu::with_kernels(network, BATCH, seed, pool.clone(), SimdLevel::best(), algorithm)?;
             let mut criterion = Config::from(Id::Softmax.preset(Preset::Reference)).init(&[1; 10])?;
             let mut work = Workspace::with_pool(pool.clone());
@@ -57,7 +57,12 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
                     engine.backward(&grad)?;
                     let progress =
                         (epoch as usize * order.len() + step * BATCH) as f32 / (epochs as usize * order.len()) as f32;
-                    engine.step(&Sgd { rate: 0.1 * (1.0 - progress), momentum: 0.9, weight_decay: 2e-4, clip: None });
+                    engine.step(&Sgd {
+                        learning_rate: 0.1 * (1.0 - progress),
+                        momentum: 0.9,
+                        weight_decay: 2e-4,
+                        clip_grad_norm: None,
+                    });
                 }
                 losses.push(format!("{:.3}", loss / labels.len() as f64));
             }

@@ -1,4 +1,4 @@
-//! Training really works: small loops over the engine's seam.
+//! Training works: small loops over the engine and a criterion.
 
 use equipoise_criterion::{Batch, Config, Id, Output, Preset, Workspace};
 use equipoise_data::acquire::embedded::fashion_mini;
@@ -7,7 +7,7 @@ use equipoise_data::batch::normalize::Normalize;
 use equipoise_data::batch::sampler::{Sampler, SamplerKind, Shard};
 use equipoise_data::batch::small::SmallTransform;
 use equipoise_data::{Pixels, Split};
-use equipoise_nn::{ConvolutionAlgorithm, Cpu, Engine, Network, Sgd};
+use equipoise_nn::{Architecture, ConvolutionAlgorithm, Cpu, Engine, Network, Sgd};
 use equipoise_pool::Pool;
 use equipoise_simd::SimdLevel;
 
@@ -28,7 +28,7 @@ fn pixels(part: &Split) -> &Pixels {
 /// Trains on some places of a part with softmax; the rate falls linearly.
 fn train(part: &Split, places: &[u32], epochs: u64, seed: u64, augment: bool, kernels: ConvolutionAlgorithm) -> Run {
     let pool = Pool::new(2).expect("threads");
-    let network = Network::named("resnet8", 1, [28, 28], 10).expect("known");
+    let network = Network::new(Architecture::ResNet8, 1, [28, 28], 10).expect("known");
     let mut engine = Cpu::with_kernels(network, BATCH, seed, pool.clone(), SimdLevel::best(), kernels).expect("valid");
     let images = pixels(part);
     let normalize = Normalize::of(images, places);
@@ -54,7 +54,7 @@ fn train(part: &Split, places: &[u32], epochs: u64, seed: u64, augment: bool, ke
             loss += summary.loss * at.len() as f64;
             engine.backward(&grad).expect("fits");
             let rate = 0.1 * (1.0 - epoch as f32 / epochs as f32);
-            engine.step(&Sgd { rate, momentum: 0.9, weight_decay: 2e-4, clip: None });
+            engine.step(&Sgd { learning_rate: rate, momentum: 0.9, weight_decay: 2e-4, clip_grad_norm: None });
         }
         losses.push(loss / places.len() as f64);
     }
@@ -84,7 +84,8 @@ fn five_hundred_and_twelve_images_are_learned_by_heart() {
     assert_eq!(accuracy(&mut run, &set.train, &places), 1.0, "losses {:?}", run.losses);
 }
 
-/// The embedded set, with every kernel: what a test image is called does not depend on how the convolutions are computed.
+/// The embedded set, with every kernel: what a test image is called does not depend on how the convolutions are
+/// computed.
 #[test]
 fn the_embedded_set_is_learned_whatever_the_kernels() {
     let set = fashion_mini().expect("embedded");

@@ -97,7 +97,7 @@ fn trainer<W: Workers>(workers: W) -> Trainer<Cpu, W> {
     // an even number, so that both make as many steps
     set.train = set.train.subset(&(0..1280).collect::<Vec<u32>>());
     let data = RunData::new(set, &settings, None, &pool, &|_, _| {}).expect("it fits");
-    let network = Network::named("resnet8", 1, [28, 28], 10).expect("known");
+    let network = Network::new(Architecture::ResNet8, 1, [28, 28], 10).expect("known");
     let engine = Cpu::new(network, settings.batch_size, settings.seed, pool.clone()).expect("valid");
     Trainer::new(settings, data, engine, workers, pool).expect("it fits")
 }

@@ -110,7 +110,7 @@ impl PlannedRun<'_> {
             "tiny-imagenet" => 64,
             _ => self.settings.model.name.default_image_size(),
         };
-        let network = Network::named(self.settings.model.name.name(), 3, [size, size], 10)?;
+        let network = Network::new(self.settings.model.name, 3, [size, size], 10)?;
         let epochs = self.settings.epochs.saturating_sub(self.epochs_done()) as f64;
         let [train, test] = self.cell.images.map(|images| images as f64);
         let evaluations = (epochs / self.settings.evaluate_every as f64).ceil();

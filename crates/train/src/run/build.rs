@@ -40,7 +40,7 @@ pub fn prepare(
 /// Returns an error if the images do not fit the network.
 pub fn network(settings: &Settings, data: &RunData) -> Result<Network, TrainError> {
     let (channels, height, width) = data.train.loader.shape();
-    let network = Network::named(settings.model.name.name(), channels, [height, width], data.classes.len())?;
+    let network = Network::new(settings.model.name, channels, [height, width], data.classes.len())?;
     Ok(network.with_head(settings.head()))
 }
 
@@ -51,7 +51,7 @@ pub fn network(settings: &Settings, data: &RunData) -> Result<Network, TrainErro
 pub fn engine(network: Network, batch_size: usize, seed: u64, pool: &Pool) -> Result<Cpu, TrainError> {
     let bytes = Cpu::bytes(&network, batch_size, pool.threads());
     if available_bytes().is_some_and(|available| bytes > available) {
-        return Err(NnError::Memory { batch: batch_size, bytes }.into());
+        return Err(NnError::Memory { batch_size, bytes }.into());
     }
     Ok(Cpu::new(network, batch_size, seed, pool.clone())?)
 }

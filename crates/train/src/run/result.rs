@@ -71,8 +71,8 @@ fn best_is(trainer: &RunTrainer) -> &'static str {
 fn machine(threads: usize) -> String {
     let instructions = match SimdLevel::best() {
         SimdLevel::Portable => "",
-        SimdLevel::Avx2 => " with AVX2",
-        SimdLevel::Avx512 => " with AVX-512",
+        SimdLevel::Avx2(_) => " with AVX2",
+        SimdLevel::Avx512(_) => " with AVX-512",
     };
     format!("{}{instructions}, {threads} threads", std::env::consts::ARCH)
 }

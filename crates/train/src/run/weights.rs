@@ -3,7 +3,7 @@
 use std::error::Error;
 use std::path::{Path, PathBuf};
 
-use equipoise_nn::{Cpu, Engine, Kind, Network, NnError, Weights};
+use equipoise_nn::{Cpu, Engine, Network, NnError, TensorKind, Weights};
 
 use equipoise_record::names::{BEST, CHECKPOINT, PREVIOUS};
 
@@ -63,7 +63,7 @@ pub fn initialize(
     feedback: &dyn Feedback,
 ) -> Result<(), TrainError> {
     let network = engine.network().clone();
-    let mut values: Tensors = [engine.tensors(Kind::Parameters), engine.tensors(Kind::Statistics)];
+    let mut values: Tensors = [engine.tensors(TensorKind::Parameters), engine.tensors(TensorKind::Statistics)];
     let missing = match path.extension().is_some_and(|extension| extension == "safetensors") {
         true => from_safetensors(path, &network, &mut values)?,
         false => from_checkpoint(&load_checkpoint(path, feedback)?, classes, &network, &mut values),
@@ -85,8 +85,8 @@ pub fn initialize(
 /// # Errors
 /// Returns an error if they do not fit its network.
 pub fn set_tensors(engine: &mut Cpu, [parameters, statistics]: &Tensors) -> Result<(), TrainError> {
-    engine.set_tensors(Kind::Parameters, parameters)?;
-    Ok(engine.set_tensors(Kind::Statistics, statistics)?)
+    engine.set_tensors(TensorKind::Parameters, parameters)?;
+    Ok(engine.set_tensors(TensorKind::Statistics, statistics)?)
 }
 
 /// Copies the tensors of a safetensors file. Returns the names of the tensors that it lacks.

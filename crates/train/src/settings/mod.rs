@@ -4,7 +4,6 @@
 //! values that no run could use; [`KEYS`] describes each of them. Threads, paths of outputs and progress are not settings: they have no
 //! influence on the result.
 
-mod architecture;
 mod check;
 mod edit;
 mod keys;
@@ -20,7 +19,8 @@ use equipoise_data::subset::split::SplitRule;
 use equipoise_nn::network::Head;
 use serde::{Deserialize, Serialize};
 
-pub use self::architecture::Architecture;
+pub use equipoise_nn::Architecture;
+
 pub use self::keys::{KEYS, Key};
 use crate::schedule::Schedule;
 

@@ -1,6 +1,6 @@
 //! A run that diverges ends with an error that says where, and on which images.
 
-use equipoise_nn::{Engine, Kind};
+use equipoise_nn::{Engine, TensorKind};
 
 use super::Trainer;
 use crate::error::TrainError;
@@ -12,7 +12,7 @@ const NAMED_IMAGES: usize = 8;
 impl<E: Engine, W: Workers> Trainer<E, W> {
     /// Checks that all weights are finite: nothing else is worth saving.
     pub(super) fn check_finite(&self) -> Result<(), TrainError> {
-        let tensors = [Kind::Parameters, Kind::Statistics].map(|kind| self.engine.tensors(kind));
+        let tensors = [TensorKind::Parameters, TensorKind::Statistics].map(|kind| self.engine.tensors(kind));
         if tensors.iter().flatten().flatten().all(|w| w.is_finite()) {
             return Ok(());
         }
@@ -26,7 +26,7 @@ impl<E: Engine, W: Workers> Trainer<E, W> {
 
     /// The error for a step, from 0, on these images.
     pub(super) fn diverged(&self, indices: &[u32], step: u64, what: String) -> TrainError {
-        let weights = self.engine.tensors(Kind::Parameters);
+        let weights = self.engine.tensors(TensorKind::Parameters);
         // NaN counts as the largest
         let size = |w: &f32| if w.is_nan() { f32::INFINITY } else { w.abs() };
         let largest = weights.iter().flatten().map(size).fold(0.0, f32::max);

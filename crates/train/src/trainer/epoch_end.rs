@@ -1,6 +1,6 @@
 //! The end of an epoch: evaluation, selection of the best epoch, checkpoint, records.
 
-use equipoise_nn::{Engine, Kind};
+use equipoise_nn::{Engine, TensorKind};
 use equipoise_record::names::{BEST, METRICS, NORMS};
 use equipoise_record::{EpochRecord, Metrics, RunFolder};
 
@@ -101,8 +101,8 @@ impl<E: Engine, W: Workers> Trainer<E, W> {
     /// changes nothing.
     fn average_statistics(&mut self) -> Result<(), TrainError> {
         if self.workers.shard().size() > 1 {
-            let ema = self.has_ema().then_some(Kind::EmaStatistics);
-            for kind in [Kind::Statistics].into_iter().chain(ema) {
+            let ema = self.has_ema().then_some(TensorKind::EmaStatistics);
+            for kind in [TensorKind::Statistics].into_iter().chain(ema) {
                 let mut statistics = self.engine.tensors(kind);
                 self.workers.average_statistics(&mut statistics);
                 self.engine.set_tensors(kind, &statistics)?;

@@ -1,6 +1,6 @@
 //! The last evaluation of a finished run: details beyond the metrics.
 
-use equipoise_nn::{Engine, Kind};
+use equipoise_nn::{Engine, TensorKind};
 use equipoise_record::names::BEST;
 use equipoise_record::{EvaluationDetails, RunFolder};
 
@@ -13,7 +13,7 @@ use crate::settings::SelectBest;
 use crate::workers::Workers;
 
 /// The tensors that determine a network's output.
-const WEIGHTS: [Kind; 2] = [Kind::Parameters, Kind::Statistics];
+const WEIGHTS: [TensorKind; 2] = [TensorKind::Parameters, TensorKind::Statistics];
 
 fn set_weights(engine: &mut impl Engine, weights: &[Vec<Vec<f32>>; 2]) -> Result<(), TrainError> {
     WEIGHTS.into_iter().zip(weights).try_for_each(|(kind, values)| Ok(engine.set_tensors(kind, values)?))

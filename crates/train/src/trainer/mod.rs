@@ -84,7 +84,7 @@ impl<E: Engine, W: Workers> Trainer<E, W> {
         settings.check()?;
         check_network(engine.network(), &data)?;
         check_selection(&settings, &data)?;
-        engine.freeze(settings.model.freeze_backbone);
+        engine.freeze_backbone(settings.model.freeze_backbone);
         if settings.optimizer.ema_decay > 0.0 {
             engine.start_ema();
         }

@@ -1,6 +1,6 @@
 //! The state of a run in a checkpoint, and back.
 
-use equipoise_nn::{Engine, Kind};
+use equipoise_nn::{Engine, TensorKind};
 use serde::{Deserialize, Serialize};
 
 use super::Trainer;
@@ -49,12 +49,12 @@ impl<E: Engine, W: Workers> Trainer<E, W> {
         };
         let header = serde_json::to_string(&header).expect("a header can be serialized");
         // in the order of `Checkpoint::new`
-        let mut tensors = self.engine.tensors(Kind::Parameters);
-        tensors.extend(self.engine.tensors(Kind::Momentum));
-        tensors.extend(self.engine.tensors(Kind::Statistics));
+        let mut tensors = self.engine.tensors(TensorKind::Parameters);
+        tensors.extend(self.engine.tensors(TensorKind::Momentum));
+        tensors.extend(self.engine.tensors(TensorKind::Statistics));
         // empty without an EMA
-        tensors.extend(self.engine.tensors(Kind::EmaParameters));
-        tensors.extend(self.engine.tensors(Kind::EmaStatistics));
+        tensors.extend(self.engine.tensors(TensorKind::EmaParameters));
+        tensors.extend(self.engine.tensors(TensorKind::EmaStatistics));
         RawCheckpoint { header, tensors }
     }
 
@@ -66,12 +66,12 @@ impl<E: Engine, W: Workers> Trainer<E, W> {
         let header = &checkpoint.header;
         self.check_same_run(header)?;
         self.criterion.restore(&header.criterion)?;
-        self.engine.set_tensors(Kind::Parameters, &checkpoint.trained_parameters)?;
-        self.engine.set_tensors(Kind::Momentum, &checkpoint.momentum)?;
-        self.engine.set_tensors(Kind::Statistics, &checkpoint.trained_statistics)?;
+        self.engine.set_tensors(TensorKind::Parameters, &checkpoint.trained_parameters)?;
+        self.engine.set_tensors(TensorKind::Momentum, &checkpoint.momentum)?;
+        self.engine.set_tensors(TensorKind::Statistics, &checkpoint.trained_statistics)?;
         if self.has_ema() {
-            self.engine.set_tensors(Kind::EmaParameters, &checkpoint.parameters)?;
-            self.engine.set_tensors(Kind::EmaStatistics, &checkpoint.statistics)?;
+            self.engine.set_tensors(TensorKind::EmaParameters, &checkpoint.parameters)?;
+            self.engine.set_tensors(TensorKind::EmaStatistics, &checkpoint.statistics)?;
         }
         self.position = header.position;
         self.history.clone_from(&header.history);

@@ -91,10 +91,10 @@ impl<E: Engine, W: Workers> Trainer<E, W> {
     fn update_weights(&mut self, batch: &TrainBatch, learning_rate: f64) -> Result<(), TrainError> {
         let optimizer = &self.settings.optimizer;
         let norm = self.engine.step(&Sgd {
-            rate: learning_rate as f32,
+            learning_rate: learning_rate as f32,
             momentum: optimizer.momentum as f32,
             weight_decay: optimizer.weight_decay as f32,
-            clip: (optimizer.clip_grad_norm > 0.0).then_some(optimizer.clip_grad_norm as f32),
+            clip_grad_norm: (optimizer.clip_grad_norm > 0.0).then_some(optimizer.clip_grad_norm as f32),
         });
         if norm.is_finite() {
             return Ok(());

@@ -59,10 +59,10 @@ pub(crate) fn run(args: &Args, out: &mut impl Write) -> Result<(), Failure> {
     let pool = args.threads.pool()?;
     let threads = pool.threads();
     let level = args.simd.unwrap_or_default();
-    let network = Network::named(args.model.name(), args.channels, [size, size], classes)?;
+    let network = Network::new(args.model, args.channels, [size, size], classes)?;
     let bytes = Cpu::bytes(&network, batch_size, threads);
     if available_bytes().is_some_and(|available| bytes > available) {
-        return Err(NnError::Memory { batch: batch_size, bytes }.into());
+        return Err(NnError::Memory { batch_size, bytes }.into());
     }
     let engine = Cpu::with_kernels(network, batch_size, 0, pool.clone(), level, args.kernels)?;
     let criterion = match args.evaluate {
@@ -112,7 +112,7 @@ fn measure(
     let images: Vec<f32> = (0..values).map(|i| normal(draws, i as u64)).collect();
     let labels = labels(batch_size, args.classes);
     let (mut grad, mut weights) = (vec![0.0; batch_size * args.classes], vec![0.0; batch_size]);
-    let sgd = Sgd { rate: 0.1, momentum: 0.9, weight_decay: 2e-4, clip: None };
+    let sgd = Sgd { learning_rate: 0.1, momentum: 0.9, weight_decay: 2e-4, clip_grad_norm: None };
     let mut step = || -> Result<(), Failure> {
         let logits = engine.forward(&images, !args.evaluate)?;
         if let Some(criterion) = &mut criterion {

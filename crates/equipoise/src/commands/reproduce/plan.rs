@@ -22,7 +22,7 @@ pub(super) fn estimate(args: &Args, jobs: &[Job<'_>]) -> Result<Vec<f64>, Failur
 /// Multiply-adds of a forward pass per second in training, by a short measurement.
 fn training_speed(args: &Args) -> Result<f64, Failure> {
     const BATCH_SIZE: usize = 128;
-    let network = Network::named(Architecture::ResNet32.name(), 3, [32, 32], 10)?;
+    let network = Network::new(Architecture::ResNet32, 3, [32, 32], 10)?;
     let work = BATCH_SIZE as f64 * network.multiply_adds() as f64;
     let mut engine = Cpu::new(network, BATCH_SIZE, 0, args.threads.pool()?)?;
     let (images, gradient) = (vec![0.5; BATCH_SIZE * 3 * 32 * 32], vec![1e-3; BATCH_SIZE * 10]);
