@@ -4,9 +4,8 @@ use std::fs;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use equipoise_record::{Epoch, NORMS, Norms, TIMES, Time};
-use equipoise_report::events;
 use equipoise_report::run::Run;
-use equipoise_report::tensorboard::Events;
+use equipoise_report::tensorboard::EventWriter;
 use equipoise_train::TrainError;
 use equipoise_train::folder::{Folder, StoreError};
 use equipoise_train::trainer::{Step, Watch, Wish};
@@ -20,7 +19,7 @@ const EVENTS: (&str, &str) = ("events.out.tfevents.", ".equipoise");
 pub(crate) struct Log<'a> {
     show: &'a mut Show,
     folder: &'a Folder,
-    events: Events,
+    events: EventWriter,
     file: String,
     /// When the epoch began, as far as this process knows.
     began: Instant,
@@ -43,7 +42,7 @@ impl<'a> Log<'a> {
         for name in [TIMES, NORMS] {
             folder.lines(name, usize::MAX)?;
         }
-        let mut events = Events::new(wall(), 1);
+        let mut events = EventWriter::new(wall(), 1);
         let mut before = Duration::ZERO;
         let run = Run::open(folder.path());
         if let Ok(run) = &run {
@@ -51,7 +50,7 @@ impl<'a> Log<'a> {
                 let norms = run.norms.iter().find(|norms| norms.epoch == epoch.epoch);
                 let time = run.times.iter().find(|time| time.epoch == epoch.epoch);
                 before += Duration::try_from_secs_f64(time.map_or(0.0, |time| time.seconds)).unwrap_or_default();
-                events::add(&mut events, epoch, norms, time, wall());
+                events.epoch(epoch, norms, time, wall());
             }
         }
         let old: Vec<_> = fs::read_dir(folder.path()).into_iter().flatten().flatten().collect();
@@ -95,7 +94,7 @@ impl<'a> Log<'a> {
         // three numbers and a counter can be written
         let line = serde_json::to_string(&time).unwrap_or_default() + "\n";
         self.folder.append(TIMES, line.as_bytes())?;
-        events::add(&mut self.events, epoch, Some(norms), Some(&time), time.at);
+        self.events.epoch(epoch, Some(norms), Some(&time), time.at);
         self.folder.append(&self.file, &self.events.take())
     }
 }

@@ -568,7 +568,7 @@ impl Found {
             Err(error) => return wrong(format!("{:#}", anyhow::Error::from(error))),
         };
         let fits = |end: &Outcome| (end.seed, end.criterion.as_str()) == (settings.seed, run.criterion());
-        match run.outcome.as_ref().filter(|end| fits(end)) {
+        match run.result.as_ref().filter(|end| fits(end)) {
             Some(outcome) => Ok(Self::Done(Box::new(outcome.clone()))),
             None => wrong(format!("{}: not of this run", place.join(RESULT).display())),
         }

@@ -86,7 +86,7 @@ fn read(paths: &[PathBuf]) -> Result<Vec<Comparison>, Failure> {
     for run in &mut runs {
         // what an older version did not write is what it is by default; settings of none that we know stay as they are
         let whole = Settings::from_toml(&run.config, &Settings::default()).and_then(|settings| settings.to_toml());
-        let _ = whole.map(|whole| run.complete(&whole));
+        let _ = whole.map(|whole| run.resolve_settings(&whole));
     }
     for path in left {
         warn(&format!("{} is left out: none of its epochs has been evaluated", path.display()));
@@ -208,7 +208,7 @@ pub(crate) fn summary(comparison: &Comparison) -> Value {
     });
     json!({
         "dataset": comparison.dataset,
-        "which": comparison.which_text(),
+        "which": comparison.epoch_text(),
         "model": setting("model.name"),
         "epochs": setting("epochs").and_then(|epochs| epochs.parse::<u64>().ok()),
         "columns": comparison.columns,

@@ -512,8 +512,8 @@ fn show(recipe: &Recipe, args: &Args, jobs: &[Job<'_>], out: &mut impl Write) ->
             for (number, column) in recipe.columns.iter().enumerate() {
                 let published = cell.published.get(&method.name).and_then(|figures| figures.get(number).copied());
                 let entry = |spread: Option<Spread>| match spread {
-                    None => Entry::Nothing,
-                    Some(Spread { mean, sd, .. }) => Entry::Figure { mean, sd, best: false },
+                    None => Entry::Missing,
+                    Some(Spread { mean, sd, .. }) => Entry::Accuracy { mean, sd, best: false },
                 };
                 row.extend(printed.then(|| entry(Spread::of(published.as_slice()))));
                 let ours = [Some(false), best.then_some(true)].into_iter().flatten();
@@ -540,7 +540,7 @@ fn show(recipe: &Recipe, args: &Args, jobs: &[Job<'_>], out: &mut impl Write) ->
             columns.extend(best.then(|| format!("{ours}, best on {chooser}")));
         }
         let title = format!("{}, {}, {} schedule", recipe.title, cell.name, recipe.schedule(args));
-        tables.push((&cell.name, Table { title, columns, rows, notes: Vec::new() }));
+        tables.push((&cell.name, Table { title, columns, rows }));
     }
     if args.json {
         writeln!(out, "{}", serde_json::to_string_pretty(&values)?)?;

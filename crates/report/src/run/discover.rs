@@ -1,0 +1,80 @@
+//! Finding runs below the folders that a user names.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use equipoise_record::{CONFIG, METRICS, RESULT};
+
+use super::{ReportError, Run};
+
+/// How many levels of subfolders are searched for runs.
+const MAX_DEPTH: usize = 4;
+
+impl Run {
+    /// Reads runs from folders, each either a run folder or a folder with runs below it. Also returns the folders that were
+    /// skipped because none of their epochs has been evaluated.
+    ///
+    /// # Errors
+    /// As [`read`](Self::read), if a folder contains no run, or if a run is given more than once. A run without an evaluation
+    /// is an error only if it was named itself.
+    pub fn all(paths: &[PathBuf]) -> Result<(Vec<Self>, Vec<PathBuf>), ReportError> {
+        let (mut runs, mut skipped) = (Vec::new(), Vec::new());
+        for path in paths {
+            if is_run(path) {
+                runs.push(Self::read(path)?);
+            } else {
+                read_below(path, &mut runs, &mut skipped)?;
+            }
+        }
+        let mut seen = BTreeSet::new();
+        for run in &runs {
+            let absolute = fs::canonicalize(&run.path).unwrap_or_else(|_| run.path.clone());
+            if !seen.insert(absolute) {
+                return Err(ReportError::Duplicate { path: run.path.clone() });
+            }
+        }
+        Ok((runs, skipped))
+    }
+}
+
+/// Reads the runs below a folder that is not itself a run.
+fn read_below(path: &Path, runs: &mut Vec<Run>, skipped: &mut Vec<PathBuf>) -> Result<(), ReportError> {
+    fs::read_dir(path).map_err(|source| ReportError::Read { path: path.to_owned(), source })?;
+    let before = runs.len();
+    let mut folders = Vec::new();
+    find_runs(path, MAX_DEPTH, &mut folders);
+    for folder in folders {
+        match Run::read(&folder) {
+            Ok(run) => runs.push(run),
+            Err(ReportError::Empty { path }) => skipped.push(path),
+            Err(error) => return Err(error),
+        }
+    }
+    match (runs.len() > before, path.join(CONFIG).is_file()) {
+        (true, _) => Ok(()),
+        // a run that has just started has settings and nothing else
+        (false, true) => Err(ReportError::Empty { path: path.to_owned() }),
+        (false, false) => Err(ReportError::NotARun { path: path.to_owned() }),
+    }
+}
+
+fn is_run(path: &Path) -> bool {
+    [METRICS, RESULT].iter().any(|name| path.join(name).is_file())
+}
+
+/// Collects the run folders below a folder, sorted by name.
+fn find_runs(path: &Path, depth: usize, found: &mut Vec<PathBuf>) {
+    let entries = fs::read_dir(path).into_iter().flatten().flatten();
+    // links are not followed, because they may form a cycle
+    let folders = entries.filter(|entry| entry.file_type().is_ok_and(|file_type| file_type.is_dir()));
+    let mut folders: Vec<PathBuf> = folders.map(|entry| entry.path()).collect();
+    folders.sort();
+    for folder in folders {
+        if is_run(&folder) {
+            found.push(folder);
+        } else if depth > 1 {
+            find_runs(&folder, depth - 1, found);
+        }
+    }
+}
