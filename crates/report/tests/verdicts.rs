@@ -55,7 +55,7 @@ fn an_interval_comes_before_a_single_run() {
     let runs = [("softmax", 0, 0), ("softmax", 1, 0), ("softmax", 2, 0)];
     let runs = [&runs[..], &[("seesaw", 0, 30), ("seesaw", 1, 30), ("seesaw", 2, 30), ("focal", 0, 60)]].concat();
     let comparison = compared("first", &runs);
-    assert!(comparison.verdict().0.starts_with("seesaw gains "), "{}", comparison.verdict().0);
+    assert!(comparison.verdict().0.starts_with("Compared with softmax, seesaw gains "), "{}", comparison.verdict().0);
     let order: Vec<&str> = comparison.variants.iter().map(|variant| variant.label.as_str()).collect();
     assert_eq!(order, ["softmax", "focal", "seesaw"]);
 }

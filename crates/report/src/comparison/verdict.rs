@@ -98,9 +98,10 @@ fn interval_sentence(name: &str, baseline: &str, differences: &[(String, Differe
     let (clear_list, unclear_list) = (listed(&clear), listed(&unclear));
     match (clear.len(), unclear.len()) {
         (0, _) => format!("{name} is not distinguishable from {baseline} {unclear_list}; {seeds}."),
-        (_, 0) => format!("{name} {clear_list} compared with {baseline}; {seeds}."),
+        (_, 0) => format!("Compared with {baseline}, {name} {clear_list}; {seeds}."),
         _ => format!(
-            "{name} {clear_list} compared with {baseline}, and is not distinguishable from it {unclear_list}; {seeds}."
+            "Compared with {baseline}, {name} {clear_list}, and is not distinguishable from it {unclear_list}; \
+             {seeds}."
         ),
     }
 }

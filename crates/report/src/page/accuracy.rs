@@ -16,6 +16,8 @@ pub(super) fn section(article: &Article<'_>) -> String {
         comparison.variants.iter().map(|variant| Some(variant.cells.as_slice())).collect();
     let caption = format!("Accuracy in %, {}", comparison.epoch_text());
     let mut html = table(article, "table", &caption, &cells, comparison.variants.len() > 1);
+    html.push_str(r#"<div class="table-tools">"#);
+    html.push_str(&copy_table(article, "table", &Table::groups(comparison)));
     if comparison.variants.len() > 1 {
         put!(
             html,
@@ -24,27 +26,27 @@ pub(super) fn section(article: &Article<'_>) -> String {
             name(&comparison.variants[0].label)
         );
     }
-    html.push_str(&copy_table(article, "table", &Table::groups(comparison)));
-    put!(html, r#"<p class="explanation">{}</p>"#, explanation(article));
+    html.push_str("</div>");
     if comparison.variants.iter().any(|variant| variant.cells.iter().any(|cell| cell.spread.is_some())) {
         html.push_str(&article.legend());
-        let markers =
-            if article.has_several_seeds() { "Large markers are means, small ones single seeds." } else { "" };
         for (class, width) in [("for-wide", 720.0), ("for-narrow", 340.0)] {
-            html.push_str(&figure(&format!("plain {class}"), "", &chart(article, width), markers));
+            html.push_str(&figure(&format!("plain {class}"), "", &chart(article, width), ""));
         }
     }
+    put!(html, r#"<p class="explanation">{}</p>"#, explanation(article));
     html.push_str(&optimistic(article));
     html
 }
 
-/// How to read the table.
+/// How to read the table and the chart.
 fn explanation(article: &Article<'_>) -> String {
     let comparison = article.comparison;
     let has_several_seeds = article.has_several_seeds();
     let mut html = String::new();
     if has_several_seeds {
-        html.push_str("Mean ± standard deviation over seeds. ");
+        html.push_str(
+            "Table: mean ± standard deviation over seeds. Chart: large markers are means, small ones single seeds. ",
+        );
     }
     if comparison.variants.len() > 1 {
         let baseline = name(&comparison.variants[0].label);
@@ -54,7 +56,7 @@ fn explanation(article: &Article<'_>) -> String {
                 ", ± half the width of its 95 % confidence interval over runs paired by seed; n.d. means not distinguishable \
                  from zero. Bold marks the highest accuracy of a column if it is distinguishable from every other, with the \
                  5 % error divided among the comparisons (Bonferroni). Intervals account for the choice of seeds, not of test \
-                 images. None is narrower than one test image is worth, and each holds on its own. "
+                 images. None is narrower than one test image is worth, and each holds by itself, not all of them jointly. "
             }
             false => "; with one seed each, nothing tells how much of it is chance, and nothing is bold. ",
         });

@@ -90,7 +90,7 @@ const RUN_COLUMNS: [(&str, bool); 11] = [
     ("reported", false),
     ("seconds", true),
     ("images/s", true),
-    ("memory, MB", true),
+    ("peak memory, MB", true),
     ("machine", false),
     ("version", false),
 ];

@@ -42,7 +42,7 @@ pub(super) fn section(article: &Article<'_>) -> Option<String> {
         put!(
             html,
             r#"<p class="lead">The {MAX_PAIRS} most frequent confusions, in test images of all seeds together. A run records only its most
-            frequent ones; any other counts as none.</p>"#
+            frequent ones; those that it did not record count as zero.</p>"#
         );
         html.push_str(&grid(&|_, details| pairs_table(article, details)));
     }

@@ -55,7 +55,7 @@ fn examples_panel(view: &View, axis: Axis<'_>, left: f64, has_regions: bool) -> 
     let (x, y) = (panel.x, panel.y);
     let regions = region_count(view);
     let examples = step_area(&x, &y, &examples_per_region(view));
-    panel.push(&format!(r#"<text class="axis" x="0" y="14">examples per 1/{regions} of g (log scale)</text>"#));
+    panel.push(&format!(r#"<text class="axis" x="0" y="14">examples per 1/{regions} of g, log(1 + n) scale</text>"#));
     panel.push(&format!(r#"<path class="area" d="{examples}"/>"#));
     panel.push(&format!(r#"<path class="base" d="M{} {}H{}"/>"#, px(left), px(area.bottom), px(RIGHT)));
     panel.push(&annotation(RIGHT, 62.0, r#" text-anchor="end""#, &summary(view)));
