@@ -103,16 +103,31 @@ fn labels(field: &'static str, labels: &[u32], classes: usize) -> Result<(), Bat
     }
 }
 
-/// Where a call writes: buffers of the caller.
+/// The caller's buffers that a call writes into.
 ///
 /// # Shapes
-/// `grad` is B x C like the logits, `weights` has B numbers. After an error their contents mean nothing.
+/// `grad` is B x C like the logits; `weights` and `gradient_norms` hold B numbers. After an error their contents are
+/// unspecified.
 #[derive(Debug)]
 pub struct Output<'a> {
     /// dL/dz.
     pub grad: &'a mut [f32],
-    /// The weight each example had in the loss.
+    /// The weight of each example in the loss.
     pub weights: &'a mut [f32],
+    /// The gradient norm g = 1 - p_y of each example, if the caller asks for it.
+    ///
+    /// p is the softmax of the raw logits for every criterion: margins, offsets and scales do not enter it, and the
+    /// sigmoid forms of `ghm` and `equalization` report it too. A mixed row reports the mean over its two labels,
+    /// weighted by their shares.
+    pub gradient_norms: Option<&'a mut [f32]>,
+}
+
+impl<'a> Output<'a> {
+    /// Buffers for gradient and weights, without gradient norms.
+    #[must_use]
+    pub fn new(grad: &'a mut [f32], weights: &'a mut [f32]) -> Self {
+        Self { grad, weights, gradient_norms: None }
+    }
 }
 
 /// What a call says about a batch beside gradient and weights.

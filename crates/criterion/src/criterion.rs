@@ -49,7 +49,7 @@ pub(crate) trait Method {
 /// let mut criterion = CwapConfig::default().init(&[500, 60, 7])?;
 /// let (logits, labels) = ([1.0, 0.5, -1.0, 0.2, 0.1, 0.3], [0, 2]);
 /// let (mut grad, mut weights, mut work) = ([0.0; 6], [0.0; 2], Work::new());
-/// let out = Output { grad: &mut grad, weights: &mut weights };
+/// let out = Output::new(&mut grad, &mut weights);
 /// let summary = criterion.train(&Batch::new(&logits, &labels), out, &mut work)?;
 /// assert!(summary.loss > 0.0 && grad[5] < 0.0);
 /// criterion.end_epoch();
@@ -98,7 +98,7 @@ impl Criterion {
     /// Loss, gradient and weights of a training batch, which is counted.
     ///
     /// # Shapes
-    /// Logits and `out.grad` B x C, labels and `out.weights` B.
+    /// Logits and `out.grad` are B x C; labels, `out.weights` and `out.gradient_norms` hold B values.
     ///
     /// # Errors
     /// Says what is wrong with the batch or a buffer; nothing was counted then.
@@ -119,9 +119,13 @@ impl Criterion {
         batch.check(self.classes)?;
         length("grad", out.grad.len(), batch.logits.len())?;
         length("weights", out.weights.len(), batch.len())?;
+        if let Some(norms) = &out.gradient_norms {
+            length("gradient_norms", norms.len(), batch.len())?;
+        }
         let method = self.kind.as_method();
         let denominator = self.lay_out(batch, method, work);
-        let mut job = Job { batch, classes: self.classes, grad: out.grad, work };
+        let mut job =
+            Job { batch, classes: self.classes, grad: out.grad, raw_sums: out.gradient_norms.is_some(), work };
         method.rows(&mut job);
         if let Some(row) = work.rows.iter().position(|row| !row.finite) {
             return Err(self.not_finite(batch, row));
@@ -138,6 +142,11 @@ impl Criterion {
             sum += row.weight;
             max = max.max(row.weight);
             *weight = row.weight as f32;
+        }
+        if let Some(norms) = out.gradient_norms {
+            for (norm, row) in norms.iter_mut().zip(&work.rows) {
+                *norm = row.gradient_norm() as f32;
+            }
         }
         Ok(Summary {
             loss: loss * over,

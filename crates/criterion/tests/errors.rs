@@ -67,10 +67,13 @@ fn buffers_of_the_wrong_size() {
     let (criterion, mut work) = (seesaw(), Work::new());
     let batch = Batch::new(&[0.0; 6], &[0, 1]);
     let (mut grad, mut weights) = ([0.0; 7], [0.0; 2]);
-    let error = criterion.evaluate(&batch, Output { grad: &mut grad, weights: &mut weights }, &mut work);
+    let error = criterion.evaluate(&batch, Output::new(&mut grad, &mut weights), &mut work);
     assert_eq!(error, Err(BatchError::Length { field: "grad", got: 7, want: 6 }));
-    let error = criterion.evaluate(&batch, Output { grad: &mut grad[..6], weights: &mut weights[..1] }, &mut work);
+    let error = criterion.evaluate(&batch, Output::new(&mut grad[..6], &mut weights[..1]), &mut work);
     assert_eq!(error, Err(BatchError::Length { field: "weights", got: 1, want: 2 }));
+    let out = Output { gradient_norms: Some(&mut [0.0; 3]), ..Output::new(&mut grad[..6], &mut weights) };
+    let error = criterion.evaluate(&batch, out, &mut work);
+    assert_eq!(error, Err(BatchError::Length { field: "gradient_norms", got: 3, want: 2 }));
 }
 
 #[test]

@@ -95,7 +95,7 @@ fn hammer(name: &str, config: &Config, counts: &[u64], number: u64) {
         let batch = Batch { mixed, epoch: round, ..Batch::new(&logits, &labels) };
         grad.resize(logits.len(), 0.0);
         weights.resize(rows, 0.0);
-        let out = Output { grad: &mut grad, weights: &mut weights };
+        let out = Output::new(&mut grad, &mut weights);
         let summary = match criterion.train(&batch, out, &mut work) {
             Ok(summary) => summary,
             // said, not silently returned; only for parameters that ask for it

@@ -8,17 +8,18 @@ use anyhow::Context;
 use equipoise_criterion::{Id, Pool, Preset, Simd};
 use equipoise_data::augment::Normalize;
 use equipoise_nn::{Cpu, Engine, Kind, Network, Weights};
-use equipoise_record::{BEST_ON_TEST, CONFIG, DETAILS, Figures, METRICS, Norms, Outcome, RESULT};
+use equipoise_record::names::{BEST, CHECKPOINT, CONFIG, DETAILS, METRICS, PREVIOUS, RESULT, is_run};
+use equipoise_record::{
+    BEST_ON_TEST, EpochMetrics, EpochRecord, FolderError, GradientNorms, Metrics, RunFolder, RunResult,
+};
 use equipoise_report::run::Run;
 use equipoise_report::statistics::tenths;
 use equipoise_train::TrainError;
-use equipoise_train::checkpoint::{Checkpoint, Header, transfer};
-use equipoise_train::folder::{Folder, StoreError, read_snapshot};
-use equipoise_train::metrics::Metrics;
-use equipoise_train::prepare::Prepared;
+use equipoise_train::checkpoint::{Checkpoint, CheckpointHeader, files, transfer};
+use equipoise_train::prepare::RunData;
 use equipoise_train::settings::{Choose, Settings};
-use equipoise_train::trainer::{End, Epoch, Step, Trainer, Watch, Wish};
-use equipoise_train::workers::Alone;
+use equipoise_train::trainer::{Directive, Observer, RunEnd, StepProgress, Trainer};
+use equipoise_train::workers::SingleProcess;
 use serde_json::{Value, json};
 
 use crate::commands::data::{Chosen, RootArgs, failure, load_set, warn};
@@ -87,7 +88,7 @@ fn preset(name: &str) -> Result<Preset, String> {
 pub(crate) fn train_failure(error: TrainError) -> Failure {
     match error {
         TrainError::Data(error) => failure(error),
-        TrainError::Store(StoreError::Locked { .. } | StoreError::Write { .. } | StoreError::Read { .. })
+        TrainError::Folder(FolderError::Locked { .. } | FolderError::Write { .. } | FolderError::Read { .. })
         | TrainError::Diverged { .. } => Failure::Failed(error.into()),
         error => Failure::Usage(format!("{:#}", anyhow::Error::from(error))),
     }
@@ -181,7 +182,7 @@ pub(crate) fn quoted(path: &Path) -> String {
 }
 
 /// What a checkpoint's epoch was chosen by, if it was.
-pub(crate) fn chosen(header: &Header) -> &'static str {
+pub(crate) fn chosen(header: &CheckpointHeader) -> &'static str {
     match (header.best == Some(header.position.epoch) && header.position.step == 0, header.settings.choose) {
         (false, _) => "not chosen",
         (true, Choose::Test) => "chosen on the test set: an optimistic figure",
@@ -190,7 +191,7 @@ pub(crate) fn chosen(header: &Header) -> &'static str {
 }
 
 /// How far a checkpoint's weights are trained.
-pub(crate) fn trained(header: &Header) -> String {
+pub(crate) fn trained(header: &CheckpointHeader) -> String {
     match header.position.step {
         0 => format!("weights of epoch {}, {}", header.position.epoch, chosen(header)),
         step => format!("weights after epoch {} and {step} steps", header.position.epoch),
@@ -203,18 +204,18 @@ pub(crate) fn prepare(
     normalized: Option<&Normalize>,
     root: &RootArgs,
     pool: &Pool,
-) -> Result<Prepared, Failure> {
+) -> Result<RunData, Failure> {
     let Chosen { mut set, subset, .. } = load_set(&settings.data, root)?;
     if let Some(positions) = subset {
         set.train = set.train.subset(&positions);
     }
     let progress = Progress::new("images looked at");
-    let prepared = Prepared::new(set, settings, normalized, pool, &|done, whole| progress.at(done, whole));
+    let prepared = RunData::new(set, settings, normalized, pool, &|done, whole| progress.at(done, whole));
     prepared.map_err(train_failure)
 }
 
 /// The network for some data.
-pub(crate) fn network(settings: &Settings, data: &Prepared) -> Result<Network, Failure> {
+pub(crate) fn network(settings: &Settings, data: &RunData) -> Result<Network, Failure> {
     let (channels, height, width) = data.train.loader.shape();
     let network = Network::named(&settings.model.name, channels, [height, width], data.classes.len());
     Ok(network.map_err(|error| train_failure(error.into()))?.with_head(settings.head()))
@@ -231,7 +232,7 @@ pub(crate) fn engine(network: Network, batch: usize, seed: u64, pool: &Pool) -> 
 
 /// The newest checkpoint of a run's folder, or the best one; or the file itself.
 pub(crate) fn checkpoint(path: &Path) -> Result<Checkpoint, Failure> {
-    let candidates = ["best.eqp", "checkpoint.eqp", "previous.eqp"].map(|name| path.join(name));
+    let candidates = [BEST, CHECKPOINT, PREVIOUS].map(|name| path.join(name));
     let tried: Vec<PathBuf> = match path.is_dir() {
         true => candidates.into_iter().filter(|file| file.exists()).collect(),
         false => vec![path.to_owned()],
@@ -241,7 +242,7 @@ pub(crate) fn checkpoint(path: &Path) -> Result<Checkpoint, Failure> {
     }
     let mut first = None;
     for file in tried {
-        match read_snapshot(&file).map_err(TrainError::from).and_then(Checkpoint::new) {
+        match files::read(&file).map_err(TrainError::from).and_then(Checkpoint::new) {
             Ok(checkpoint) => {
                 if let Some(said) = first {
                     warn(&format!("{said}; {} is used instead", file.display()));
@@ -308,7 +309,7 @@ pub(crate) fn trainer(
     root: &RootArgs,
     pool: &Pool,
     resume: Option<&Checkpoint>,
-) -> Result<Trainer<Cpu, Alone>, Failure> {
+) -> Result<Trainer<Cpu, SingleProcess>, Failure> {
     let data = prepare(&settings, None, root, pool)?;
     if settings.batch > data.train.labels.len() {
         warn(&format!("a batch of {} is the whole set of {} images", settings.batch, data.train.labels.len()));
@@ -322,7 +323,7 @@ pub(crate) fn trainer(
     if let (Some(path), None) = (&settings.model.init, resume) {
         start_from(path, &mut engine, &data.classes)?;
     }
-    let mut trainer = Trainer::new(settings, data, engine, Alone, pool.clone()).map_err(train_failure)?;
+    let mut trainer = Trainer::new(settings, data, engine, SingleProcess, pool.clone()).map_err(train_failure)?;
     if let Some(checkpoint) = resume {
         trainer.restore(checkpoint).map_err(train_failure)?;
     }
@@ -414,22 +415,22 @@ impl Show {
         }
     }
 
-    fn wish(&mut self) -> Wish {
+    fn wish(&mut self) -> Directive {
         let now = now();
         if came().is_some() {
             self.clear();
-            return Wish::Stop;
+            return Directive::Stop;
         }
         if now - self.saved >= self.save_every {
             self.saved = now;
-            return Wish::Save;
+            return Directive::Save;
         }
-        Wish::Go
+        Directive::Continue
     }
 }
 
-impl Watch for Show {
-    fn step(&mut self, step: &Step) -> Wish {
+impl Observer for Show {
+    fn step(&mut self, step: &StepProgress) -> Directive {
         let now = now();
         let (began, first, seen) = self.epoch.get_or_insert((now, step.step, 0));
         // the first step's time is not known
@@ -464,13 +465,13 @@ impl Watch for Show {
         self.wish()
     }
 
-    fn evaluating(&mut self, done: usize, whole: usize) -> Wish {
+    fn evaluating(&mut self, done: usize, whole: usize) -> Directive {
         let text = format!("{}evaluating: {done} of {whole} images", self.name);
         self.draw(&text);
-        if came().is_some() { Wish::Stop } else { Wish::Go }
+        if came().is_some() { Directive::Stop } else { Directive::Continue }
     }
 
-    fn epoch(&mut self, epoch: &Epoch, _: &Norms) {
+    fn epoch(&mut self, epoch: &EpochRecord, _: &GradientNorms) {
         self.clear();
         self.saved = now();
         if self.quiet || !self.lines {
@@ -504,14 +505,14 @@ fn groups_line(metrics: &Metrics) -> String {
 
 /// Trains to the end and writes the result.
 pub(crate) fn drive(
-    trainer: &mut Trainer<Cpu, Alone>,
-    folder: &Folder,
+    trainer: &mut Trainer<Cpu, SingleProcess>,
+    folder: &RunFolder,
     show: &mut Show,
     resume: &str,
-) -> Result<Outcome, Failure> {
+) -> Result<RunResult, Failure> {
     // until here nothing could be lost; from here on signals wait for the next step
     let _guard = Guard::new();
-    let stopped = |trainer: &Trainer<Cpu, Alone>| {
+    let stopped = |trainer: &Trainer<Cpu, SingleProcess>| {
         let (epoch, step) = (trainer.position().epoch + 1, trainer.position().step);
         let what = match trainer.finished() {
             true => format!("stopped before the end of the last evaluation; everything is saved. To go on: {resume}"),
@@ -521,11 +522,11 @@ pub(crate) fn drive(
     };
     let mut log = Log::new(folder, show, trainer.position().epoch).map_err(train_failure)?;
     let end = trainer.run(folder, &mut log).map_err(train_failure)?;
-    if end == End::Stopped {
+    if end == RunEnd::Interrupted {
         return Err(stopped(trainer));
     }
     let details = trainer.details(folder, &mut log).map_err(train_failure)?.ok_or_else(|| stopped(trainer))?;
-    let store = |error: StoreError| train_failure(error.into());
+    let store = |error: FolderError| train_failure(error.into());
     let seconds = log.finish().map_err(store)?;
     show.clear();
     let outcome = outcome(trainer, show, end, seconds);
@@ -539,14 +540,14 @@ pub(crate) enum Found {
     Nothing,
     /// So many epochs of it.
     Begun(u64),
-    Done(Box<Outcome>),
+    Done(Box<RunResult>),
 }
 
 impl Found {
     /// Looks into the folder of a run with these settings.
     pub(crate) fn at(place: &Path, settings: &Settings) -> Result<Self, Failure> {
         let config = place.join(CONFIG);
-        if !config.exists() {
+        if !is_run(place) {
             return Ok(Self::Nothing);
         }
         let before = Settings::from_toml(&read_text(&config)?, &Settings::default())
@@ -567,7 +568,7 @@ impl Found {
             Ok(run) => run,
             Err(error) => return wrong(format!("{:#}", anyhow::Error::from(error))),
         };
-        let fits = |end: &Outcome| (end.seed, end.criterion.as_str()) == (settings.seed, run.criterion());
+        let fits = |end: &RunResult| (end.seed, end.criterion.as_str()) == (settings.seed, run.criterion());
         match run.result.as_ref().filter(|end| fits(end)) {
             Some(outcome) => Ok(Self::Done(Box::new(outcome.clone()))),
             None => wrong(format!("{}: not of this run", place.join(RESULT).display())),
@@ -583,23 +584,23 @@ pub(crate) fn taken_up(
     pool: &Pool,
     show: &mut Show,
     resume: &str,
-) -> Result<Outcome, Failure> {
-    let store = |error: StoreError| train_failure(error.into());
+) -> Result<RunResult, Failure> {
+    let store = |error: FolderError| train_failure(error.into());
     let (run, mut trainer) = match Found::at(place, settings)? {
         Found::Done(outcome) => return Ok(*outcome),
         Found::Begun(_) => {
-            let run = Folder::open(place).map_err(store)?;
-            let found = run.load().map_err(store)?;
-            if let Some((_, Some(warning))) = &found {
+            let run = RunFolder::open(place).map_err(store)?;
+            let found = files::load(&run).map_err(|error| train_failure(error.into()))?;
+            if let Some(warning) = found.as_ref().and_then(|found| found.warning.as_ref()) {
                 warn(warning);
             }
-            let checkpoint = found.map(|(snapshot, _)| Checkpoint::new(snapshot)).transpose().map_err(train_failure)?;
+            let checkpoint = found.map(|found| Checkpoint::new(found.checkpoint)).transpose().map_err(train_failure)?;
             (run, trainer(settings.clone(), root, pool, checkpoint.as_ref())?)
         }
         Found::Nothing => {
             // before there is a folder: settings that cannot be used leave nothing behind
             let trainer = trainer(settings.clone(), root, pool, None)?;
-            let run = Folder::create(place).map_err(store)?;
+            let run = RunFolder::create(place).map_err(store)?;
             run.write(CONFIG, settings.to_toml().map_err(train_failure)?.as_bytes()).map_err(store)?;
             (run, trainer)
         }
@@ -608,12 +609,12 @@ pub(crate) fn taken_up(
 }
 
 /// What `result.json` holds.
-fn outcome(trainer: &Trainer<Cpu, Alone>, show: &Show, end: End, seconds: f64) -> Outcome {
+fn outcome(trainer: &Trainer<Cpu, SingleProcess>, show: &Show, end: RunEnd, seconds: f64) -> RunResult {
     let settings = trainer.settings();
-    let figures = |epoch: &Epoch| {
+    let figures = |epoch: &EpochRecord| {
         let metrics = epoch.test.clone()?;
         let val_balanced = epoch.val.as_ref().and_then(|m| m.balanced);
-        Some(Figures { epoch: epoch.epoch, metrics, val_balanced })
+        Some(EpochMetrics { epoch: epoch.epoch, metrics, val_balanced })
     };
     let mut criterion = json!(settings.criterion);
     let chosen = match settings.choose {
@@ -628,7 +629,7 @@ fn outcome(trainer: &Trainer<Cpu, Alone>, show: &Show, end: End, seconds: f64) -
         Simd::Avx512 => " with AVX-512".to_owned(),
     };
     let round = |x: f64| (x * 10.0).round() / 10.0;
-    Outcome {
+    RunResult {
         dataset: trainer.data().name.clone(),
         imbalance: settings.data.imbalance,
         criterion: settings.criterion.method.id().name().to_owned(),
@@ -644,7 +645,7 @@ fn outcome(trainer: &Trainer<Cpu, Alone>, show: &Show, end: End, seconds: f64) -
         last: trainer.history().last().and_then(figures),
         best: trainer.best().and_then(figures),
         best_is: chosen.to_owned(),
-        ended_early: end == End::Early,
+        ended_early: end == RunEnd::StoppedEarly,
         images_per_second: round(show.speed()),
         seconds: round(seconds),
         peak_mb: crate::commands::bench::peak_mb(),

@@ -295,13 +295,13 @@ fn a_damaged_checkpoint_is_refused_and_the_one_before_used() {
     // and with both gone it says so, and changes nothing
     std::fs::remove_file(run.join("result.json")).expect("there");
     for name in ["checkpoint.eqp", "previous.eqp"] {
-        std::fs::write(run.join(name), b"EQPCHK01 torn").expect("written");
+        std::fs::write(run.join(name), b"EQPCHK02 torn").expect("written");
     }
     let out = equipoise(&place, &["train", "--resume", "run"]);
     assert_eq!(out.status.code(), Some(2));
     let said = text(&out.stderr);
     assert!(said.contains("checkpoint.eqp") && said.contains("previous.eqp"), "{said}");
-    assert_eq!(std::fs::read(&newest).expect("there"), b"EQPCHK01 torn");
+    assert_eq!(std::fs::read(&newest).expect("there"), b"EQPCHK02 torn");
 }
 
 /// Files may not grow beyond a limit: an error, and what was there before still loads.

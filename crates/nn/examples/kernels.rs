@@ -49,7 +49,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
                     let images = &mut images[..at.len() * 3072];
                     policy.batch(train, &at, seed, epoch, images, &pool);
                     let (mut grad, mut weights) = (vec![0.0; at.len() * 10], vec![0.0; at.len()]);
-                    let output = Output { grad: &mut grad, weights: &mut weights };
+                    let output = Output::new(&mut grad, &mut weights);
                     let batch = Batch::new(engine.forward(images, true)?, &own);
                     loss += criterion.train(&batch, output, &mut work)?.loss * at.len() as f64;
                     engine.backward(&grad)?;

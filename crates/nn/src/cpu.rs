@@ -49,6 +49,9 @@ const SLICES: usize = 8;
 /// Transformed weights of all slices of a layer, if there are more than two: each slice's gradient is transformed back.
 const SLICE_VALUES: usize = 640 << 10;
 
+/// Values of a flat buffer in a task.
+const CHUNK: usize = 1 << 13;
+
 /// A pointer that tasks share; each uses a part of its own.
 #[derive(Clone, Copy)]
 struct Shared<T>(T);
@@ -238,6 +241,26 @@ impl Tasks {
     }
 }
 
+/// The EMA of the weights, laid out as the weights are.
+struct Ema {
+    parameters: Buffer,
+    statistics: Buffer,
+}
+
+/// Moves every value of an average toward the current value.
+fn update_average(pool: &Pool, average: &mut [f32], current: &[f32], decay: f32) {
+    let length = average.len().min(current.len());
+    let shared = Shared(average.as_mut_ptr());
+    pool.run(length.div_ceil(CHUNK), |task| {
+        let (first, last) = (task * CHUNK, length.min((task + 1) * CHUNK));
+        // SAFETY: first..last lies inside `average`, which this function borrows alone, and no other task has this chunk.
+        let average = unsafe { std::slice::from_raw_parts_mut(shared.get().add(first), last - first) };
+        for (a, w) in average.iter_mut().zip(&current[first..last]) {
+            *a = decay * *a + (1.0 - decay) * w;
+        }
+    });
+}
+
 /// Trains and evaluates a network on the CPU.
 pub struct Cpu {
     network: Network,
@@ -249,6 +272,7 @@ pub struct Cpu {
     gradients: Buffer,
     momentum: Buffer,
     statistics: Buffer,
+    ema: Option<Ema>,
     layers: Vec<Layer>,
     head: HeadLayer,
     /// The images, pixel after pixel.
@@ -418,6 +442,7 @@ impl Cpu {
             gradients: Buffer::new(parameters),
             momentum: Buffer::new(parameters),
             statistics: Buffer::new(statistics),
+            ema: None,
             images: Buffer::new(batch * network.size[0] * network.size[1] * network.channels),
             z,
             pooled: vec![0; if network.stem.pool { value(first, stem.channels()) } else { 0 }],
@@ -824,7 +849,7 @@ impl Cpu {
     }
 
     /// Where a parameter's values are in the flat ones: stored shape, in PyTorch's order of the network's parameters.
-    fn places(&self) -> Vec<Place> {
+    fn parameter_places(&self) -> Vec<Place> {
         let mut places = Vec::new();
         let (descriptions, _) = self.network.layers();
         for (layer, description) in self.layers.iter().zip(&descriptions) {
@@ -845,6 +870,10 @@ impl Cpu {
             places.push(Place { start: self.head.bias.start, real: [1, 1, classes], stored: [1, outputs] });
         }
         places
+    }
+
+    fn places(&self, kind: Kind) -> Vec<Place> {
+        if kind.is_statistics() { self.statistic_places() } else { self.parameter_places() }
     }
 
     fn statistic_places(&self) -> Vec<Place> {
@@ -1011,7 +1040,6 @@ impl Engine for Cpu {
 
     fn step(&mut self, sgd: &Sgd) -> f64 {
         self.trained = 0;
-        const CHUNK: usize = 1 << 13;
         let mut squares = vec![0.0; self.gradients.len().div_ceil(CHUNK)];
         let gradients = &self.gradients;
         self.tasks.pool.each(&mut squares, |task, sum| {
@@ -1041,41 +1069,72 @@ impl Engine for Cpu {
         norm
     }
 
-    fn tensors(&self, kind: Kind) -> Vec<Vec<f32>> {
-        let (flat, places) = match kind {
-            Kind::Parameters => (&self.parameters, self.places()),
-            Kind::Gradients => (&self.gradients, self.places()),
-            Kind::Momentum => (&self.momentum, self.places()),
-            Kind::Statistics => (&self.statistics, self.statistic_places()),
+    fn start_ema(&mut self) {
+        let copy = |from: &Buffer| {
+            let mut copy = Buffer::new(from.len());
+            copy.copy_from_slice(from);
+            copy
         };
-        places.iter().map(|place| place.each().map(|at| flat[at]).collect()).collect()
+        self.ema = Some(Ema { parameters: copy(&self.parameters), statistics: copy(&self.statistics) });
+    }
+
+    fn update_ema(&mut self, decay: f32) -> Result<(), NnError> {
+        let ema = self.ema.as_mut().ok_or(NnError::NoEma)?;
+        update_average(&self.tasks.pool, &mut ema.parameters, &self.parameters, decay);
+        update_average(&self.tasks.pool, &mut ema.statistics, &self.statistics, decay);
+        Ok(())
+    }
+
+    fn swap_ema(&mut self) -> Result<(), NnError> {
+        let ema = self.ema.as_mut().ok_or(NnError::NoEma)?;
+        std::mem::swap(&mut ema.parameters, &mut self.parameters);
+        std::mem::swap(&mut ema.statistics, &mut self.statistics);
+        // what a forward pass left belongs to the old values
+        self.trained = 0;
+        self.pack();
+        Ok(())
+    }
+
+    fn tensors(&self, kind: Kind) -> Vec<Vec<f32>> {
+        let flat = match (kind, &self.ema) {
+            (Kind::Parameters, _) => &self.parameters,
+            (Kind::Gradients, _) => &self.gradients,
+            (Kind::Momentum, _) => &self.momentum,
+            (Kind::Statistics, _) => &self.statistics,
+            (Kind::EmaParameters, Some(ema)) => &ema.parameters,
+            (Kind::EmaStatistics, Some(ema)) => &ema.statistics,
+            (Kind::EmaParameters | Kind::EmaStatistics, None) => return Vec::new(),
+        };
+        self.places(kind).iter().map(|place| place.each().map(|at| flat[at]).collect()).collect()
     }
 
     fn set_tensors(&mut self, kind: Kind, values: &[Vec<f32>]) -> Result<(), NnError> {
-        let places = if kind == Kind::Statistics { self.statistic_places() } else { self.places() };
+        let places = self.places(kind);
         let want = places.len();
         if values.len() != want {
             return Err(NnError::Length { what: "tensors", got: values.len(), want });
         }
-        let tensors = if kind == Kind::Statistics { self.network.statistics() } else { self.network.parameters() };
+        let tensors = if kind.is_statistics() { self.network.statistics() } else { self.network.parameters() };
         for (tensor, values) in tensors.into_iter().zip(values) {
             if values.len() != tensor.len() {
                 return Err(NnError::Shape { name: tensor.name, got: vec![values.len()], want: tensor.shape });
             }
         }
-        // what a forward pass left belongs to the old values
-        self.trained = 0;
         let flat = match kind {
             Kind::Parameters => &mut self.parameters,
             Kind::Gradients => &mut self.gradients,
             Kind::Momentum => &mut self.momentum,
             Kind::Statistics => &mut self.statistics,
+            Kind::EmaParameters => &mut self.ema.as_mut().ok_or(NnError::NoEma)?.parameters,
+            Kind::EmaStatistics => &mut self.ema.as_mut().ok_or(NnError::NoEma)?.statistics,
         };
         for (place, values) in places.iter().zip(values) {
             for (at, value) in place.each().zip(values) {
                 flat[at] = *value;
             }
         }
+        // what a forward pass left belongs to the old values
+        self.trained = 0;
         if kind == Kind::Parameters {
             self.pack();
         }

@@ -29,6 +29,19 @@ pub enum Kind {
     Momentum,
     /// Running means and variances.
     Statistics,
+    /// The EMA of the parameters.
+    EmaParameters,
+    /// The EMA of the running means and variances.
+    EmaStatistics,
+}
+
+impl Kind {
+    /// Whether these tensors are the network's [statistics](Network::statistics) rather than its
+    /// [parameters](Network::parameters).
+    #[must_use]
+    pub fn is_statistics(self) -> bool {
+        matches!(self, Self::Statistics | Self::EmaStatistics)
+    }
 }
 
 /// Executes a network: forward, backward, step.
@@ -64,12 +77,31 @@ pub trait Engine {
     /// Changes the parameters; returns the gradients' global norm before clipping. If that is not finite, nothing is changed.
     fn step(&mut self, sgd: &Sgd) -> f64;
 
-    /// A tensor's values in PyTorch's layout, for each of the network's parameters or statistics in their order.
+    /// Starts an EMA (exponential moving average) of the weights as a copy of the current parameters and statistics.
+    ///
+    /// An EMA that was started before starts again.
+    fn start_ema(&mut self);
+
+    /// Moves the EMA toward the current parameters and statistics: `decay * ema + (1 - decay) * current`.
+    ///
+    /// # Errors
+    /// [`NnError::NoEma`] before [`start_ema`](Self::start_ema).
+    fn update_ema(&mut self, decay: f32) -> Result<(), NnError>;
+
+    /// Exchanges the EMA with the parameters and statistics, so that the next passes use the EMA. A second call undoes the first.
+    ///
+    /// # Errors
+    /// [`NnError::NoEma`] before [`start_ema`](Self::start_ema).
+    fn swap_ema(&mut self) -> Result<(), NnError>;
+
+    /// The values of every parameter or statistic of the network, in the network's order and in PyTorch's layout.
+    ///
+    /// The list of an EMA that was not started is empty.
     fn tensors(&self, kind: Kind) -> Vec<Vec<f32>>;
 
     /// Puts back what [`tensors`](Self::tensors) gave, bit for bit.
     ///
     /// # Errors
-    /// For another number of tensors, or of values in one.
+    /// For another number of tensors, or of values in one, and [`NnError::NoEma`] for an EMA that was not started.
     fn set_tensors(&mut self, kind: Kind, values: &[Vec<f32>]) -> Result<(), NnError>;
 }

@@ -72,6 +72,9 @@ pub enum NnError {
     /// Backward without a forward pass in training before it.
     #[error("there was no forward pass in training to go back through")]
     NoForward,
+    /// An EMA of the weights is used before it is started.
+    #[error("the engine keeps no EMA of the weights; call `start_ema` first")]
+    NoEma,
     /// A tensor that the network does not have.
     #[error("tensor `{name}`: the network has none of that name{}", near.as_ref().map(|n| format!("; did you mean `{n}`?")).unwrap_or_default())]
     NoTensor {

@@ -46,7 +46,7 @@ fn train(part: &Part, places: &[u32], epochs: u64, seed: u64, augment: bool, ker
             let labels: Vec<u32> = some.iter().map(|place| labels[*place as usize]).collect();
             let (mut grad, mut weights) = (vec![0.0; at.len() * 10], vec![0.0; at.len()]);
             let logits = engine.forward(&batch, true).expect("fits");
-            let output = Output { grad: &mut grad, weights: &mut weights };
+            let output = Output::new(&mut grad, &mut weights);
             let summary = criterion.train(&Batch::new(logits, &labels), output, &mut work).expect("a good batch");
             loss += summary.loss * at.len() as f64;
             engine.backward(&grad).expect("fits");

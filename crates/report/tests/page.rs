@@ -540,7 +540,7 @@ fn records_that_do_not_fit() {
     if let Some(regions) = &mut norms.views[2].regions {
         regions.widths.truncate(2);
         regions.weights = vec![0.0, f64::MAX];
-        regions.values.clear();
+        regions.densities.clear();
     }
     norms.margins = vec![vec![], vec![1e308], vec![0.0; 9], vec![]];
     std::fs::write(path.join("norms.jsonl"), serde_json::to_string(&norms).expect("JSON") + "\n").expect("written");
@@ -548,7 +548,7 @@ fn records_that_do_not_fit() {
     details.confusion = vec![vec![u64::MAX, u64::MAX]];
     details.confused[0].class = 1000;
     details.reliability.truncate(1);
-    details.hardest[0].said = 1000;
+    details.hardest[0].predicted = 1000;
     std::fs::write(path.join("details.json"), serde_json::to_string(&details).expect("JSON")).expect("written");
     let html = page_of(&root);
     let page = read(&html);

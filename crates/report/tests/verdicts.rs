@@ -5,7 +5,7 @@ mod common;
 use std::path::Path;
 
 use common::{FakeRun, folder, names};
-use equipoise_record::CONFIG;
+use equipoise_record::names::CONFIG;
 use equipoise_report::comparison::Comparison;
 use equipoise_report::run::{ReportError, Run};
 

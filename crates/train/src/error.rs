@@ -3,9 +3,10 @@
 use equipoise_criterion::{BatchError, ConfigError, StateError};
 use equipoise_data::DataError;
 use equipoise_nn::NnError;
+use equipoise_record::FolderError;
 use thiserror::Error;
 
-use crate::folder::StoreError;
+use crate::checkpoint::CheckpointError;
 
 /// Why a run cannot start, or had to stop.
 #[derive(Debug, Error)]
@@ -75,7 +76,19 @@ pub enum TrainError {
     /// The criterion's state.
     #[error(transparent)]
     State(#[from] StateError),
-    /// The run's folder.
+    /// The run folder.
     #[error(transparent)]
-    Store(#[from] StoreError),
+    Folder(#[from] FolderError),
+    /// A checkpoint file.
+    #[error(transparent)]
+    CheckpointFile(CheckpointError),
+}
+
+impl From<CheckpointError> for TrainError {
+    fn from(error: CheckpointError) -> Self {
+        match error {
+            CheckpointError::Folder(error) => Self::Folder(error),
+            error => Self::CheckpointFile(error),
+        }
+    }
 }

@@ -8,11 +8,11 @@ use equipoise_data::embedded;
 use equipoise_data::sampler::Shard;
 use equipoise_nn::{Cpu, Network};
 use equipoise_pool::Pool;
-use equipoise_train::folder::Folder;
-use equipoise_train::prepare::Prepared;
+use equipoise_record::{EpochRecord, RunFolder};
+use equipoise_train::prepare::RunData;
 use equipoise_train::settings::Settings;
-use equipoise_train::trainer::{End, Trainer, Unwatched};
-use equipoise_train::workers::{Alone, Workers};
+use equipoise_train::trainer::{NoObserver, RunEnd, Trainer};
+use equipoise_train::workers::{SingleProcess, Workers};
 
 /// What the two leave for each other.
 #[derive(Default)]
@@ -63,14 +63,14 @@ impl Workers for Pair {
         counts.copy_from_slice(&sum);
     }
 
-    fn others(&mut self, own: &State) -> Vec<State> {
+    fn other_states(&mut self, own: &State) -> Vec<State> {
         self.exchange(
             |board| board.states[self.rank] = Some(own.clone()),
             |board| board.states[1 - self.rank].iter().cloned().collect(),
         )
     }
 
-    fn average(&mut self, statistics: &mut [Vec<f32>]) {
+    fn average_statistics(&mut self, statistics: &mut [Vec<f32>]) {
         let own = statistics.to_vec();
         let mean = self.exchange(
             |board| board.statistics[self.rank] = own,
@@ -96,15 +96,15 @@ fn trainer<W: Workers>(workers: W) -> Trainer<Cpu, W> {
     let mut set = embedded::fashion_mini().expect("it is whole");
     // an even number, so that both make as many steps
     set.train = set.train.subset(&(0..1280).collect::<Vec<u32>>());
-    let data = Prepared::new(set, &settings, None, &pool, &|_, _| {}).expect("it fits");
+    let data = RunData::new(set, &settings, None, &pool, &|_, _| {}).expect("it fits");
     let network = Network::named("resnet8", 1, [28, 28], 10).expect("known");
     let engine = Cpu::new(network, settings.batch, settings.seed, pool.clone()).expect("valid");
     Trainer::new(settings, data, engine, workers, pool).expect("it fits")
 }
 
-fn folder(name: &str) -> (PathBuf, Folder) {
+fn folder(name: &str) -> (PathBuf, RunFolder) {
     let path = std::env::temp_dir().join(format!("equipoise-workers-{}-{name}", std::process::id()));
-    let folder = Folder::create(&path).expect("a folder");
+    let folder = RunFolder::create(&path).expect("a folder");
     (path, folder)
 }
 
@@ -118,11 +118,11 @@ fn two_workers_stay_together() {
         move || {
             let mut trainer = trainer(pair);
             let (path, folder) = folder(&rank.to_string());
-            let end = trainer.run(&folder, &mut Unwatched).expect("it runs");
-            assert_eq!(end, End::Finished);
+            let end = trainer.run(&folder, &mut NoObserver).expect("it runs");
+            assert_eq!(end, RunEnd::Finished);
             drop(folder);
             std::fs::remove_dir_all(path).expect("a folder");
-            (trainer.snapshot(), trainer.steps(), trainer.history().to_vec())
+            (trainer.checkpoint(), trainer.steps(), trainer.history().to_vec())
         }
     };
     let (first, second) = (run(0), run(1));
@@ -135,15 +135,14 @@ fn two_workers_stay_together() {
     assert_eq!(state(&first.0.header), state(&second.0.header));
     assert_eq!(first.2, second.2, "the same record of every epoch");
     let (_, alone) = {
-        let mut trainer = trainer(Alone);
+        let mut trainer = trainer(SingleProcess);
         let (path, folder) = folder("alone");
-        trainer.run(&folder, &mut Unwatched).expect("it runs");
+        trainer.run(&folder, &mut NoObserver).expect("it runs");
         drop(folder);
         std::fs::remove_dir_all(path).expect("a folder");
-        (trainer.snapshot(), trainer.history().to_vec())
+        (trainer.checkpoint(), trainer.history().to_vec())
     };
     // not the same run (batch norms see 32 images instead of 64), but one that learns alike
-    let accuracy =
-        |history: &[equipoise_train::trainer::Epoch]| history[1].test.as_ref().and_then(|m| m.top1).expect("tested");
+    let accuracy = |history: &[EpochRecord]| history[1].test.as_ref().and_then(|m| m.top1).expect("tested");
     assert!((accuracy(&first.2) - accuracy(&alone)).abs() < 30.0);
 }

@@ -6,7 +6,7 @@
 use equipoise_pool::Pool;
 
 use super::lanes::Simd;
-use super::shape::Shape;
+use super::shape::{Plain, Shape};
 use super::softmax::{self, BLOCK, Place, Slope, Sums};
 use crate::batch::Batch;
 
@@ -138,6 +138,11 @@ impl Row {
         self.weight = self.parts().iter().map(|p| p.gain * p.weighed.weight).sum();
     }
 
+    /// 1 - p_y of the raw logits, averaged over the labels by share.
+    pub(crate) fn gradient_norm(&self) -> f64 {
+        self.parts().iter().map(|p| p.share * p.sums.raw.miss()).sum()
+    }
+
     /// The largest slope of its parts, before the batch's denominator.
     pub(crate) fn steepest(&self) -> f64 {
         self.parts().iter().map(|p| (p.gain * p.weighed.scale).abs()).fold(0.0, f64::max)
@@ -165,6 +170,8 @@ pub(crate) struct Job<'a> {
     pub(crate) batch: &'a Batch<'a>,
     pub(crate) classes: usize,
     pub(crate) grad: &'a mut [f32],
+    /// Whether `sums.raw` of every part must be that of the raw logits, whatever the criterion.
+    pub(crate) raw_sums: bool,
     pub(crate) work: &'a mut Work,
 }
 
@@ -185,10 +192,21 @@ struct Line<'a> {
     grad: &'a mut [f32],
     shifts: &'a mut [f32],
     simd: Simd,
+    /// As in [`Job`].
+    raw_sums: bool,
     task: &'a mut Task,
 }
 
 impl Line<'_> {
+    /// The sums of the raw logits, for criteria whose own passes have no softmax. The gradient's memory is scratch.
+    fn raw_sums(&mut self, row: &mut Row) {
+        let Task { maxima, late, late_at, .. } = &mut *self.task;
+        let mut place = Place { maxima, shifts: self.shifts, exps: self.grad, late, late_at };
+        for part in row.parts_mut() {
+            part.sums = softmax::sums(self.simd, &mut Plain, self.logits, part.label, true, &mut place);
+        }
+    }
+
     /// One label of a row. The first label's gradient is made in place, a second one's beside it and added.
     fn part<M: Softmax>(&mut self, method: &M, k: usize, part: &mut Part, stage: Stage) {
         let Task { maxima, shifts, late, late_at, row, second, .. } = &mut *self.task;
@@ -201,7 +219,7 @@ impl Line<'_> {
         };
         // nothing was kept of a second label's exponentials
         if stage != Stage::Gradient || k > 0 {
-            part.sums = softmax::sums(self.simd, &mut shape, self.logits, part.label, &mut place);
+            part.sums = softmax::sums(self.simd, &mut shape, self.logits, part.label, self.raw_sums, &mut place);
         }
         if !part.sums.finite || stage == Stage::Sums {
             return;
@@ -220,7 +238,7 @@ impl Line<'_> {
 impl Job<'_> {
     /// Calls `f` for every row with its slices and what is kept of it, on all threads.
     fn each(&mut self, f: impl Fn(&mut Line<'_>, &mut Row) + Sync) {
-        let (classes, work) = (self.classes, &mut *self.work);
+        let (classes, raw_sums, work) = (self.classes, self.raw_sums, &mut *self.work);
         let (simd, count, blocks) = (work.simd, work.rows.len(), classes.div_ceil(BLOCK));
         let threads = if count * classes < WORTH_SPLITTING { 1 } else { work.pool.threads() };
         // more tasks than threads: a thread that was held up is helped out
@@ -243,7 +261,7 @@ impl Job<'_> {
             task.shifts.resize(blocks, 0.0);
             let lines = logits.chunks_exact(classes).zip(grads.chunks_exact_mut(classes));
             for (((logits, grad), shifts), row) in lines.zip(shifts.chunks_exact_mut(blocks)).zip(rows.iter_mut()) {
-                f(&mut Line { logits, grad, shifts, simd, task }, row);
+                f(&mut Line { logits, grad, shifts, simd, raw_sums, task }, row);
             }
         });
     }
@@ -299,6 +317,11 @@ impl Job<'_> {
     /// Loss and gradient of the sigmoid form, divided by `over`; `gains` holds a weight per region of the gradient norm
     /// (one for all: no regions).
     pub(crate) fn elements(&mut self, gains: &[f32], over: f64) {
-        self.each(|line, row| super::sigmoid::row(line.simd, line.logits, row, gains, over, line.grad));
+        self.each(|line, row| {
+            if line.raw_sums {
+                line.raw_sums(row);
+            }
+            super::sigmoid::row(line.simd, line.logits, row, gains, over, line.grad);
+        });
     }
 }

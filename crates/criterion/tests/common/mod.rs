@@ -10,15 +10,18 @@ pub struct Result {
     pub summary: Summary,
     pub grad: Vec<f32>,
     pub weights: Vec<f32>,
+    pub gradient_norms: Vec<f32>,
 }
 
 pub fn call(
     batch: &Batch<'_>,
     f: impl FnOnce(&Batch<'_>, Output<'_>) -> std::result::Result<Summary, BatchError>,
 ) -> std::result::Result<Result, BatchError> {
-    let (mut grad, mut weights) = (vec![f32::NAN; batch.logits.len()], vec![f32::NAN; batch.labels.len()]);
-    let summary = f(batch, Output { grad: &mut grad, weights: &mut weights })?;
-    Ok(Result { summary, grad, weights })
+    let mut grad = vec![f32::NAN; batch.logits.len()];
+    let (mut weights, mut gradient_norms) = (vec![f32::NAN; batch.len()], vec![f32::NAN; batch.len()]);
+    let out = Output { grad: &mut grad, weights: &mut weights, gradient_norms: Some(&mut gradient_norms) };
+    let summary = f(batch, out)?;
+    Ok(Result { summary, grad, weights, gradient_norms })
 }
 
 /// Trains on a batch.

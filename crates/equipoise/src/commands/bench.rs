@@ -246,7 +246,7 @@ fn loss(args: &LossArgs, pool: Pool, out: &mut impl Write) -> Result<(), Failure
         let mut criterion = Config::from(id.preset(Preset::Reference)).init(&counts)?;
         let mut times = Vec::new();
         for round in 0..args.repeats + args.repeats.min(20) {
-            let output = Output { grad: &mut grad, weights: &mut weights };
+            let output = Output::new(&mut grad, &mut weights);
             let (summary, time) = timed(|| criterion.train(&batch, output, &mut work));
             summary?;
             if round >= args.repeats.min(20) {
@@ -297,7 +297,7 @@ fn step(args: &StepArgs, out: &mut impl Write) -> Result<(), Failure> {
         let (done, time) = timed(|| -> Result<(), Failure> {
             let logits = engine.forward(&images, !args.evaluate).map_err(wrong)?;
             if let Some(criterion) = &mut criterion {
-                let output = Output { grad: &mut grad, weights: &mut weights };
+                let output = Output::new(&mut grad, &mut weights);
                 criterion.train(&Batch::new(logits, &labels), output, &mut work)?;
                 engine.backward(&grad).map_err(wrong)?;
                 engine.step(&sgd);

@@ -5,8 +5,8 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use equipoise_criterion::Id;
-use equipoise_record::CONFIG;
-use equipoise_train::folder::{Folder, StoreError, fresh};
+use equipoise_record::names::{COMPARISON, COMPARISON_RESULT, is_comparison};
+use equipoise_record::{FolderError, RunFolder};
 use equipoise_train::settings::Settings;
 use serde_json::Value;
 
@@ -79,16 +79,16 @@ pub(crate) fn run(args: &Args, out: &mut impl Write) -> Result<(), Failure> {
     // the first trainer also shows that data and network fit, before a folder is made
     let first = trainer(settings.clone(), &args.settings.root, &pool, None)?;
     drop(first);
-    let store = |error: StoreError| train_failure(error.into());
+    let store = |error: FolderError| train_failure(error.into());
     let folder = match &args.out {
         // one that was stopped is taken up
-        Some(path) if path.join(CONFIG).exists() => Folder::open(path),
-        Some(path) => Folder::create(path),
-        None => fresh("runs".as_ref(), &format!("compare-{}", stem(settings, false))),
+        Some(path) if is_comparison(path) => RunFolder::open_comparison(path),
+        Some(path) => RunFolder::create(path),
+        None => RunFolder::create_unique("runs".as_ref(), &format!("compare-{}", stem(settings, false))),
     }
     .map_err(store)?;
-    if !folder.path().join(CONFIG).exists() {
-        folder.write(CONFIG, settings.to_toml().map_err(train_failure)?.as_bytes()).map_err(store)?;
+    if !folder.path().join(COMPARISON).exists() {
+        folder.write(COMPARISON, settings.to_toml().map_err(train_failure)?.as_bytes()).map_err(store)?;
     }
     let whole = criteria.len() * args.seeds as usize;
     let resume = format!("the same command with --out {}", quoted(folder.path()));
@@ -121,7 +121,7 @@ pub(crate) fn run(args: &Args, out: &mut impl Write) -> Result<(), Failure> {
     table["seconds"] = seconds.into();
     table["folder"] = path.clone().into();
     let text = serde_json::to_string_pretty(&table)? + "\n";
-    folder.write("compare.json", text.as_bytes()).map_err(store)?;
+    folder.write(COMPARISON_RESULT, text.as_bytes()).map_err(store)?;
     if args.open {
         open(&page)?;
     }

@@ -6,9 +6,9 @@ use std::path::PathBuf;
 use equipoise_data::groups::Rule;
 use equipoise_nn::network::Head;
 use equipoise_nn::{Engine, Kind};
+use equipoise_record::Metrics;
 use equipoise_train::checkpoint::Checkpoint;
-use equipoise_train::evaluate::{Adjust, evaluate};
-use equipoise_train::metrics::Metrics;
+use equipoise_train::evaluate::{LogitAdjustment, evaluate};
 use serde_json::json;
 
 use super::data::RootArgs;
@@ -108,7 +108,7 @@ pub(crate) fn run(args: &Args, out: &mut impl Write) -> Result<(), Failure> {
     let put = |error: equipoise_nn::NnError| train_failure(error.into());
     engine.set_tensors(Kind::Parameters, &parameters).map_err(put)?;
     engine.set_tensors(Kind::Statistics, &statistics).map_err(put)?;
-    let adjust = Adjust::by_counts(&header.counts, tau);
+    let adjust = LogitAdjustment::from_counts(&header.counts, tau);
     let tally = evaluate(&mut engine, &data.test, batch, &pool, &adjust, &mut |_| true).map_err(train_failure)?;
     let Some(tally) = tally else { return Ok(()) };
     let groups = settings.rule().map_err(train_failure)?.groups(&header.counts);

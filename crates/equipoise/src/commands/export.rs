@@ -38,7 +38,7 @@ pub(crate) fn run(args: &Args, out: &mut impl Write) -> Result<(), Failure> {
     let Format::Safetensors = args.format;
     let weights = Weights { parameters, statistics };
     let bytes =
-        weights.to_bytes(&header.network, header.position.steps).map_err(|error| train_failure(error.into()))?;
+        weights.to_bytes(&header.network, header.position.total_steps).map_err(|error| train_failure(error.into()))?;
     let place = args.out.display();
     if args.out.exists() {
         return Err(Failure::Usage(format!("{place} is there already")));

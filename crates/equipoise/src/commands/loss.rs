@@ -151,7 +151,7 @@ fn batch(at: &str, step: &Step, epoch: u64, criterion: &mut Criterion, work: &mu
         examples: step.examples.as_deref().unwrap_or_default(),
     };
     let (mut grad, mut weights) = (vec![0.0; logits.len()], vec![0.0; labels.len()]);
-    let output = Output { grad: &mut grad, weights: &mut weights };
+    let output = Output::new(&mut grad, &mut weights);
     let summary = if step.train.unwrap_or(true) {
         criterion.train(&batch, output, work)
     } else {

@@ -8,7 +8,7 @@ use equipoise_data::augment::{Normalize, Policy};
 use equipoise_data::loader::{Loader, Recipe};
 use equipoise_nn::{Engine, Kind};
 use equipoise_train::checkpoint::Checkpoint;
-use equipoise_train::evaluate::Adjust;
+use equipoise_train::evaluate::LogitAdjustment;
 use equipoise_train::prepare::recipe;
 use serde_json::json;
 
@@ -72,7 +72,7 @@ pub(crate) fn run(args: &Args, out: &mut impl Write) -> Result<(), Failure> {
     };
     let loader = Loader::new(Images::Files(args.images.clone()), recipe, 0, &pool, &|_, _| {}).map_err(failure)?;
     let plane = network.size[0] * network.size[1];
-    let adjust = Adjust::by_counts(&header.counts, header.settings.logit_adjust);
+    let adjust = LogitAdjustment::from_counts(&header.counts, header.settings.logit_adjust);
     let top = usize::from(args.top).min(header.classes.len());
     if args.csv {
         writeln!(out, "path,label,probability")?;

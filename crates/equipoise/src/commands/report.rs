@@ -4,12 +4,12 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use equipoise_record::REPORT;
+use equipoise_record::RunFolder;
+use equipoise_record::names::REPORT;
 use equipoise_report::comparison::Comparison;
 use equipoise_report::page::page;
 use equipoise_report::run::{ReportError, Run};
 use equipoise_report::table::Table;
-use equipoise_train::folder::Folder;
 use equipoise_train::settings::Settings;
 use serde_json::{Value, json};
 
@@ -163,7 +163,7 @@ pub(crate) fn run(args: &Args, out: &mut impl Write) -> Result<(), Failure> {
 }
 
 /// Makes the page of some runs in a folder; returns where it is, and what it shows.
-pub(crate) fn show_runs(runs: &[PathBuf], folder: &Folder) -> Result<(PathBuf, Vec<Comparison>), Failure> {
+pub(crate) fn show_runs(runs: &[PathBuf], folder: &RunFolder) -> Result<(PathBuf, Vec<Comparison>), Failure> {
     let comparisons = read(runs)?;
     folder.write(REPORT, page(&comparisons).as_bytes()).map_err(|error| train_failure(error.into()))?;
     Ok((folder.path().join(REPORT), comparisons))

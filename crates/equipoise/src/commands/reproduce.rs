@@ -13,7 +13,7 @@ use std::time::Duration;
 use equipoise_criterion::{DrwConfig, Pool};
 use equipoise_data::known::Known;
 use equipoise_nn::Network;
-use equipoise_record::Outcome;
+use equipoise_record::RunResult;
 use equipoise_report::statistics::{Spread, tenths};
 use equipoise_report::table::{Entry, Table};
 use equipoise_train::settings::Settings;
@@ -156,7 +156,7 @@ struct Job<'r> {
     settings: Settings,
     place: PathBuf,
     /// If it is done.
-    outcome: Option<Outcome>,
+    outcome: Option<RunResult>,
     /// Epochs that are done of it.
     done: u64,
 }
@@ -498,7 +498,7 @@ fn show(recipe: &Recipe, args: &Args, jobs: &[Job<'_>], out: &mut impl Write) ->
         let printed = !cell.published.is_empty();
         // the best epoch has a column of its own, which says what has chosen it
         let chosen = jobs.iter().filter(|job| job.cell.name == cell.name).filter_map(|job| job.outcome.as_ref());
-        let chosen = chosen.filter(|outcome| outcome.best.is_some()).map(Outcome::chosen_on_test).next();
+        let chosen = chosen.filter(|outcome| outcome.best.is_some()).map(RunResult::selected_on_test).next();
         let (best, chooser) =
             (chosen.is_some(), if chosen == Some(true) { "the test set" } else { "the validation part" });
         for method in &recipe.methods {

@@ -5,9 +5,9 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use equipoise_criterion::Id;
-use equipoise_record::{REPORT, RESULT};
-use equipoise_train::checkpoint::Checkpoint;
-use equipoise_train::folder::{Folder, fresh};
+use equipoise_record::RunFolder;
+use equipoise_record::names::{CONFIG, REPORT, RESULT};
+use equipoise_train::checkpoint::{Checkpoint, files};
 use equipoise_train::settings::Settings;
 
 use super::data::warn;
@@ -67,10 +67,10 @@ pub(crate) fn run(args: &Args, out: &mut impl Write) -> Result<(), Failure> {
     let pool = pool(args.settings.threads)?;
     let (mut trainer, folder) = match &args.resume {
         Some(path) => {
-            let folder = Folder::open(path).map_err(|error| train_failure(error.into()))?;
-            let text = read_text(&path.join("config.toml"))?;
+            let folder = RunFolder::open(path).map_err(|error| train_failure(error.into()))?;
+            let text = read_text(&path.join(CONFIG))?;
             let mut settings = Settings::from_toml(&text, &Settings::default())
-                .map_err(|error| Failure::Usage(format!("{}: {error}", path.join("config.toml").display())))?;
+                .map_err(|error| Failure::Usage(format!("{}: {error}", path.join(CONFIG).display())))?;
             if args.print_config {
                 write!(out, "{}", settings.to_toml().map_err(train_failure)?)?;
                 return Ok(());
@@ -78,13 +78,13 @@ pub(crate) fn run(args: &Args, out: &mut impl Write) -> Result<(), Failure> {
             if let Some(data) = &args.settings.data {
                 settings.data.set.clone_from(data);
             }
-            let found = folder.load().map_err(|error| train_failure(error.into()))?;
+            let found = files::load(&folder).map_err(|error| train_failure(error.into()))?;
             let mut checkpoint = None;
-            if let Some((snapshot, warning)) = found {
-                if let Some(warning) = warning {
+            if let Some(found) = found {
+                if let Some(warning) = found.warning {
                     warn(&warning);
                 }
-                checkpoint = Some(Checkpoint::new(snapshot).map_err(train_failure)?);
+                checkpoint = Some(Checkpoint::new(found.checkpoint).map_err(train_failure)?);
             }
             (trainer(settings, &args.settings.root, &pool, checkpoint.as_ref())?, folder)
         }
@@ -98,11 +98,11 @@ pub(crate) fn run(args: &Args, out: &mut impl Write) -> Result<(), Failure> {
             let stem = stem(&settings, true);
             let trainer = trainer(settings, &args.settings.root, &pool, None)?;
             let folder = match &args.out {
-                Some(path) => Folder::create(path),
-                None => fresh("runs".as_ref(), &stem),
+                Some(path) => RunFolder::create(path),
+                None => RunFolder::create_unique("runs".as_ref(), &stem),
             };
             let folder = folder.map_err(|error| train_failure(error.into()))?;
-            folder.write("config.toml", text.as_bytes()).map_err(|error| train_failure(error.into()))?;
+            folder.write(CONFIG, text.as_bytes()).map_err(|error| train_failure(error.into()))?;
             (trainer, folder)
         }
     };

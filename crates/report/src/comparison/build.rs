@@ -1,6 +1,6 @@
 //! From runs to comparisons: runs on the same data belong together, runs that differ only in their seeds are one variant.
 
-use equipoise_record::{ClassMetric, Members, Metrics};
+use equipoise_record::{ClassCounts, GroupMembers, Metrics};
 
 use super::labels::{self, Labels};
 use super::{Cell, Class, Comparison, Variant, significance, styles};
@@ -16,7 +16,7 @@ pub(super) fn by_dataset(runs: Vec<Run>) -> Vec<Comparison> {
     let mut datasets: Vec<(Key, Vec<Run>)> = Vec::new();
     for run in runs {
         let Some(evaluation) = run.evaluation(ReportedEpoch::Last) else { continue };
-        let class = |class: &ClassMetric| Class { name: class.name.clone(), train: class.train, test: class.test };
+        let class = |class: &ClassCounts| Class { name: class.name.clone(), train: class.train, test: class.test };
         let classes = evaluation.metrics.per_class.iter().map(class).collect();
         let groups = evaluation.metrics.groups.iter().map(|group| (group.name.clone(), group.classes)).collect();
         let key: Key = (run.dataset().to_owned(), classes, groups);
@@ -132,8 +132,8 @@ fn dataset_title(runs: &[Run]) -> String {
 }
 
 /// Classes of each group: as a run recorded them, otherwise by size, which is how every grouping rule orders them.
-fn members(classes: &[Class], groups: &GroupSizes, runs: &[Run]) -> Vec<Members> {
-    let fits = |recorded: &&Vec<Members>| {
+fn members(classes: &[Class], groups: &GroupSizes, runs: &[Run]) -> Vec<GroupMembers> {
+    let fits = |recorded: &&Vec<GroupMembers>| {
         let sizes = recorded.iter().map(|group| (group.name.clone(), group.classes.len()));
         sizes.eq(groups.iter().cloned()) && recorded.iter().flat_map(|g| &g.classes).all(|c| *c < classes.len())
     };
@@ -146,6 +146,6 @@ fn members(classes: &[Class], groups: &GroupSizes, runs: &[Run]) -> Vec<Members>
     let mut order = order.into_iter();
     groups
         .iter()
-        .map(|(name, size)| Members { name: name.clone(), classes: order.by_ref().take(*size).collect() })
+        .map(|(name, size)| GroupMembers { name: name.clone(), classes: order.by_ref().take(*size).collect() })
         .collect()
 }

@@ -13,7 +13,7 @@ mod significance;
 mod styles;
 mod verdict;
 
-use equipoise_record::Members;
+use equipoise_record::GroupMembers;
 
 use crate::run::setting_keys as keys;
 use crate::run::{ReportedEpoch, Run};
@@ -33,7 +33,7 @@ pub struct Comparison {
     /// Classes in the order of the dataset.
     pub classes: Vec<Class>,
     /// Groups of classes, the largest classes first.
-    pub groups: Vec<Members>,
+    pub groups: Vec<GroupMembers>,
     /// Names of the table's columns: the groups, `overall` and, if classes differ in their number of test images, `balanced`.
     pub columns: Vec<String>,
     /// Epoch that the table reports.

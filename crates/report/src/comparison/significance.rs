@@ -1,6 +1,6 @@
 //! Which differences can be told from noise.
 
-use equipoise_record::Members;
+use equipoise_record::GroupMembers;
 
 use super::{Cell, Class, Variant};
 use crate::statistics::Difference;
@@ -14,7 +14,7 @@ pub(super) fn difference(own: &Cell, other: &Cell, error: f64, resolution: f64) 
 }
 
 /// The accuracy that one test image is worth in each column, in percentage points.
-pub(super) fn resolution(classes: &[Class], groups: &[Members], columns: usize) -> Vec<f64> {
+pub(super) fn resolution(classes: &[Class], groups: &[GroupMembers], columns: usize) -> Vec<f64> {
     // a mean over classes: the class with the fewest test images decides
     let of_mean = |members: &mut dyn Iterator<Item = &Class>| {
         let tests: Vec<u64> = members.map(|class| class.test).filter(|test| *test > 0).collect();

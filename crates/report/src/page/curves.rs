@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use equipoise_record::{Epoch, Metrics};
+use equipoise_record::{EpochRecord, Metrics};
 
 use super::Article;
 use super::elements::{evenly_spaced, figure};
@@ -80,7 +80,7 @@ fn curves<'a>(article: &Article<'_>, on_val: bool) -> Vec<Curve<'a>> {
         y_axis,
         lines,
     };
-    let by_epoch = |value: &dyn Fn(&Epoch) -> Option<f64>| {
+    let by_epoch = |value: &dyn Fn(&EpochRecord) -> Option<f64>| {
         lines(article, &|run| run.epochs.iter().filter_map(|epoch| Some((epoch.epoch, value(epoch)?))).collect())
     };
     let loss = by_epoch(&|epoch| Some(epoch.loss));
@@ -95,7 +95,7 @@ fn curves<'a>(article: &Article<'_>, on_val: bool) -> Vec<Curve<'a>> {
         let title_html = format!("Accuracy on {}", short_name(&group.name, 40));
         curves.push(Curve { title_html, ..curve(&title, "accuracy, %", YAxis::Percent, lines) });
     }
-    let rate = by_epoch(&|epoch| Some(epoch.rate));
+    let rate = by_epoch(&|epoch| Some(epoch.learning_rate));
     curves.push(curve("Learning rate", "at the last step of the epoch", YAxis::MaybeLog, rate));
     let speed = lines(article, &|run| run.times.iter().map(|time| (time.epoch, time.images_per_second)).collect());
     curves.push(curve("Training speed", "images per second", YAxis::FromZero, speed));
@@ -103,7 +103,7 @@ fn curves<'a>(article: &Article<'_>, on_val: bool) -> Vec<Curve<'a>> {
 }
 
 /// Metrics of an epoch on the validation split or on the test set.
-fn evaluated(epoch: &Epoch, on_val: bool) -> Option<&Metrics> {
+fn evaluated(epoch: &EpochRecord, on_val: bool) -> Option<&Metrics> {
     if on_val { epoch.val.as_ref() } else { epoch.test.as_ref() }
 }
 

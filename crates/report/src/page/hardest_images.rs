@@ -1,6 +1,6 @@
 //! Test images of rare classes with the worst predictions.
 
-use equipoise_record::Hard;
+use equipoise_record::HardExample;
 
 use super::Article;
 use crate::escape::{escape, is_png, name, put, short, short_name};
@@ -54,9 +54,9 @@ pub(super) fn section(article: &Article<'_>) -> Option<String> {
 }
 
 /// An image with its class and its prediction.
-fn item(article: &Article<'_>, image: &Hard, picture: Option<&String>) -> String {
-    let (class, predicted) = (article.class_name(image.class), article.class_name(image.said));
-    let (class_percent, predicted_percent) = (100.0 * image.own, 100.0 * image.confidence);
+fn item(article: &Article<'_>, image: &HardExample, picture: Option<&String>) -> String {
+    let (class, predicted) = (article.class_name(image.class), article.class_name(image.predicted));
+    let (class_percent, predicted_percent) = (100.0 * image.true_probability, 100.0 * image.confidence);
     let tip = format!(
         "{}\n{}: {class_percent:.1} %\npredicted {}: {predicted_percent:.1} %",
         short(&image.name, 120),
@@ -67,7 +67,7 @@ fn item(article: &Article<'_>, image: &Hard, picture: Option<&String>) -> String
         r#"<li tabindex="0" data-tip="{}" data-class="{}" data-predicted="{}">"#,
         escape(&tip),
         image.class,
-        image.said
+        image.predicted
     );
     match picture {
         Some(picture) => {

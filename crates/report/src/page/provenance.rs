@@ -1,6 +1,7 @@
 //! Where the numbers come from: commands, settings, runs and configuration files, so that others can reproduce them.
 
-use equipoise_record::{CONFIG, Outcome};
+use equipoise_record::RunResult;
+use equipoise_record::names::CONFIG;
 
 use super::Article;
 use super::words::{count, plural};
@@ -141,7 +142,7 @@ fn run_cells(article: &Article<'_>, run: &Run) -> String {
 }
 
 /// Cells of a finished run: time, speed, memory, machine and version.
-fn result_cells(result: &Outcome) -> String {
+fn result_cells(result: &RunResult) -> String {
     let mut html =
         format!(r#"<td class="num" data-seconds="{}">{}</td>"#, result.seconds, significant(result.seconds, 4));
     let speed = count(result.images_per_second.round().max(0.0) as u64);

@@ -1,6 +1,7 @@
 //! Rejecting values that no evaluation can have produced, so that a damaged file never becomes a plausible table.
 
-use equipoise_record::{DETAILS, Details, METRICS, Metrics, RESULT};
+use equipoise_record::names::{DETAILS, METRICS, RESULT};
+use equipoise_record::{EvaluationDetails, Metrics};
 
 use super::{ReportError, Run};
 
@@ -32,8 +33,8 @@ fn is_plausible(metrics: &Metrics) -> bool {
         && totals.into_iter().chain(groups).all(is_percentage)
 }
 
-fn has_plausible_details(details: &Details) -> bool {
+fn has_plausible_details(details: &EvaluationDetails) -> bool {
     let is_probability = |x: f64| (0.0..=1.0 + 1e-9).contains(&x);
-    details.hardest.iter().all(|image| is_probability(image.confidence) && is_probability(image.own))
+    details.hardest.iter().all(|image| is_probability(image.confidence) && is_probability(image.true_probability))
         && details.reliability.iter().flatten().all(|bin| is_probability(bin.confidence) && bin.hits <= bin.images)
 }

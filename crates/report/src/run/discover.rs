@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use equipoise_record::{CONFIG, METRICS, RESULT};
+use equipoise_record::names::is_run;
 
 use super::{ReportError, Run};
 
@@ -16,8 +16,7 @@ impl Run {
     /// skipped because none of their epochs has been evaluated.
     ///
     /// # Errors
-    /// As [`read`](Self::read), if a folder contains no run, or if a run is given more than once. A run without an evaluation
-    /// is an error only if it was named itself.
+    /// As [`read`](Self::read), if a folder contains no run with an evaluation, or if a run is given more than once.
     pub fn all(paths: &[PathBuf]) -> Result<(Vec<Self>, Vec<PathBuf>), ReportError> {
         let (mut runs, mut skipped) = (Vec::new(), Vec::new());
         for path in paths {
@@ -41,9 +40,12 @@ impl Run {
 /// Reads the runs below a folder that is not itself a run.
 fn read_below(path: &Path, runs: &mut Vec<Run>, skipped: &mut Vec<PathBuf>) -> Result<(), ReportError> {
     fs::read_dir(path).map_err(|source| ReportError::Read { path: path.to_owned(), source })?;
-    let before = runs.len();
     let mut folders = Vec::new();
     find_runs(path, MAX_DEPTH, &mut folders);
+    if folders.is_empty() {
+        return Err(ReportError::NotARun { path: path.to_owned() });
+    }
+    let before = runs.len();
     for folder in folders {
         match Run::read(&folder) {
             Ok(run) => runs.push(run),
@@ -51,16 +53,10 @@ fn read_below(path: &Path, runs: &mut Vec<Run>, skipped: &mut Vec<PathBuf>) -> R
             Err(error) => return Err(error),
         }
     }
-    match (runs.len() > before, path.join(CONFIG).is_file()) {
-        (true, _) => Ok(()),
-        // a run that has just started has settings and nothing else
-        (false, true) => Err(ReportError::Empty { path: path.to_owned() }),
-        (false, false) => Err(ReportError::NotARun { path: path.to_owned() }),
+    match runs.len() > before {
+        true => Ok(()),
+        false => Err(ReportError::Empty { path: path.to_owned() }),
     }
-}
-
-fn is_run(path: &Path) -> bool {
-    [METRICS, RESULT].iter().any(|name| path.join(name).is_file())
 }
 
 /// Collects the run folders below a folder, sorted by name.

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use equipoise_record::CONFIG;
+use equipoise_record::names::CONFIG;
 use thiserror::Error;
 
 /// A run that cannot be reported.

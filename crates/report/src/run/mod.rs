@@ -9,7 +9,8 @@ pub(crate) mod setting_keys;
 
 use std::path::{Path, PathBuf};
 
-use equipoise_record::{CONFIG, DETAILS, Details, Epoch, Figures, METRICS, NORMS, Norms, Outcome, RESULT, TIMES, Time};
+use equipoise_record::names::{CONFIG, DETAILS, METRICS, NORMS, RESULT, TIMES};
+use equipoise_record::{EpochMetrics, EpochRecord, EpochTime, EvaluationDetails, GradientNorms, RunResult};
 
 pub use error::ReportError;
 use files::{read_epochs, read_json, read_text};
@@ -25,15 +26,15 @@ pub struct Run {
     /// Settings by key (`data.imbalance`), as TOML values. Settings without a value are left out.
     pub settings: Vec<(String, String)>,
     /// Final result; `None` until the run has finished.
-    pub result: Option<Outcome>,
+    pub result: Option<RunResult>,
     /// Metrics by epoch, in order.
-    pub epochs: Vec<Epoch>,
+    pub epochs: Vec<EpochRecord>,
     /// Gradient norms by epoch, in order; epochs may be missing.
-    pub norms: Vec<Norms>,
+    pub norms: Vec<GradientNorms>,
     /// Duration and speed by epoch, in order; epochs may be missing.
-    pub times: Vec<Time>,
+    pub times: Vec<EpochTime>,
     /// Confusion, calibration and hardest images of the final evaluation.
-    pub details: Option<Details>,
+    pub details: Option<EvaluationDetails>,
 }
 
 /// The epoch whose weights a table reports.
@@ -72,9 +73,9 @@ impl Run {
             config,
             settings,
             result: read_json(&path.join(RESULT))?,
-            epochs: read_epochs(&path.join(METRICS), |epoch: &Epoch| epoch.epoch)?,
-            norms: read_epochs(&path.join(NORMS), |norms: &Norms| norms.epoch)?,
-            times: read_epochs(&path.join(TIMES), |time: &Time| time.epoch)?,
+            epochs: read_epochs(&path.join(METRICS), |epoch: &EpochRecord| epoch.epoch)?,
+            norms: read_epochs(&path.join(NORMS), |norms: &GradientNorms| norms.epoch)?,
+            times: read_epochs(&path.join(TIMES), |time: &EpochTime| time.epoch)?,
             details: read_json(&path.join(DETAILS))?,
         })
     }
@@ -131,7 +132,7 @@ impl Run {
 
     /// Evaluation of an epoch. A run that has not finished has only its newest evaluation, as the last epoch's.
     #[must_use]
-    pub fn evaluation(&self, epoch: ReportedEpoch) -> Option<Figures> {
+    pub fn evaluation(&self, epoch: ReportedEpoch) -> Option<EpochMetrics> {
         if let Some(result) = &self.result {
             return match epoch {
                 ReportedEpoch::Last => result.last.clone(),
@@ -141,12 +142,14 @@ impl Run {
         let newest = self.epochs.iter().rev().find(|epoch| epoch.test.is_some())?;
         let val_balanced = newest.val.as_ref().and_then(|metrics| metrics.balanced);
         let metrics = newest.test.clone()?;
-        (epoch == ReportedEpoch::Last).then_some(Figures { epoch: newest.epoch, metrics, val_balanced })
+        (epoch == ReportedEpoch::Last).then_some(EpochMetrics { epoch: newest.epoch, metrics, val_balanced })
     }
 
     /// Whether the run has a best epoch, selected on the test set (`true`) or on validation images (`false`).
     pub(crate) fn has_best_epoch(&self, selected_on_test: bool) -> bool {
-        self.result.as_ref().is_some_and(|result| result.best.is_some() && result.chosen_on_test() == selected_on_test)
+        self.result
+            .as_ref()
+            .is_some_and(|result| result.best.is_some() && result.selected_on_test() == selected_on_test)
     }
 
     /// Number of epochs that the settings ask for.

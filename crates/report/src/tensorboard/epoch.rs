@@ -1,6 +1,6 @@
 //! The content of event files: an epoch's scalars by group, and histograms of gradient norms and weights.
 
-use equipoise_record::{Epoch, Metrics, Norms, Time, View};
+use equipoise_record::{EpochRecord, EpochTime, GradientNorms, Metrics, NormView};
 
 use super::{EventWriter, HistogramBin};
 
@@ -10,10 +10,10 @@ const WEIGHT_BINS: usize = 30;
 impl EventWriter {
     /// Adds an epoch with its gradient norms and its duration, as far as they are known. `now` is used where no time was
     /// recorded, in seconds since 1970.
-    pub fn epoch(&mut self, epoch: &Epoch, norms: Option<&Norms>, time: Option<&Time>, now: f64) {
-        let (step, at) = (epoch.epoch, time.map_or(now, |time| time.at));
+    pub fn epoch(&mut self, epoch: &EpochRecord, norms: Option<&GradientNorms>, time: Option<&EpochTime>, now: f64) {
+        let (step, at) = (epoch.epoch, time.map_or(now, |time| time.ended_at));
         let mut scalars =
-            vec![("training/loss".to_owned(), epoch.loss), ("training/learning rate".to_owned(), epoch.rate)];
+            vec![("training/loss".to_owned(), epoch.loss), ("training/learning rate".to_owned(), epoch.learning_rate)];
         if let Some(time) = time {
             scalars.push(("training/images per second".to_owned(), time.images_per_second));
         }
@@ -43,7 +43,7 @@ fn metric_scalars(metrics: &Metrics) -> Vec<(String, f64)> {
 }
 
 /// Views with their names: from the largest class to the smallest, then all classes.
-fn named(views: &[View]) -> impl Iterator<Item = (&View, &'static str)> {
+fn named(views: &[NormView]) -> impl Iterator<Item = (&NormView, &'static str)> {
     let classes = views.iter().filter(|view| view.class.is_some()).count();
     views.iter().enumerate().map(move |(index, view)| {
         let name = match (view.class, index) {
@@ -57,7 +57,7 @@ fn named(views: &[View]) -> impl Iterator<Item = (&View, &'static str)> {
 }
 
 /// Examples by gradient norm.
-fn norm_bins(view: &View) -> Vec<HistogramBin> {
+fn norm_bins(view: &NormView) -> Vec<HistogramBin> {
     let width = 1.0 / view.counts.len().max(1) as f64;
     let bin = |(index, count): (usize, &u64)| HistogramBin {
         left: index as f64 * width,
@@ -68,7 +68,7 @@ fn norm_bins(view: &View) -> Vec<HistogramBin> {
 }
 
 /// Examples by weight. Each example counts with the mean weight of its bin of gradient norms.
-fn weight_bins(view: &View) -> Vec<HistogramBin> {
+fn weight_bins(view: &NormView) -> Vec<HistogramBin> {
     let weighted = view.counts.iter().zip(&view.weights);
     let weighted: Vec<(f64, f64)> = weighted.filter_map(|(n, w)| Some((f64::from((*w)?), *n as f64))).collect();
     if weighted.is_empty() {
@@ -94,8 +94,8 @@ fn weight_bins(view: &View) -> Vec<HistogramBin> {
 mod tests {
     use super::*;
 
-    fn view(class: Option<u32>, counts: &[u64], weights: &[Option<f32>]) -> View {
-        View { class, counts: counts.to_vec(), weights: weights.to_vec(), regions: None }
+    fn view(class: Option<u32>, counts: &[u64], weights: &[Option<f32>]) -> NormView {
+        NormView { class, counts: counts.to_vec(), weights: weights.to_vec(), regions: None }
     }
 
     #[test]
@@ -122,7 +122,7 @@ mod tests {
     #[test]
     fn views_are_named_by_size() {
         let views =
-            |n: u32| -> Vec<View> { (0..n).map(Some).chain([None]).map(|class| view(class, &[], &[])).collect() };
+            |n: u32| -> Vec<NormView> { (0..n).map(Some).chain([None]).map(|class| view(class, &[], &[])).collect() };
         let names = |n: u32| named(&views(n)).map(|(_, name)| name).collect::<Vec<_>>();
         assert_eq!(names(3), ["head", "middle", "tail", "all"]);
         assert_eq!(names(2), ["head", "tail", "all"]);

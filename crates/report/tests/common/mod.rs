@@ -5,9 +5,10 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use equipoise_record::names::{CONFIG, DETAILS, METRICS, NORMS, RESULT, TIMES};
 use equipoise_record::{
-    Bin, CONFIG, ClassMetric, Confused, DETAILS, Details, Epoch, Figures, GroupMetric, Hard, METRICS, Members, Metrics,
-    NORMS, Norms, Outcome, RESULT, Regions, TIMES, Time, View,
+    ClassCounts, ConfusedPair, EpochMetrics, EpochRecord, EpochTime, EvaluationDetails, GradientNorms, GroupAccuracy,
+    GroupMembers, HardExample, Metrics, NormRegions, NormView, ReliabilityBin, RunResult,
 };
 use serde_json::json;
 
@@ -97,15 +98,15 @@ impl FakeRun {
             let hits = (95 - rank * 7 / 10 + self.gain * rank / 100)
                 .saturating_sub(self.pseudo_random(epoch * 100_003 + at as u64, 20));
             let hits = (hits * (epoch + 4) / (self.epochs + 4)).min(100);
-            ClassMetric { name: name.clone(), train: self.train(at), test: 100, hits, predicted: hits + 5 }
+            ClassCounts { name: name.clone(), train: self.train(at), test: 100, hits, predicted: hits + 5 }
         };
-        let per_class: Vec<ClassMetric> = self.classes.iter().enumerate().map(class).collect();
+        let per_class: Vec<ClassCounts> = self.classes.iter().enumerate().map(class).collect();
         let mut rest = per_class.as_slice();
         let mut groups = Vec::new();
         for (name, classes) in &self.groups {
             let (own, others) = rest.split_at(*classes);
             let mean = own.iter().map(|class| class.hits as f64).sum::<f64>() / own.len() as f64;
-            groups.push(GroupMetric {
+            groups.push(GroupAccuracy {
                 name: name.clone(),
                 classes: *classes,
                 accuracy: (!own.is_empty()).then_some(mean),
@@ -127,38 +128,38 @@ impl FakeRun {
         }
     }
 
-    pub(crate) fn epoch(&self, epoch: u64) -> Epoch {
+    pub(crate) fn epoch(&self, epoch: u64) -> EpochRecord {
         let test = (epoch.is_multiple_of(3) || epoch == self.epochs).then(|| self.metrics(epoch));
         let loss = 3.0 / epoch as f64 + self.pseudo_random(epoch, 100) as f64 / 1000.0;
-        Epoch { epoch, rate: if epoch > 9 { 0.001 } else { 0.1 }, loss, val: None, test }
+        EpochRecord { epoch, learning_rate: if epoch > 9 { 0.001 } else { 0.1 }, loss, val: None, test }
     }
 
-    pub(crate) fn norms(&self, epoch: u64) -> Norms {
+    pub(crate) fn norms(&self, epoch: u64) -> GradientNorms {
         let last = self.classes.len() - 1;
         let view = |class: Option<usize>| {
             let counts: Vec<u64> =
                 (0..120).map(|bin| self.pseudo_random(epoch * 1000 + bin, 50) / (1 + bin * epoch / 40)).collect();
-            let regions = (self.criterion == "cwap" && class.is_some()).then(|| Regions {
+            let regions = (self.criterion == "cwap" && class.is_some()).then(|| NormRegions {
                 size: 10.0,
                 widths: vec![1.0 / 30.0; 30],
-                values: (0..30).map(|at| f64::from(at) * 1.5).collect(),
+                densities: (0..30).map(|at| f64::from(at) * 1.5).collect(),
                 weights: (0..30).map(|at| 0.2 + f64::from(at) * 0.1).collect(),
             });
             let weights = counts.iter().map(|n| (*n > 0).then_some(1.0)).collect();
-            View { class: class.map(|class| class as u32), counts, weights, regions }
+            NormView { class: class.map(|class| class as u32), counts, weights, regions }
         };
         let views = vec![view(Some(0)), view(Some(last / 2)), view(Some(last)), view(None)];
         let margin =
             |row: i32, column: i32| if row < column { -f64::from(column - row) - epoch as f64 / 100.0 } else { 0.0 };
         let margins = (0..3).map(|row| (0..3).map(|column| margin(row, column)).collect()).collect();
-        Norms { epoch, views, margins: if self.criterion == "cwap" { margins } else { Vec::new() } }
+        GradientNorms { epoch, views, margins: if self.criterion == "cwap" { margins } else { Vec::new() } }
     }
 
-    pub(crate) fn details(&self) -> Details {
+    pub(crate) fn details(&self) -> EvaluationDetails {
         let mut at = 0;
         let mut groups = Vec::new();
         for (name, classes) in &self.groups {
-            groups.push(Members { name: name.clone(), classes: (at..at + classes).collect() });
+            groups.push(GroupMembers { name: name.clone(), classes: (at..at + classes).collect() });
             at += classes;
         }
         let number = groups.len() as u64;
@@ -168,29 +169,32 @@ impl FakeRun {
                 .collect()
         };
         let last = self.classes.len() as u32 - 1;
-        let hard = |picture: &str| Hard {
+        let hard = |picture: &str| HardExample {
             name: format!("test/{}", self.classes[last as usize]),
             class: last,
-            said: 0,
+            predicted: 0,
             confidence: 0.9,
-            own: 0.01,
+            true_probability: 0.01,
             picture: Some(picture.to_owned()),
         };
-        Details {
+        EvaluationDetails {
             epoch: self.epochs,
             groups,
             confusion: (0..number).map(row).collect(),
-            confused: vec![Confused { class: last, said: 0, images: 30 }, Confused { class: 0, said: last, images: 3 }],
+            confused: vec![
+                ConfusedPair { class: last, predicted: 0, images: 30 },
+                ConfusedPair { class: 0, predicted: last, images: 3 },
+            ],
             reliability: (0..number)
-                .map(|_| vec![Bin::default(), Bin { images: 40, hits: 20, confidence: 0.6 }])
+                .map(|_| vec![ReliabilityBin::default(), ReliabilityBin { images: 40, hits: 20, confidence: 0.6 }])
                 .collect(),
             hardest: vec![hard(PIXEL), hard("\"/><script>alert(1)</script>")],
         }
     }
 
-    pub(crate) fn result(&self) -> Outcome {
-        let evaluation = |epoch: u64| Figures { epoch, metrics: self.metrics(epoch), val_balanced: None };
-        Outcome {
+    pub(crate) fn result(&self) -> RunResult {
+        let evaluation = |epoch: u64| EpochMetrics { epoch, metrics: self.metrics(epoch), val_balanced: None };
+        RunResult {
             dataset: self.dataset.clone(),
             imbalance: None,
             criterion: self.criterion.to_owned(),
@@ -233,7 +237,8 @@ impl FakeRun {
         put(METRICS, lines((1..=self.done).map(|epoch| self.epoch(epoch))));
         if self.has_details {
             put(NORMS, lines((1..=self.done).map(|epoch| self.norms(epoch))));
-            let time = |epoch| Time { epoch, seconds: 0.5, images_per_second: 2000.0 + epoch as f64, at: 1e9 };
+            let time =
+                |epoch| EpochTime { epoch, seconds: 0.5, images_per_second: 2000.0 + epoch as f64, ended_at: 1e9 };
             put(TIMES, lines((1..=self.done).map(time)));
         }
         if self.done == self.epochs {

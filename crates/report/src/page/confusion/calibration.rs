@@ -1,6 +1,6 @@
 //! Reliability diagrams by group.
 
-use equipoise_record::{Bin, Details};
+use equipoise_record::{EvaluationDetails, ReliabilityBin};
 
 use crate::chart::{Area, Axis, Panel, marker, px, svg};
 use crate::escape::{escape, put, short, short_name};
@@ -9,7 +9,7 @@ use crate::page::elements::figure;
 use crate::page::words::plural;
 
 /// The subsection; empty without predictions.
-pub(super) fn subsection(article: &Article<'_>, by_variant: &[Vec<&Details>]) -> String {
+pub(super) fn subsection(article: &Article<'_>, by_variant: &[Vec<&EvaluationDetails>]) -> String {
     if by_variant.iter().flatten().all(|details| details.reliability.iter().flatten().all(|bin| bin.images == 0)) {
         return String::new();
     }
@@ -28,15 +28,19 @@ pub(super) fn subsection(article: &Article<'_>, by_variant: &[Vec<&Details>]) ->
 }
 
 /// Bins of several runs, merged.
-fn merged(details: &[&Details], group: usize) -> Vec<Bin> {
-    let mut bins: Vec<Bin> = Vec::new();
+fn merged(details: &[&EvaluationDetails], group: usize) -> Vec<ReliabilityBin> {
+    let mut bins: Vec<ReliabilityBin> = Vec::new();
     for run in details.iter().filter_map(|details| details.reliability.get(group)) {
-        bins.resize(bins.len().max(run.len()), Bin::default());
+        bins.resize(bins.len().max(run.len()), ReliabilityBin::default());
         for (sum, bin) in bins.iter_mut().zip(run) {
             let images = sum.images.saturating_add(bin.images);
             if images > 0 {
                 let confidence = sum.confidence * sum.images as f64 + bin.confidence * bin.images as f64;
-                *sum = Bin { images, hits: sum.hits.saturating_add(bin.hits), confidence: confidence / images as f64 };
+                *sum = ReliabilityBin {
+                    images,
+                    hits: sum.hits.saturating_add(bin.hits),
+                    confidence: confidence / images as f64,
+                };
             }
         }
     }
@@ -44,20 +48,20 @@ fn merged(details: &[&Details], group: usize) -> Vec<Bin> {
 }
 
 /// Expected calibration error, in percent; `None` without images.
-fn calibration_error(bins: &[Bin]) -> Option<f64> {
+fn calibration_error(bins: &[ReliabilityBin]) -> Option<f64> {
     let all: f64 = bins.iter().map(|bin| bin.images as f64).sum();
-    let distance = |bin: &Bin| (bin.hits as f64 - bin.confidence * bin.images as f64).abs();
+    let distance = |bin: &ReliabilityBin| (bin.hits as f64 - bin.confidence * bin.images as f64).abs();
     (all > 0.0).then(|| 100.0 * bins.iter().filter(|bin| bin.images > 0).map(distance).sum::<f64>() / all)
 }
 
 /// Accuracy by confidence of one group; empty without images.
-fn reliability_diagram(article: &Article<'_>, group: usize, by_variant: &[Vec<&Details>]) -> String {
+fn reliability_diagram(article: &Article<'_>, group: usize, by_variant: &[Vec<&EvaluationDetails>]) -> String {
     let comparison = article.comparison;
     let y = Axis::percent("accuracy, %");
     let area = Area { left: y.label_width(), top: 26.0, right: 328.0, bottom: 216.0 };
     let mut panel = Panel::new(area, Axis::percent("confidence, %"), y);
     panel.line("diagonal", &[(0.0, 0.0), (100.0, 100.0)]);
-    let bins: Vec<Vec<Bin>> = by_variant.iter().map(|details| merged(details, group)).collect();
+    let bins: Vec<Vec<ReliabilityBin>> = by_variant.iter().map(|details| merged(details, group)).collect();
     let largest = bins.iter().flatten().map(|bin| bin.images).max().unwrap_or(0).max(1);
     let title = &comparison.groups[group].name;
     let mut alt = vec![format!("Accuracy by confidence on {}", short(title, 60))];
@@ -91,9 +95,9 @@ fn reliability_diagram(article: &Article<'_>, group: usize, by_variant: &[Vec<&D
 }
 
 /// A marker per bin, its area in proportion to the number of images.
-fn draw_bins(panel: &mut Panel, article: &Article<'_>, variant: usize, bins: &[Bin], largest: u64) {
+fn draw_bins(panel: &mut Panel, article: &Article<'_>, variant: usize, bins: &[ReliabilityBin], largest: u64) {
     let bins = || bins.iter().filter(|bin| bin.images > 0);
-    let point = |bin: &Bin| (100.0 * bin.confidence, 100.0 * bin.hits as f64 / bin.images as f64);
+    let point = |bin: &ReliabilityBin| (100.0 * bin.confidence, 100.0 * bin.hits as f64 / bin.images as f64);
     panel.line("line thin", &bins().map(point).collect::<Vec<_>>());
     let mut markup = String::new();
     for bin in bins() {

@@ -4,7 +4,7 @@ mod calibration;
 
 use std::collections::BTreeMap;
 
-use equipoise_record::Details;
+use equipoise_record::EvaluationDetails;
 
 use super::Article;
 use super::elements::figure;
@@ -17,14 +17,14 @@ const MAX_PAIRS: usize = 10;
 /// The section; `None` if no run has details.
 pub(super) fn section(article: &Article<'_>) -> Option<String> {
     let comparison = article.comparison;
-    let fits = |details: &&Details| details.groups.len() == comparison.groups.len();
-    let by_variant: Vec<Vec<&Details>> = (0..comparison.variants.len())
+    let fits = |details: &&EvaluationDetails| details.groups.len() == comparison.groups.len();
+    let by_variant: Vec<Vec<&EvaluationDetails>> = (0..comparison.variants.len())
         .map(|variant| article.runs(variant).filter_map(|run| run.details.as_ref()).filter(fits).collect())
         .collect();
     if by_variant.iter().all(Vec::is_empty) {
         return None;
     }
-    let grid = |table: &dyn Fn(usize, &[&Details]) -> String| {
+    let grid = |table: &dyn Fn(usize, &[&EvaluationDetails]) -> String| {
         let shown = by_variant.iter().enumerate().filter(|(_, details)| !details.is_empty());
         let figures: String = shown
             .map(|(variant, details)| figure("", &figure_title(article, variant), &table(variant, details), ""))
@@ -55,7 +55,7 @@ fn figure_title(article: &Article<'_>, variant: usize) -> String {
 }
 
 /// Confusion between groups.
-fn groups_table(article: &Article<'_>, variant: usize, details: &[&Details]) -> String {
+fn groups_table(article: &Article<'_>, variant: usize, details: &[&EvaluationDetails]) -> String {
     let groups = &article.comparison.groups;
     let images = |row: usize, column: usize| -> u64 {
         let counts = details.iter().filter_map(|details| details.confusion.get(row)?.get(column));
@@ -92,10 +92,10 @@ fn groups_table(article: &Article<'_>, variant: usize, details: &[&Details]) -> 
 }
 
 /// The most frequent confusions between classes.
-fn pairs_table(article: &Article<'_>, details: &[&Details]) -> String {
+fn pairs_table(article: &Article<'_>, details: &[&EvaluationDetails]) -> String {
     let mut sums: BTreeMap<(u32, u32), u64> = BTreeMap::new();
     for confused in details.iter().flat_map(|details| &details.confused) {
-        let sum = sums.entry((confused.class, confused.said)).or_default();
+        let sum = sums.entry((confused.class, confused.predicted)).or_default();
         *sum = sum.saturating_add(confused.images);
     }
     let mut pairs: Vec<((u32, u32), u64)> = sums.into_iter().collect();

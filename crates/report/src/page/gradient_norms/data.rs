@@ -1,6 +1,6 @@
 //! The epochs as the script reads them. Keys are short, because there are many.
 
-use equipoise_record::View;
+use equipoise_record::NormView;
 use serde_json::{Value, json};
 
 use super::VariantNorms;
@@ -24,7 +24,7 @@ fn frames(shown: &VariantNorms<'_>) -> Value {
 }
 
 /// A view: counts c and weights w by bin; widths d, densities v and weights W by region.
-fn view(view: &View) -> Value {
+fn view(view: &NormView) -> Value {
     let three = |x: f64| json_number(significant(x, 3));
     let weights: Vec<f64> =
         view.weights.iter().map(|weight| weight.map_or(0.0, |w| significant(f64::from(w), 3))).collect();
@@ -39,7 +39,7 @@ fn view(view: &View) -> Value {
     if let Some(regions) = &view.regions {
         let list = |values: &[f64]| -> Value { values.iter().map(|x| three(*x)).collect() };
         value["d"] = regions.widths.iter().map(|x| json_number(significant(*x, 4))).collect();
-        value["v"] = list(&regions.values);
+        value["v"] = list(&regions.densities);
         value["W"] = list(&regions.weights);
     }
     value

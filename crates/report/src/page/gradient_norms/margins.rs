@@ -1,6 +1,6 @@
 //! Margins between the classes of the views: all of them at one epoch, and the largest by epoch.
 
-use equipoise_record::Norms;
+use equipoise_record::GradientNorms;
 
 use super::VariantNorms;
 use crate::chart::{Area, Axis, Panel, ScaleKind, axis_range, px, significant, svg, tick_label};
@@ -28,7 +28,7 @@ pub(super) fn margins(article: &Article<'_>, shown: &VariantNorms<'_>) -> String
     }
 }
 
-fn margin(norms: &Norms, row: usize, column: usize) -> Option<f64> {
+fn margin(norms: &GradientNorms, row: usize, column: usize) -> Option<f64> {
     norms.margins.get(row).and_then(|row| row.get(column)).copied()
 }
 

@@ -6,7 +6,7 @@ mod data;
 mod margins;
 mod panel;
 
-use equipoise_record::{Norms, View};
+use equipoise_record::{GradientNorms, NormView};
 
 use super::Article;
 use super::elements::{evenly_spaced, figure, style_class};
@@ -23,18 +23,18 @@ struct VariantNorms<'a> {
     variant: usize,
     style: usize,
     seed: u64,
-    norms: &'a [Norms],
+    norms: &'a [GradientNorms],
     /// Epochs on the page: indices into `norms`.
     frames: Vec<usize>,
 }
 
 impl VariantNorms<'_> {
-    fn last(&self) -> &Norms {
+    fn last(&self) -> &GradientNorms {
         &self.norms[self.norms.len() - 1]
     }
 
     /// A view at every epoch on the page.
-    fn view(&self, index: usize) -> impl Iterator<Item = &View> {
+    fn view(&self, index: usize) -> impl Iterator<Item = &NormView> {
         self.frames.iter().filter_map(move |frame| self.norms[*frame].views.get(index))
     }
 
@@ -73,7 +73,7 @@ pub(super) fn section(article: &Article<'_>) -> Option<String> {
 fn collect<'a>(article: &'a Article<'_>) -> Vec<VariantNorms<'a>> {
     let comparison = article.comparison;
     // mixed examples are not counted, so a run with mixup may have only empty views
-    let has_counts = |view: &View| view.counts.iter().any(|count| *count > 0);
+    let has_counts = |view: &NormView| view.counts.iter().any(|count| *count > 0);
     let runs: Vec<_> = (0..comparison.variants.len())
         .filter_map(|variant| {
             let mut runs = article.runs(variant);

@@ -1,6 +1,6 @@
 //! The chart of one view: examples by gradient norm above, their weights below.
 
-use equipoise_record::View;
+use equipoise_record::{NormRegions, NormView};
 
 use super::VariantNorms;
 use crate::chart::{Area, Axis, Panel, Scale, ScaleKind, axis_range, px, step_area, steps, svg};
@@ -14,7 +14,7 @@ const DEFAULT_REGIONS: usize = 30;
 const RIGHT: f64 = 328.0;
 
 /// The chart of a view; `alt` names its classes.
-pub(super) fn chart(shown: &VariantNorms<'_>, index: usize, view: &View, alt: &str) -> String {
+pub(super) fn chart(shown: &VariantNorms<'_>, index: usize, view: &NormView, alt: &str) -> String {
     let (examples_axis, weight_axis) = (examples_axis(shown, index), weight_axis(shown, index));
     let left = examples_axis.label_width().max(weight_axis.label_width()).max(34.0);
     // the script needs frames for regions if any epoch has some
@@ -32,7 +32,7 @@ pub(super) fn chart(shown: &VariantNorms<'_>, index: usize, view: &View, alt: &s
 /// An axis for the examples of all epochs on the page.
 fn examples_axis(shown: &VariantNorms<'_>, index: usize) -> Axis<'static> {
     let numbers = shown.view(index).flat_map(|view| {
-        let densities = view.regions.iter().flat_map(|regions| regions.values.iter().copied());
+        let densities = view.regions.iter().flat_map(|regions| regions.densities.iter().copied());
         examples_per_region(view).into_iter().chain(densities).collect::<Vec<_>>()
     });
     let high = axis_range(ScaleKind::Log1p, numbers, true).1 * 1.05;
@@ -49,7 +49,7 @@ fn weight_axis(shown: &VariantNorms<'_>, index: usize) -> Axis<'static> {
     Axis { max_ticks: 4, ..Axis::new("weight (log scale)", ScaleKind::Log, range) }
 }
 
-fn examples_panel(view: &View, axis: Axis<'_>, left: f64, has_regions: bool) -> String {
+fn examples_panel(view: &NormView, axis: Axis<'_>, left: f64, has_regions: bool) -> String {
     let area = Area { left, top: 50.0, right: RIGHT, bottom: 152.0 };
     let mut panel = Panel::new(area, Axis::hidden((0.0, 1.0)), axis);
     let (x, y) = (panel.x, panel.y);
@@ -61,7 +61,7 @@ fn examples_panel(view: &View, axis: Axis<'_>, left: f64, has_regions: bool) -> 
     panel.push(&annotation(RIGHT, 62.0, r#" text-anchor="end""#, &summary(view)));
     if has_regions {
         let uniform: Vec<f64> = (0..=regions).map(|k| k as f64 / regions as f64).collect();
-        let (edges, density) = region_steps(view, |regions| &regions.values);
+        let (edges, density) = region_steps(view, |regions| &regions.densities);
         panel.push(&format!(r#"<path class="density" d="{}"/>"#, steps(&x, &y, &edges, &density)));
         panel.push(&format!(r#"<path class="ura" d="{}"/>"#, ruler(&x, &uniform, 36.0)));
         panel.push(&format!(r#"<path class="aura" d="{}"/>"#, ruler(&x, &edges, 160.0)));
@@ -71,7 +71,7 @@ fn examples_panel(view: &View, axis: Axis<'_>, left: f64, has_regions: bool) -> 
     panel.finish()
 }
 
-fn weights_panel(view: &View, axis: Axis<'_>, left: f64, has_regions: bool) -> String {
+fn weights_panel(view: &NormView, axis: Axis<'_>, left: f64, has_regions: bool) -> String {
     let area = Area { left, top: 206.0, right: RIGHT, bottom: 272.0 };
     let mut panel = Panel::new(area, Axis::new("gradient norm g = 1 − p", ScaleKind::Linear, (0.0, 1.0)), axis);
     let (x, y) = (panel.x, panel.y);
@@ -88,18 +88,18 @@ fn weights_panel(view: &View, axis: Axis<'_>, left: f64, has_regions: bool) -> S
 }
 
 /// Number of regions that a histogram is drawn for.
-fn region_count(view: &View) -> usize {
-    view.regions.as_ref().map(|regions| regions.values.len()).filter(|n| *n > 0).unwrap_or(DEFAULT_REGIONS)
+fn region_count(view: &NormView) -> usize {
+    view.regions.as_ref().map(|regions| regions.densities.len()).filter(|n| *n > 0).unwrap_or(DEFAULT_REGIONS)
 }
 
 /// Examples by bin, scaled to regions of equal width.
-fn examples_per_region(view: &View) -> Vec<f64> {
+fn examples_per_region(view: &NormView) -> Vec<f64> {
     let scale = view.counts.len() as f64 / region_count(view) as f64;
     view.counts.iter().map(|n| *n as f64 * scale).collect()
 }
 
 /// Edges of a view's regions from 0 to 1, and their values; both empty without regions.
-fn region_steps(view: &View, values: fn(&equipoise_record::Regions) -> &Vec<f64>) -> (Vec<f64>, Vec<Option<f64>>) {
+fn region_steps(view: &NormView, values: fn(&NormRegions) -> &Vec<f64>) -> (Vec<f64>, Vec<Option<f64>>) {
     let Some(regions) = &view.regions else { return (Vec::new(), Vec::new()) };
     let mut edge = 0.0;
     let ends = regions.widths.iter().map(|width| {
@@ -110,7 +110,7 @@ fn region_steps(view: &View, values: fn(&equipoise_record::Regions) -> &Vec<f64>
 }
 
 /// Number of examples, and the share of hard ones.
-fn summary(view: &View) -> String {
+fn summary(view: &NormView) -> String {
     let sum = |counts: &[u64]| counts.iter().fold(0u64, |sum, n| sum.saturating_add(*n));
     let (all, hard) = (sum(&view.counts), sum(&view.counts[view.counts.len() / 2..]));
     let share = if all > 0 { 100.0 * hard as f64 / all as f64 } else { 0.0 };
