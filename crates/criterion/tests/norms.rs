@@ -52,7 +52,7 @@ fn asking_for_norms_changes_nothing_else() {
                 let with = train(&mut asked, &batch);
                 let without = call(&batch, |batch, out| {
                     let out = Output::new(out.grad, out.weights);
-                    not.train(batch, out, &mut Work::new())
+                    not.train(batch, out, &mut Workspace::new())
                 });
                 let without = without.expect("a good batch");
                 assert_eq!(

@@ -7,7 +7,7 @@
 
 use std::path::Path;
 
-use equipoise_criterion::{Batch, Config, Id, Output, Preset, Work};
+use equipoise_criterion::{Batch, Config, Id, Output, Preset, Workspace};
 use equipoise_data::augment::{Normalize, Policy};
 use equipoise_data::format::cifar::cifar10;
 use equipoise_data::longtail::LongTail;
@@ -35,7 +35,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
             let network = Network::named(model, 3, [32, 32], 10)?;
             let mut engine = Cpu::with_kernels(network, BATCH, seed, pool.clone(), Simd::best(), kernels)?;
             let mut criterion = Config::from(Id::Softmax.preset(Preset::Reference)).init(&[1; 10])?;
-            let mut work = Work::with_pool(pool.clone());
+            let mut work = Workspace::with_pool(pool.clone());
             let sampler = Sampler::new(Kind::Uniform, &labels, 10, seed)?;
             let (policy, plain) = (Policy::train(Normalize::cifar()), Policy::plain(Normalize::cifar()));
             let mut images = vec![0.0; BATCH * 3072];

@@ -1,6 +1,6 @@
 //! Training really works: small loops over the engine's seam.
 
-use equipoise_criterion::{Batch, Config, Id, Output, Preset, Work};
+use equipoise_criterion::{Batch, Config, Id, Output, Preset, Workspace};
 use equipoise_data::augment::{Normalize, Policy};
 use equipoise_data::embedded::fashion_mini;
 use equipoise_data::sampler::{Kind, Sampler, Shard};
@@ -34,7 +34,7 @@ fn train(part: &Part, places: &[u32], epochs: u64, seed: u64, augment: bool, ker
     let policy = if augment { Policy { pad: 2, flip: true, ..plain.clone() } } else { plain.clone() };
     let labels: Vec<u32> = places.iter().map(|at| part.labels[*at as usize]).collect();
     let mut criterion = Config::from(Id::Softmax.preset(Preset::Reference)).init(&[1; 10]).expect("valid");
-    let mut work = Work::with_pool(pool.clone());
+    let mut work = Workspace::with_pool(pool.clone());
     let sampler = Sampler::new(Kind::Uniform, &labels, 10, seed).expect("labels");
     let mut losses = Vec::new();
     for epoch in 0..epochs {

@@ -84,12 +84,13 @@ impl NormRecorder {
         let views = views.map(|(view, (counts, sums))| {
             let class = self.classes.get(view).copied();
             let mean = |(n, sum): (&u64, &u64)| (*n > 0).then(|| (*sum as f64 / ONE / *n as f64) as f32);
-            let regions = class.and_then(|class| criterion.portrait(class as usize)).map(|portrait| NormRegions {
-                size: portrait.size,
-                widths: portrait.widths,
-                densities: portrait.values,
-                weights: portrait.weights,
-            });
+            let regions =
+                class.and_then(|class| criterion.class_histogram(class as usize)).map(|histogram| NormRegions {
+                    size: histogram.effective_size,
+                    widths: histogram.widths,
+                    densities: histogram.densities,
+                    weights: histogram.weights,
+                });
             NormView { class, counts: counts.to_vec(), weights: counts.iter().zip(sums).map(mean).collect(), regions }
         });
         views.collect()

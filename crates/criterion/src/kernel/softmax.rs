@@ -75,7 +75,7 @@ impl Tally {
 pub(crate) struct Sums {
     /// The sum over the raw logits. Where a shape has [`HIDES_RAW`](Shape::HIDES_RAW), only if it was asked for.
     pub(crate) raw: Tally,
-    /// Of z' and its factors.
+    /// The sum over z' with its factors.
     pub(crate) adjusted: Tally,
     /// Sum of z' (with `SMOOTH`).
     pub(crate) logits: f64,

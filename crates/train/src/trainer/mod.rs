@@ -17,7 +17,7 @@ mod step;
 
 use std::sync::Arc;
 
-use equipoise_criterion::{Criterion, Work};
+use equipoise_criterion::{Criterion, Workspace};
 use equipoise_data::mix::Mix;
 use equipoise_data::sampler::{Sampler, Shard};
 use equipoise_nn::{Engine, Network};
@@ -58,7 +58,7 @@ pub struct Trainer<E, W> {
     sampler: Sampler,
     mixup: Option<Mix>,
     pool: Pool,
-    work: Work,
+    workspace: Workspace,
     output: CriterionOutput,
     position: Position,
     /// Records of the finished epochs.
@@ -92,7 +92,7 @@ impl<E: Engine, W: Workers> Trainer<E, W> {
             criterion: settings.criterion.init(&data.counts)?,
             sampler: Sampler::new(settings.kind()?, &data.train.labels, data.classes.len(), settings.seed)?,
             mixup: settings.mix()?,
-            work: Work::with_pool(pool.clone()),
+            workspace: Workspace::with_pool(pool.clone()),
             output: CriterionOutput::default(),
             position: Position::default(),
             history: Vec::new(),

@@ -53,7 +53,7 @@ impl<E: Engine, W: Workers> Trainer<E, W> {
         let input = Batch { mixed, epoch, examples: &batch.examples, ..Batch::new(logits, &batch.labels) };
         let CriterionOutput { gradient, weights, norms } = &mut self.output;
         let output = Output { grad: gradient, weights, gradient_norms: has_norms.then_some(&mut norms[..]) };
-        match self.criterion.train(&input, output, &mut self.work) {
+        match self.criterion.train(&input, output, &mut self.workspace) {
             Ok(summary) => {
                 if has_norms {
                     self.norms.add(norms, &batch.labels, weights);
