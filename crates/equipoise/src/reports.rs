@@ -21,7 +21,7 @@ pub(crate) fn read_comparisons(paths: &[PathBuf]) -> Result<Vec<Comparison>, Fai
     for run in &mut runs {
         // settings that the run does not name have their defaults; settings that we cannot read stay as they are
         let settings = Settings::from_toml(&run.config, &Settings::default());
-        let _ = settings.and_then(|settings| settings.to_toml()).map(|text| run.complete(&text));
+        let _ = settings.and_then(|settings| settings.to_toml()).map(|text| run.resolve_settings(&text));
     }
     for path in skipped {
         warn(&format!("skipping {}: none of its epochs has been evaluated", path.display()));
@@ -69,7 +69,7 @@ pub(crate) fn summary(comparison: &Comparison) -> Value {
     let setting = |name: &str| comparison.runs.first().and_then(|run| run.setting(name));
     json!({
         "dataset": comparison.dataset,
-        "which": comparison.which_text(),
+        "which": comparison.epoch_text(),
         "model": setting("model.name"),
         "epochs": setting("epochs").and_then(|epochs| epochs.parse::<u64>().ok()),
         "columns": comparison.columns,

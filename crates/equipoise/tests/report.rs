@@ -114,9 +114,9 @@ fn pages_go_where_they_are_wanted() {
     for (args, want) in [
         (&["report"][..], "RUN"),
         (&["report", "nowhere"], "nowhere"),
-        (&["report", "empty"], "no run"),
-        (&["report", "runs/cwap-s0", "runs/cwap-s0"], "twice"),
-        (&["report", "runs", "runs/cwap-s0"], "twice"),
+        (&["report", "empty"], "not a run"),
+        (&["report", "runs/cwap-s0", "runs/cwap-s0"], "more than once"),
+        (&["report", "runs", "runs/cwap-s0"], "more than once"),
         (&["report", "runs/cwap-s0/result.json"], "result.json"),
         (&["report", "runs", "--plain", "-o", "x"], "cannot be used with"),
         (&["report", "runs", "--format", "latex", "--table", "best"], "nothing"),

@@ -5,9 +5,8 @@ use std::time::{Duration, Instant};
 
 use equipoise_record::names::{EVENTS_PREFIX, EVENTS_SUFFIX, NORMS, TIMES};
 use equipoise_record::{EpochRecord, EpochTime, FolderError, GradientNorms, RunFolder};
-use equipoise_report::events;
 use equipoise_report::run::Run as RecordedRun;
-use equipoise_report::tensorboard::Events;
+use equipoise_report::tensorboard::EventWriter;
 use equipoise_train::trainer::{Directive, Observer, StepProgress};
 
 use super::RunDisplay;
@@ -18,7 +17,7 @@ use crate::failure::Failure;
 pub(super) struct Journal<'a> {
     display: &'a mut RunDisplay,
     folder: &'a RunFolder,
-    events: Events,
+    events: EventWriter,
     file: String,
     /// Start of the epoch, as far as this process knows.
     epoch_start: Instant,
@@ -35,7 +34,7 @@ impl<'a> Journal<'a> {
         for name in [TIMES, NORMS] {
             folder.truncate_lines(name, usize::MAX)?;
         }
-        let mut events = Events::new(unix_seconds(), 1);
+        let mut events = EventWriter::new(unix_seconds(), 1);
         let mut earlier = Duration::ZERO;
         let recorded = RecordedRun::open(folder.path());
         if let Ok(run) = &recorded {
@@ -43,7 +42,7 @@ impl<'a> Journal<'a> {
                 let norms = run.norms.iter().find(|norms| norms.epoch == epoch.epoch);
                 let time = run.times.iter().find(|time| time.epoch == epoch.epoch);
                 earlier += Duration::try_from_secs_f64(time.map_or(0.0, |time| time.seconds)).unwrap_or_default();
-                events::add(&mut events, epoch, norms, time, unix_seconds());
+                events.epoch(epoch, norms, time, unix_seconds());
             }
         }
         let old = event_files(folder);
@@ -77,7 +76,7 @@ impl<'a> Journal<'a> {
             ended_at: thousandths(unix_seconds()),
         };
         self.folder.append_json_lines(TIMES, &[time])?;
-        events::add(&mut self.events, epoch, Some(norms), Some(&time), time.ended_at);
+        self.events.epoch(epoch, Some(norms), Some(&time), time.ended_at);
         self.folder.append(&self.file, &self.events.take())
     }
 }

@@ -66,6 +66,6 @@ pub(crate) fn read_result(folder: &Path, settings: &Settings) -> Result<RunResul
     let invalid = |what: String| Failure::usage(format!("{what}; {advice}"));
     let run = RecordedRun::read(folder).map_err(|error| invalid(format!("{:#}", anyhow::Error::from(error))))?;
     let belongs = |result: &&RunResult| (result.seed, result.criterion.as_str()) == (settings.seed, run.criterion());
-    let result = run.outcome.as_ref().filter(belongs);
+    let result = run.result.as_ref().filter(belongs);
     result.cloned().ok_or_else(|| invalid(format!("{}: not the result of this run", folder.join(RESULT).display())))
 }

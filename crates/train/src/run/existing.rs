@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use equipoise_record::names::{CONFIG, METRICS, RESULT};
+use equipoise_record::names::{CONFIG, METRICS, RESULT, is_run};
 
 use super::files::{input_error, read_text};
 use crate::error::TrainError;
@@ -28,8 +28,7 @@ impl ExistingRun {
     /// # Errors
     /// Returns an error if the folder holds a run with other settings, or cannot be read.
     pub fn find(path: &Path, settings: &Settings) -> Result<Self, TrainError> {
-        let config = path.join(CONFIG);
-        if !config.exists() {
+        if !is_run(path) {
             return Ok(Self::Missing);
         }
         let existing = read_settings(path)?;

@@ -83,8 +83,8 @@ impl<'a> CellTable<'a> {
 
 fn entry(spread: Option<Spread>) -> Entry {
     match spread {
-        None => Entry::Nothing,
-        Some(Spread { mean, sd, .. }) => Entry::Figure { mean, sd, best: false },
+        None => Entry::Missing,
+        Some(Spread { mean, sd, .. }) => Entry::Accuracy { mean, sd, best: false },
     }
 }
 
@@ -107,7 +107,7 @@ pub(super) fn print(args: &Args, recipe: &Recipe, jobs: &[Job<'_>], out: &mut im
         let rows = of_cell.rows(&mut values);
         if !rows.is_empty() {
             let title = format!("{}, {}, {} schedule", recipe.title, cell.name, args.schedule(recipe));
-            tables.push((&cell.name, Table { title, columns: of_cell.columns(), rows, notes: Vec::new() }));
+            tables.push((&cell.name, Table { title, columns: of_cell.columns(), rows }));
         }
     }
     if args.json {
