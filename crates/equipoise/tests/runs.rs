@@ -578,6 +578,35 @@ fn compare_is_taken_up() {
     assert!(other.status.code() == Some(2) && text(&other.stderr).contains("'epochs'"), "{}", text(&other.stderr));
 }
 
+/// The folder of a comparison is not a run: it cannot be resumed as one, and stays as it is.
+#[test]
+fn a_comparison_is_not_resumed_as_a_run() {
+    let place = Place::new();
+    let args = ["compare", "--criteria", "softmax", "--epochs", "1", "--output", "several", "--quiet"];
+    succeeded(&equipoise(&place, &args));
+    let files = || {
+        let files = std::fs::read_dir(place.join("several")).expect("a folder").flatten();
+        let mut names: Vec<_> = files.map(|file| file.file_name()).collect();
+        names.sort();
+        names
+    };
+    let refused = |before: &[std::ffi::OsString]| {
+        let out = equipoise(&place, &["train", "--resume", "several"]);
+        let said = text(&out.stderr);
+        assert_eq!(out.status.code(), Some(2), "{said}");
+        assert!(said.contains("several is the folder of a comparison") && said.contains("equipoise compare"), "{said}");
+        let out = equipoise(&place, &["train", "--output", "several", "--epochs", "1"]);
+        assert_eq!(out.status.code(), Some(2), "{}", text(&out.stderr));
+        assert_eq!(files(), before, "nothing is written");
+    };
+    refused(&files());
+    // as it is while it runs, and after it was stopped
+    std::fs::remove_file(place.join("several/compare.json")).expect("there");
+    refused(&files());
+    // the command that the message names continues it
+    succeeded(&equipoise(&place, &args));
+}
+
 /// Memory and open files of a long run: 300 epochs, or as many as EQUIPOISE_EPOCHS says.
 #[cfg(target_os = "linux")]
 #[test]

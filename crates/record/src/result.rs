@@ -23,7 +23,7 @@ pub struct RunResult {
     pub drw: Option<Value>,
     /// Temperature tau of the logit adjustment after training; 0 means none.
     #[serde(default)]
-    pub logit_adjust: f64,
+    pub logit_adjustment: f64,
     /// Name of the network.
     pub model: String,
     /// Seed of everything random except the subset.

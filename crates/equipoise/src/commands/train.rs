@@ -69,7 +69,7 @@ pub(crate) fn run(args: &Args, out: &mut impl Write) -> Result<(), Failure> {
         return Err(Failure::usage(format!("--checkpoint-minutes {}: must be at least 0", args.checkpoint_minutes)));
     }
     if args.print_config {
-        write!(out, "{}", settings(args)?.to_toml()?)?;
+        write!(out, "{}", settings(args)?.to_commented_toml()?)?;
         return Ok(());
     }
     let environment = Environment::new(args.settings.threads, &args.settings.root)?;
@@ -131,8 +131,8 @@ fn print_result(result: &RunResult, folder: &Path, out: &mut impl Write) -> Resu
         let (overall, balanced) = (percent(metrics.top1), percent(metrics.balanced));
         writeln!(out, "{which} ({}): {groups}overall {overall}, balanced {balanced}", epoch.epoch)?;
     }
-    if result.logit_adjust > 0.0 {
-        writeln!(out, "logits were adjusted after training, tau {}", result.logit_adjust)?;
+    if result.logit_adjustment > 0.0 {
+        writeln!(out, "logits were adjusted after training, tau {}", result.logit_adjustment)?;
     }
     let (time, speed) = (duration(result.seconds), result.images_per_second);
     writeln!(

@@ -200,7 +200,7 @@ impl FakeRun {
             criterion: self.criterion.to_owned(),
             params: json!({}),
             drw: None,
-            logit_adjust: 0.0,
+            logit_adjustment: 0.0,
             model: "resnet8".to_owned(),
             seed: self.seed,
             subset_seed: 0,

@@ -32,7 +32,7 @@ pub(super) fn result(trainer: &RunTrainer, ended_early: bool, measured: &Measure
         criterion: settings.criterion.method.id().name().to_owned(),
         params: criterion["params"].take(),
         drw: criterion.get_mut("drw").map(Value::take),
-        logit_adjust: settings.logit_adjustment,
+        logit_adjustment: settings.logit_adjustment,
         model: settings.model.name.to_string(),
         seed: settings.seed,
         subset_seed: settings.data.subset_seed,

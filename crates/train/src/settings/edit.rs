@@ -3,7 +3,7 @@
 use toml::{Table, Value};
 
 use super::Settings;
-use super::keys::{KEYS, OPTIONAL_SECTIONS, is_section, nearest};
+use super::keys::{KEYS, Key, OPTIONAL_SECTIONS, is_section, nearest};
 use crate::error::TrainError;
 
 impl Settings {
@@ -24,6 +24,32 @@ impl Settings {
     /// Returns an error if an integer is too large for TOML, which [`check`](Self::check) refuses.
     pub fn to_toml(&self) -> Result<String, TrainError> {
         toml::to_string(self).map_err(|error| TrainError::Toml { what: error.to_string() })
+    }
+
+    /// All settings as TOML for people: settings without a value are named in comments.
+    ///
+    /// # Errors
+    /// As [`to_toml`](Self::to_toml).
+    pub fn to_commented_toml(&self) -> Result<String, TrainError> {
+        let (text, table) = (self.to_toml()?, Value::Table(self.table()?));
+        let is_set = |key: &Key| key.name.split('.').try_fold(&table, |value, name| value.get(name)).is_some();
+        // a preset is only a source of parameters, which are all in the text
+        let mut unset: Vec<&Key> = KEYS.iter().filter(|key| !is_set(key) && key.name != "criterion.preset").collect();
+        let (mut commented, mut section) = (String::new(), String::new());
+        for line in text.lines().chain([""]) {
+            if line.is_empty() {
+                for key in unset.extract_if(.., |key| key.name.starts_with(&section) && !section.is_empty()) {
+                    let (name, without) = (&key.name[section.len()..], key.unset.unwrap_or("none").replace('`', ""));
+                    commented += &format!("# {name} is not set: {without}\n");
+                }
+            }
+            if let Some(name) = line.strip_prefix('[') {
+                section = format!("{}.", name.trim_end_matches(']'));
+            }
+            commented += line;
+            commented.push('\n');
+        }
+        Ok(commented.trim_end().to_owned() + "\n")
     }
 
     /// Changes the settings that a table names. The text `none` removes an optional value.

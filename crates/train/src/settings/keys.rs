@@ -189,20 +189,25 @@ pub(super) fn is_section(name: &str) -> bool {
     KEYS.iter().any(|key| key.name.strip_prefix(name).is_some_and(|rest| rest.starts_with('.')))
 }
 
-/// The known setting whose name is closest to an unknown one, if one is close.
+/// The known setting that an unknown name probably means: one of the same section, else of any section.
 pub(super) fn nearest(unknown: &str) -> Option<&'static str> {
-    let last = |name: &str| name.rsplit('.').next().map_or(String::new(), str::to_owned);
-    let word = last(unknown);
-    let distances = KEYS.iter().map(|key| {
-        let by_word = strsim::levenshtein(&word, &last(key.name));
-        (by_word, strsim::levenshtein(unknown, key.name), key.name)
-    });
-    let (distance, _, name) = distances.min()?;
-    if distance <= 1 + word.len() / 3 {
-        return Some(name);
-    }
-    // part of a longer name: 'rate', 'batch'
-    KEYS.iter().map(|key| key.name).find(|name| word.len() >= 3 && last(name).contains(&word))
+    let (section, _) = split(unknown);
+    let siblings = KEYS.iter().map(|key| key.name).filter(|name| split(name).0 == section);
+    similar(unknown, siblings).or_else(|| similar(unknown, KEYS.iter().map(|key| key.name)))
+}
+
+/// A dotted name as its section and its last word.
+fn split(name: &str) -> (&str, &str) {
+    name.rsplit_once('.').unwrap_or(("", name))
+}
+
+/// The name whose last word contains that of the unknown name, or differs from it in few letters.
+fn similar(unknown: &str, names: impl Iterator<Item = &'static str> + Clone) -> Option<&'static str> {
+    let word = split(unknown).1;
+    let containing = names.clone().find(|name| word.len() >= 3 && split(name).1.contains(word));
+    let closest = names.map(|name| (strsim::levenshtein(word, split(name).1), name)).min();
+    let close = closest.filter(|(distance, _)| *distance <= (word.len() / 3).max(1)).map(|(_, name)| name);
+    containing.or(close)
 }
 
 impl Key {

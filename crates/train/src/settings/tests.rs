@@ -32,6 +32,27 @@ fn settings_survive_a_round_trip() {
     }
 }
 
+/// `--print-config` names every setting, and its text is a configuration.
+#[test]
+fn commented_text_names_every_setting() {
+    let settings = Settings::default();
+    let text = settings.to_commented_toml().expect("TOML");
+    for key in KEYS.iter().filter(|key| key.name != "criterion.preset") {
+        let name = key.name.rsplit('.').next().unwrap_or_default();
+        assert!(
+            text.contains(&format!("{name} = "))
+                || text.contains(&format!("{name} is not set: "))
+                || text.contains(&format!("{name}]")),
+            "{name}: {text}"
+        );
+    }
+    assert!(
+        text.contains("dataset = \"fashion-mini\"\n") && text.contains("\n# imbalance is not set: the whole dataset\n"),
+        "{text}"
+    );
+    assert_eq!(Settings::from_toml(&text, &Settings::default()).expect("its own text"), settings);
+}
+
 #[test]
 fn unknown_settings_are_refused_with_the_nearest() {
     for (text, want) in [
@@ -78,10 +99,10 @@ fn values_that_cannot_be_used_are_refused() {
         ("[data]\nval_fraction = 1.0", "setting 'data.val_fraction' is 1; it must be at least 0 and less than 1"),
         ("[data]\nimage_size = 100000", "setting 'data.image_size' is 100000; it must be at most 65536"),
         ("[data]\nsampler = \"x\"", "setting 'data.sampler': unknown variant `x`"),
-        ("[model]\nname = \"resnet9\"", "setting 'model.name': unknown variant `resnet9`"),
+        ("[model]\nname = \"resnet9\"", "setting 'model.name': unknown model 'resnet9'"),
         ("[model]\nhead = \"round\"", "setting 'model.head': unknown variant `round`, expected `linear` or `cosine`"),
         ("[model]\nhead_scale = 0.0", "setting 'model.head_scale' is 0; it must be finite and more than 0"),
-        ("[criterion]\nmethod = \"focal\"\nparams = { gamma = -1.0 }", "focal: gamma = -1"),
+        ("[criterion]\nmethod = \"focal\"\nparams = { gamma = -1.0 }", "focal: gamma is -1"),
         (
             "[criterion.drw]\nstart_epoch = 99",
             "setting 'criterion.drw.start_epoch' is 99; it must be less than the number",

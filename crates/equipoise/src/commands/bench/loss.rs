@@ -3,11 +3,10 @@
 use std::io::Write;
 use std::time::Duration;
 
-use equipoise_criterion::random::Draws;
 use equipoise_criterion::{Batch, Config, Id, Output, Preset, SimdLevel, Workspace};
 use serde_json::json;
 
-use super::{labels, median_and_best, normal, simd, tenths};
+use super::{labels, median_and_best, normals, simd, tenths};
 use crate::clock::timed;
 use crate::failure::Failure;
 use crate::options::ThreadArgs;
@@ -43,8 +42,7 @@ pub(crate) fn run(args: &Args, out: &mut impl Write) -> Result<(), Failure> {
     let pool = args.threads.pool()?;
     let (rows, classes, threads) = (args.batch_size as usize, args.classes as usize, pool.threads());
     let mut workspace = Workspace::with_pool(pool).with_simd(args.simd.unwrap_or_default());
-    let draws = Draws::new(0, 0, 0);
-    let logits: Vec<f32> = (0..rows * classes).map(|i| 2.0 * normal(draws, i as u64)).collect();
+    let logits = normals(rows * classes, 2.0);
     let labels = labels(rows, classes);
     let batch = Batch::new(&logits, &labels);
     if !args.json {

@@ -82,10 +82,10 @@ fn median_and_best(mut times: Vec<Duration>) -> (Duration, Duration) {
     (times[times.len() / 2], times[0])
 }
 
-/// A normal deviate at a position (Box and Muller).
-fn normal(draws: Draws, position: u64) -> f32 {
-    let (u, v) = (1.0 - draws.unit(2 * position), draws.unit(2 * position + 1));
-    ((-2.0 * u.ln()).sqrt() * (std::f64::consts::TAU * v).cos()) as f32
+/// Normal deviates with this standard deviation.
+fn normals(number: usize, deviation: f32) -> Vec<f32> {
+    let draws = Draws::new(0, 0, 0);
+    (0..number).map(|i| deviation * draws.normal(2 * i as u64) as f32).collect()
 }
 
 /// Random labels.

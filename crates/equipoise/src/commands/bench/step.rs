@@ -3,14 +3,13 @@
 use std::io::Write;
 use std::time::Duration;
 
-use equipoise_criterion::random::Draws;
 use equipoise_criterion::{Batch, Config, Criterion, Id, Output, Preset, SimdLevel, Workspace};
 use equipoise_nn::{ConvolutionAlgorithm, Cpu, Engine, Network, NnError, Sgd};
 use equipoise_train::run::memory::{available_bytes, peak_mb};
 use equipoise_train::settings::Architecture;
 use serde_json::json;
 
-use super::{labels, median_and_best, normal, simd, tenths};
+use super::{labels, median_and_best, normals, simd, tenths};
 use crate::clock::timed;
 use crate::failure::Failure;
 use crate::options::ThreadArgs;
@@ -107,9 +106,7 @@ fn measure(
 ) -> Result<Vec<Duration>, Failure> {
     const WARMUP: u32 = 3;
     let (batch_size, size) = (args.batch_size as usize, args.image_size);
-    let draws = Draws::new(0, 0, 0);
-    let values = batch_size * args.channels * size * size;
-    let images: Vec<f32> = (0..values).map(|i| normal(draws, i as u64)).collect();
+    let images = normals(batch_size * args.channels * size * size, 1.0);
     let labels = labels(batch_size, args.classes);
     let (mut grad, mut weights) = (vec![0.0; batch_size * args.classes], vec![0.0; batch_size]);
     let sgd = Sgd { learning_rate: 0.1, momentum: 0.9, weight_decay: 2e-4, clip_grad_norm: None };
