@@ -4,7 +4,7 @@
 
 use std::path::Path;
 
-use equipoise_data::format::cifar::{CIFAR_10, CIFAR_100};
+use equipoise_data::read::format::cifar::{CIFAR_10, CIFAR_100};
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|bytes: &[u8]| {

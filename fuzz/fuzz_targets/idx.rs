@@ -4,7 +4,7 @@
 
 use std::path::Path;
 
-use equipoise_data::format::idx;
+use equipoise_data::read::format::idx;
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|bytes: &[u8]| {

@@ -4,11 +4,11 @@
 
 use std::path::Path;
 
-use equipoise_data::format::inat;
+use equipoise_data::read::format::inat;
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|bytes: &[u8]| {
-    if let Ok(set) = inat::parse(Path::new("f"), Path::new("f"), &mut &bytes[..], &mut &bytes[..]) {
-        set.counts().expect("labels in range");
+    if let Ok(dataset) = inat::parse(Path::new("f"), Path::new("f"), &mut &bytes[..], &mut &bytes[..]) {
+        dataset.counts().expect("labels in range");
     }
 });

@@ -4,12 +4,12 @@
 
 use std::path::Path;
 
-use equipoise_data::index;
+use equipoise_data::subset::index;
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|bytes: &[u8]| {
-    let set = index::Fingerprint { images: 20, hash: 0 };
-    if let Ok(positions) = index::parse(Path::new("f"), &mut &bytes[..], set) {
-        assert!(positions.iter().all(|at| *at < 20));
+    let fingerprint = index::Fingerprint { images: 20, hash: 0 };
+    if let Ok(indices) = index::parse(Path::new("f"), &mut &bytes[..], fingerprint) {
+        assert!(indices.iter().all(|index| *index < 20));
     }
 });

@@ -4,10 +4,10 @@
 
 use std::path::Path;
 
-use equipoise_data::format::folder::Split;
-use equipoise_data::format::list;
+use equipoise_data::read::format::list;
+use equipoise_data::subset::split::SplitRule;
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|bytes: &[u8]| {
-    let _ = list::parse(Path::new("f.csv"), &mut &bytes[..], Split::default());
+    let _ = list::parse(Path::new("f.csv"), &mut &bytes[..], SplitRule::default());
 });

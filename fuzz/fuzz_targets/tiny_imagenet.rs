@@ -4,7 +4,7 @@
 
 use std::path::Path;
 
-use equipoise_data::format::tiny_imagenet::{annotations, names, wnids};
+use equipoise_data::read::format::tiny_imagenet::{annotations, names, wnids};
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|bytes: &[u8]| {

@@ -1,105 +1,77 @@
-//! What can be wrong with data. Every variant carries what it speaks of, and the file where there is one.
+//! What can be wrong with data. Every variant carries the values it speaks of, and the file where there is one.
 
 use std::io;
 use std::path::PathBuf;
 
 use thiserror::Error;
 
-fn known_names() -> String {
-    crate::known::KNOWN.iter().map(|known| known.name).collect::<Vec<_>>().join(", ")
-}
+use crate::acquire::catalog::{KNOWN_DATASETS, KnownDataset};
 
 /// An image file that cannot be used.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Unreadable {
-    /// Its place in its part of the set.
-    pub at: u32,
+pub struct UnreadableFile {
+    /// Index of the image in its split.
+    pub index: u32,
     /// The file.
     pub path: PathBuf,
     /// What is wrong with it.
     pub what: String,
 }
 
-/// The first few files, and how many more there are.
-fn some(files: &[Unreadable]) -> String {
-    const SHOWN: usize = 5;
-    let named: Vec<String> =
-        files.iter().take(SHOWN).map(|file| format!("{}: {}", file.path.display(), file.what)).collect();
-    let more = if files.len() > SHOWN { format!("; and {} more", files.len() - SHOWN) } else { String::new() };
-    format!("{}{more}", named.join("; "))
-}
-
-fn fetched(name: &str) -> String {
-    let fetchable = crate::known::Known::named(name).is_some_and(|known| !known.files.is_empty());
-    if fetchable { format!("`equipoise data fetch {name}` gets it, ") } else { String::new() }
-}
-
-fn in_brackets(process: &str) -> String {
-    if process.is_empty() { String::new() } else { format!(" (process {process})") }
-}
-
-fn so_far(have: u64, of: Option<u64>) -> String {
-    match (have, of) {
-        (0, _) => "nothing is here yet, and the same command tries again".to_owned(),
-        (_, None) => format!("{have} bytes are here, and the same command goes on with them"),
-        (_, Some(of)) => format!("{have} of {of} bytes are here, and the same command goes on with them"),
-    }
-}
-
-/// Data cannot be used.
+/// Why data cannot be used.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum DataError {
-    /// The system did not let us read.
+    /// The system refused to read a file or folder.
     #[error("cannot read {}", path.display())]
     Read {
-        /// What was to be read.
+        /// The file or folder.
         path: PathBuf,
-        /// What the system said.
+        /// The system's error.
         source: io::Error,
     },
-    /// The system did not let us write.
+    /// The system refused to write a file or folder.
     #[error("cannot write {}", path.display())]
     Write {
-        /// What was to be written.
+        /// The file or folder.
         path: PathBuf,
-        /// What the system said.
+        /// The system's error.
         source: io::Error,
     },
-    /// A set is where another one was to go.
-    #[error("{} is there already: remove it first if it is to be replaced", path.display())]
-    InPlace {
-        /// Where.
+    /// A dataset is already where one is to be put.
+    #[error("{} already exists; remove it first to replace it", path.display())]
+    AlreadyInPlace {
+        /// The existing dataset.
         path: PathBuf,
     },
-    /// An archive holds something that it should not.
+    /// An archive holds an entry that must not be unpacked.
     #[error("{}: {}: {what}", path.display(), entry.display())]
-    Hostile {
+    HostileArchive {
         /// The archive.
         path: PathBuf,
-        /// What is in it.
+        /// The entry.
         entry: PathBuf,
         /// Why it is refused.
         what: &'static str,
     },
-    /// A set that its makers do not give to everybody.
-    #[error("{name}: its files are not published for everybody")]
+    /// A dataset whose authors do not publish its files.
+    #[error("{name} cannot be downloaded: its authors do not publish its files openly")]
     NotPublished {
-        /// The set.
+        /// The dataset.
         name: &'static str,
     },
-    /// Another process is at it.
-    #[error("{}: another process is at work there{}", folder.display(), in_brackets(process))]
+    /// Another process works in a folder.
+    #[error("{}: another process is working there{}", folder.display(), process_note(process))]
     Busy {
-        /// Where it works.
+        /// The folder.
         folder: PathBuf,
-        /// Its number, if it can be told.
+        /// The other process's id, or nothing if it is unknown.
         process: String,
     },
-    /// An address that cannot be used.
+    /// A URL that cannot be used.
     #[error("{url}: {what}")]
     Address {
-        /// The address.
+        /// The URL.
         url: String,
         /// What is wrong with it.
         what: String,
@@ -107,89 +79,89 @@ pub enum DataError {
     /// A connection that cannot be trusted, or leads nowhere.
     #[error("{url}: {what}")]
     Connection {
-        /// The file's address.
+        /// URL of the file.
         url: String,
-        /// What is wrong with it.
+        /// What is wrong with the connection.
         what: String,
     },
-    /// A server does not give a file.
+    /// A server refuses a file.
     #[error("{url}: the server answers {status}")]
     Status {
-        /// The file's address.
+        /// URL of the file.
         url: String,
-        /// What the server answered.
+        /// HTTP status.
         status: u16,
     },
-    /// A transfer broke again and again.
-    #[error("{url}: {what}: {}", so_far(*have, *of))]
-    Broken {
-        /// The file's address.
+    /// A download failed more often than the retry policy allows.
+    #[error("{url}: {what}; {}", resume_note(*have, *total))]
+    TransferFailed {
+        /// URL of the file.
         url: String,
-        /// What happened last.
+        /// The last failure.
         what: String,
-        /// Bytes that are here.
+        /// Bytes that have arrived.
         have: u64,
-        /// Bytes that there should be, if that is known.
-        of: Option<u64>,
+        /// Size of the file, if it is known.
+        total: Option<u64>,
     },
-    /// A file of another size than the official one.
+    /// A server announces a file of another size than the official one.
     #[error("{url}: the server announces {got} bytes, but the official file has {want}")]
-    Announced {
-        /// The file's address.
+    AnnouncedSize {
+        /// URL of the file.
         url: String,
-        /// What the server announced.
+        /// The announced size.
         got: u64,
-        /// What it should be.
+        /// The official size.
         want: u64,
     },
-    /// A server sends more than it should.
-    #[error("{url}: more than {most} bytes: what came was removed")]
-    TooMuch {
-        /// The file's address.
+    /// A server sends more bytes than it may.
+    #[error("{url}: the server sent more than {limit} bytes; the download was removed")]
+    TooManyBytes {
+        /// URL of the file.
         url: String,
-        /// What it may be.
-        most: u64,
+        /// The limit.
+        limit: u64,
     },
-    /// A file that is not the official one.
-    #[error("{url}: its MD5 sum is {got}, the official one {official}: what came was removed")]
+    /// A file is not the official one.
+    #[error("{url}: its MD5 sum is {got}, but the official one is {official}; the download was removed")]
     Checksum {
-        /// The file's address.
+        /// URL of the file.
         url: String,
-        /// Its sum.
+        /// MD5 sum of the download.
         got: String,
-        /// What it should be.
+        /// Official MD5 sum.
         official: String,
     },
-    /// A file that belongs to the set is not there.
+    /// A file or folder of a dataset is missing.
     #[error("{}: there is no {name}", folder.display())]
     Missing {
-        /// Where it was looked for.
+        /// Where it should be.
         folder: PathBuf,
         /// Its name.
         name: String,
     },
-    /// A file does not start as its format demands.
-    #[error("{}: not {format}: starts with {got:02x?}", path.display())]
+    /// A file does not start as its format requires.
+    #[error("{}: not {format}: it starts with {got:02x?}", path.display())]
     Magic {
         /// The file.
         path: PathBuf,
-        /// What it should be.
+        /// The format.
         format: &'static str,
         /// Its first bytes.
         got: Vec<u8>,
     },
-    /// A file ends too early, or goes on where it should end.
-    #[error("{}: {got} bytes: {want} are needed", path.display())]
+    /// A file is too short or too long.
+    #[error("{}: {got} bytes, but {want} are needed", path.display())]
     Size {
         /// The file.
         path: PathBuf,
-        /// Its bytes (uncompressed).
+        /// Its size, uncompressed.
         got: u64,
-        /// What they should be.
+        /// The size it should have.
         want: String,
     },
-    /// Something in a file speaks of more than we are willing to hold.
-    #[error("{}: {what} = {got}: at most {most} are accepted", path.display())]
+    /// A file asks for more than is allowed.
+    #[error("{}: {what} = {got}: at most {limit} are accepted", path.display())]
     Limit {
         /// The file.
         path: PathBuf,
@@ -198,26 +170,26 @@ pub enum DataError {
         /// How large it is.
         got: u64,
         /// How large it may be.
-        most: u64,
+        limit: u64,
     },
-    /// Two files of a set do not go together.
-    #[error("{}: {got} {what}, but {want} {than} in {}", path.display(), other.display())]
+    /// Two files of a dataset disagree.
+    #[error("{}: {got} {what}, but {want} {other_what} in {}", path.display(), other.display())]
     Mismatch {
         /// The file.
         path: PathBuf,
         /// What it holds.
         what: &'static str,
-        /// How many.
+        /// How many of them.
         got: u64,
-        /// What it should agree with.
-        than: &'static str,
-        /// How many.
+        /// What the other file holds.
+        other_what: &'static str,
+        /// How many of them.
         want: u64,
         /// The other file.
         other: PathBuf,
     },
-    /// A record's label names no class.
-    #[error("{}: record {record}: label {label}: there are {classes} classes", path.display())]
+    /// A label in a file is out of range.
+    #[error("{}: record {record}: label {label}, but there are {classes} classes", path.display())]
     Label {
         /// The file.
         path: PathBuf,
@@ -225,20 +197,20 @@ pub enum DataError {
         record: usize,
         /// Its label.
         label: u64,
-        /// How many classes there are.
+        /// Number of classes.
         classes: usize,
     },
-    /// A label in memory names no class.
-    #[error("image {at}: label {label}: there are {classes} classes")]
+    /// A label in memory is out of range.
+    #[error("image {index}: label {label}, but there are {classes} classes")]
     LabelRange {
-        /// The image's position.
-        at: usize,
+        /// Index of the image.
+        index: usize,
         /// Its label.
         label: u64,
-        /// How many classes there are.
+        /// Number of classes.
         classes: usize,
     },
-    /// A line of a text file makes no sense.
+    /// A line of a text file cannot be used.
     #[error("{}: line {line}: {what}", path.display())]
     Line {
         /// The file.
@@ -248,144 +220,154 @@ pub enum DataError {
         /// What is wrong with it.
         what: String,
     },
-    /// An imbalance factor below 1.
+    /// An imbalance factor is out of range.
     #[error("imbalance = {imbalance}: must be at least 1 and finite")]
     Imbalance {
         /// The factor.
         imbalance: f64,
     },
-    /// More images than positions can number.
-    #[error("{images} images: at most 2^32 can be numbered")]
-    TooMany {
-        /// How many.
+    /// A dataset has more images than an index can number.
+    #[error("{images} images: at most 2^32 are supported")]
+    TooManyImages {
+        /// Number of images.
         images: usize,
     },
-    /// Neither a known set nor a path.
-    #[error("`{name}` is neither a known set ({}) nor a path", known_names())]
+    /// A name is neither a known dataset nor a path.
+    #[error("`{name}` is neither a known dataset ({}) nor a path", known_names())]
     Unknown {
-        /// What was asked for.
+        /// The name.
         name: String,
     },
-    /// A file or folder in which no reader finds what it needs.
-    #[error("{}: not a data set: a folder per class, a .csv or .jsonl list, CIFAR's or IDX files are read", path.display())]
-    Unrecognised {
+    /// A file or folder is in no format that is read.
+    #[error("{}: not a dataset: expected a folder per class, a .csv or .jsonl list, or CIFAR or IDX files", path.display())]
+    Unrecognized {
         /// The file or folder.
         path: PathBuf,
     },
-    /// A class of a test or validation folder that is not trained on.
+    /// A test or validation folder has a class that the training folder lacks.
     #[error("{}: there is no such class in {}", folder.display(), train.display())]
     ExtraClass {
         /// The class's folder.
         folder: PathBuf,
-        /// Where it should be too.
+        /// The training folder.
         train: PathBuf,
     },
-    /// A class of a list's part test or val that is not trained on.
-    #[error("{}: class `{class}` is in part {part}, but not in part train", path.display())]
-    Untrained {
+    /// The test or validation split of a list has a class that its training split lacks.
+    #[error("{}: class `{class}` is in the {split} split, but not in the train split", path.display())]
+    ClassNotTrained {
         /// The list.
         path: PathBuf,
         /// The class.
         class: String,
-        /// Where it is.
-        part: &'static str,
+        /// The split that has it.
+        split: &'static str,
     },
-    /// Two folders for one part of a set.
-    #[error("{}: another folder differs in upper and lower case only: {}", folder.display(), other.display())]
-    TwoParts {
-        /// One of them.
+    /// Two folders stand for one split.
+    #[error("{}: another folder differs only in upper and lower case: {}", folder.display(), other.display())]
+    TwoSplitFolders {
+        /// The first folder.
         folder: PathBuf,
-        /// The other.
+        /// The second folder.
         other: PathBuf,
     },
-    /// Files where folders with the classes' names should be.
-    #[error("{}: {files} files and no folder: a folder per class is needed", folder.display())]
+    /// A folder holds files where it should hold one folder per class.
+    #[error("{}: it holds {files} files and no folder; a folder per class is needed", folder.display())]
     NoClasses {
-        /// Where.
+        /// The folder.
         folder: PathBuf,
-        /// How many files there are.
+        /// Number of files in it.
         files: usize,
     },
-    /// CIFAR as Python's pickle.
-    #[error("{}: CIFAR's Python version: the binary version is needed ({archive})", path.display())]
-    Python {
-        /// Where it is.
+    /// CIFAR in its Python version.
+    #[error("{}: this is the Python version of CIFAR; the binary version is needed ({archive})", path.display())]
+    PythonCifar {
+        /// The folder.
         path: PathBuf,
-        /// What the binary version's archive is called.
+        /// Name of the binary version's archive.
         archive: &'static str,
     },
     /// An archive that does not hold CIFAR.
-    #[error("{}: only archives of CIFAR's binary version are read in place: unpack it first", path.display())]
+    #[error("{}: only CIFAR's binary version is read from an archive; unpack this one first", path.display())]
     ForeignArchive {
         /// The archive.
         path: PathBuf,
     },
-    /// A known set that nobody has brought here.
-    #[error("{name} is not in {}: {}`equipoise data import {name} PATH` takes it from a disk", place.display(), fetched(name))]
-    NotHere {
-        /// The set.
+    /// A known dataset is not on this machine.
+    #[error("{name} is not in {}: {}`equipoise data import {name} PATH` takes it from a disk", path.display(), fetch_note(name))]
+    NotInstalled {
+        /// The dataset.
         name: &'static str,
-        /// Where it was looked for.
-        place: PathBuf,
+        /// Where it should be.
+        path: PathBuf,
     },
-    /// Images of different sizes in parts that should go together.
+    /// Two splits hold images of different sizes.
     #[error("{}: images of {} x {}, but {} x {} in {}", path.display(), got.0, got.1, want.0, want.1, other.display())]
     Shape {
         /// The file.
         path: PathBuf,
-        /// Its images' width and height.
+        /// Width and height of its images.
         got: (usize, usize),
-        /// Those of the other file.
+        /// Width and height of the other file's images.
         want: (usize, usize),
         /// The other file.
         other: PathBuf,
     },
-    /// Figures of different numbers of channels.
+    /// Means and standard deviations of different numbers of channels.
     #[error("{means} means for {deviations} standard deviations")]
     Channels {
-        /// How many means.
+        /// Number of means.
         means: usize,
-        /// How many standard deviations.
+        /// Number of standard deviations.
         deviations: usize,
     },
-    /// Two folders whose names cannot be told apart once they are text.
-    #[error("{}: another class's name looks the same", folder.display())]
+    /// Two folder names become the same text.
+    #[error("{}: another class has the same name as text", folder.display())]
     SameClass {
-        /// The second of them.
+        /// The second folder.
         folder: PathBuf,
     },
-    /// No class of a tree or list has a file.
+    /// A dataset without images.
     #[error("{}: it names no image", path.display())]
     NoImages {
-        /// The tree.
+        /// The folder or list.
         path: PathBuf,
     },
     /// Image files that cannot be used.
-    #[error("{} image files cannot be read: {}", files.len(), some(files))]
+    #[error("{} image files cannot be read: {}", files.len(), first_files(files))]
     Unreadable {
-        /// All of them, in the order of their places.
-        files: Vec<Unreadable>,
+        /// The files, by index.
+        files: Vec<UnreadableFile>,
     },
-    /// Views of photographs were asked for, of small images in memory.
-    #[error("images in memory are of one size: a photograph's crops need files")]
+    /// Photographs were asked for, but the images are in memory.
+    #[error("images in memory all have one size; crops of photographs need image files")]
     NoPhotographs,
-    /// A share of test images that leaves one of the parts empty.
-    #[error("test share = {share}: must be more than 0 and less than 1")]
-    Share {
-        /// The share.
-        share: f64,
+    /// A test fraction that leaves a split empty.
+    #[error("test fraction = {fraction}: must be more than 0 and less than 1")]
+    TestFraction {
+        /// The fraction.
+        fraction: f64,
     },
-    /// A number that a change of images cannot be made with.
+    /// A parameter of an augmentation or of normalization is out of range.
     #[error("{field} = {got}: must be {want}")]
     Parameter {
-        /// Which one.
+        /// The parameter.
         field: &'static str,
-        /// What it is.
+        /// Its value.
         got: f64,
-        /// What it should be.
+        /// What it must be.
         want: &'static str,
     },
-    /// A rule for groups that cannot be used.
+    /// A name that is none of a few known ones.
+    #[error("unknown {what} `{name}`: must be one of {known}")]
+    Name {
+        /// What is named.
+        what: &'static str,
+        /// The name.
+        name: String,
+        /// The known names.
+        known: &'static str,
+    },
+    /// A group rule that cannot be used.
     #[error("groups = {rule}: {what}")]
     Groups {
         /// The rule.
@@ -393,50 +375,80 @@ pub enum DataError {
         /// What is wrong with it.
         what: String,
     },
-    /// A worker that there is not.
-    #[error("shard {rank}/{size}: the first must be below the second")]
+    /// A shard of a worker that does not exist.
+    #[error("shard {rank}/{size}: the rank must be less than the number of workers")]
     Shard {
-        /// Which worker, from 0.
+        /// Rank of the worker, from 0.
         rank: usize,
-        /// How many there are.
+        /// Number of workers.
         size: usize,
     },
-    /// What is to be imported is not there.
+    /// The source of an import does not exist.
     #[error("{}: there is no such file or folder", path.display())]
     NoSource {
-        /// What was asked for.
+        /// The source.
         path: PathBuf,
     },
-    /// Something in a folder that cannot be copied.
-    #[error("{}: {what}: it cannot be imported", path.display())]
+    /// An entry of a folder cannot be copied.
+    #[error("{}: {what}; it cannot be imported", path.display())]
     NotCopied {
-        /// What it is.
+        /// The entry.
         path: PathBuf,
         /// Why not.
         what: &'static str,
     },
-    /// A folder that would be copied into itself.
-    #[error("{}: the folder of the named sets, {}, lies in it", path.display(), root.display())]
-    Around {
-        /// What was to be imported.
+    /// A folder would be copied into itself.
+    #[error("{}: the data folder, {}, lies inside it", path.display(), root.display())]
+    ContainsDataRoot {
+        /// The source of the import.
         path: PathBuf,
-        /// Where to.
+        /// The data folder.
         root: PathBuf,
     },
-    /// A subset of another training set.
-    #[error("{}: a subset of another set: its fingerprint is {got}, that of the training images {want}", path.display())]
-    OtherSet {
-        /// The file.
+    /// A subset file that belongs to another dataset.
+    #[error("{}: it belongs to another dataset: its fingerprint is {got}, that of the training images is {want}", path.display())]
+    OtherDataset {
+        /// The subset file.
         path: PathBuf,
-        /// What it was made for.
+        /// The fingerprint in it.
         got: String,
-        /// What it was used with.
+        /// The fingerprint of the training images.
         want: String,
     },
-    /// A subset without images.
-    #[error("{}: it lists no position", path.display())]
-    NoPositions {
-        /// The file.
+    /// A subset file without images.
+    #[error("{}: it lists no image", path.display())]
+    EmptySubset {
+        /// The subset file.
         path: PathBuf,
     },
+}
+
+fn known_names() -> String {
+    KNOWN_DATASETS.iter().map(|known| known.name).collect::<Vec<_>>().join(", ")
+}
+
+/// The first few files, and how many more there are.
+fn first_files(files: &[UnreadableFile]) -> String {
+    const SHOWN: usize = 5;
+    let named: Vec<String> =
+        files.iter().take(SHOWN).map(|file| format!("{}: {}", file.path.display(), file.what)).collect();
+    let more = if files.len() > SHOWN { format!("; and {} more", files.len() - SHOWN) } else { String::new() };
+    format!("{}{more}", named.join("; "))
+}
+
+fn fetch_note(name: &str) -> String {
+    let fetchable = KnownDataset::by_name(name).is_some_and(|known| !known.files.is_empty());
+    if fetchable { format!("`equipoise data fetch {name}` downloads it, ") } else { String::new() }
+}
+
+fn process_note(process: &str) -> String {
+    if process.is_empty() { String::new() } else { format!(" (process {process})") }
+}
+
+fn resume_note(have: u64, total: Option<u64>) -> String {
+    match (have, total) {
+        (0, _) => "nothing has arrived yet; run the same command to try again".to_owned(),
+        (_, None) => format!("{have} bytes have arrived; run the same command to resume"),
+        (_, Some(total)) => format!("{have} of {total} bytes have arrived; run the same command to resume"),
+    }
 }

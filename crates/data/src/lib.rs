@@ -1,30 +1,18 @@
-//! Image data sets with long tails: what is on disk becomes images, labels and counts.
+//! Image datasets with long tails: from files on disk to images, labels, counts and batches.
+//!
+//! Data flows from [`acquire`] and [`read`] to a [`Dataset`], and from there through [`subset`] to [`batch`]; [`describe`]
+//! looks at a dataset before training.
 
-pub mod augment;
-pub mod chance;
-pub mod change;
-pub mod decode;
-pub mod download;
-pub mod embedded;
+pub mod acquire;
+pub mod batch;
+pub mod dataset;
+pub mod describe;
 pub mod error;
-pub mod fetch;
-pub mod format;
-pub mod groups;
-pub mod import;
-pub mod index;
-pub mod inspect;
-pub mod known;
-pub mod loader;
-pub mod longtail;
-pub mod mix;
-pub mod mt19937;
-pub mod photo;
-mod picture;
-pub mod sampler;
-pub mod set;
-mod source;
-pub mod zip;
+mod hash;
+mod load;
+pub mod read;
+pub mod subset;
 
+pub use dataset::{Dataset, Images, Pixels, Problem, Split};
 pub use error::DataError;
-pub use set::{DataSet, Images, Part, Pixels, Problem};
-pub use source::fnv1a;
+pub use load::load;

@@ -1,26 +1,26 @@
-//! Changing an image allocates nothing, once there is room.
+//! Augmentation operations allocate nothing after the first.
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 
-use equipoise_data::change::{Change, Changer};
+use equipoise_data::batch::ops::{AugmentOp, ImageOps};
 
-/// The system's allocator, counted by thread.
+/// The system's allocator; it counts the allocations of each thread.
 struct Counting;
 
 thread_local! {
     static ALLOCATIONS: Cell<usize> = const { Cell::new(0) };
 }
 
-// SAFETY: passes everything on to the system's allocator.
+// SAFETY: every call is passed on to the system's allocator, which fulfills the contract.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         ALLOCATIONS.set(ALLOCATIONS.get() + 1);
-        // SAFETY: as the caller promises.
+        // SAFETY: `layout` is what our caller passed, under the same contract.
         unsafe { System.alloc(layout) }
     }
     unsafe fn dealloc(&self, at: *mut u8, layout: Layout) {
-        // SAFETY: as the caller promises.
+        // SAFETY: the system's allocator returned `at` for `layout`, because every allocation is passed on to it.
         unsafe { System.dealloc(at, layout) }
     }
 }
@@ -29,27 +29,27 @@ unsafe impl GlobalAlloc for Counting {
 static ALLOCATOR: Counting = Counting;
 
 #[test]
-fn a_warm_change_allocates_nothing() {
-    let (mut changer, mut image) = (Changer::new(16, 20), vec![100; 3 * 16 * 20]);
-    changer.apply(Change::Rotate(10.0), &mut image);
+fn warm_ops_allocate_nothing() {
+    let (mut ops, mut image) = (ImageOps::new(16, 20), vec![100; 3 * 16 * 20]);
+    ops.apply(AugmentOp::Rotate(10.0), &mut image);
     let before = ALLOCATIONS.get();
-    for change in [
-        Change::Brightness(0.5),
-        Change::Contrast(1.5),
-        Change::Saturation(0.5),
-        Change::Hue(0.1),
-        Change::Sharpness(1.5),
-        Change::Posterize(5),
-        Change::Solarize(100),
-        Change::AutoContrast,
-        Change::Equalize,
-        Change::Rotate(-10.0),
-        Change::ShearX(0.2),
-        Change::ShearY(0.2),
-        Change::TranslateX(3),
-        Change::TranslateY(3),
+    for op in [
+        AugmentOp::Brightness(0.5),
+        AugmentOp::Contrast(1.5),
+        AugmentOp::Saturation(0.5),
+        AugmentOp::Hue(0.1),
+        AugmentOp::Sharpness(1.5),
+        AugmentOp::Posterize(5),
+        AugmentOp::Solarize(100),
+        AugmentOp::AutoContrast,
+        AugmentOp::Equalize,
+        AugmentOp::Rotate(-10.0),
+        AugmentOp::ShearX(0.2),
+        AugmentOp::ShearY(0.2),
+        AugmentOp::TranslateX(3),
+        AugmentOp::TranslateY(3),
     ] {
-        changer.apply(change, &mut image);
+        ops.apply(op, &mut image);
     }
     assert_eq!(ALLOCATIONS.get() - before, 0);
 }

@@ -1,8 +1,6 @@
-//! Small files that would unpack to a lot, and large ones without any sense: each is refused soon and takes little memory.
+//! Small files that unpack to a lot, and large files of nonsense: each is refused quickly and takes little memory.
 //!
-//! `cargo test --release -p equipoise-data --test bombs -- --nocapture` prints what each takes.
-
-mod common;
+//! `cargo test --release -p equipoise-data --test bombs -- --nocapture` prints the cost of each.
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::fmt::Debug;
@@ -12,47 +10,48 @@ use std::path::Path;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-use common::folder;
-use equipoise_data::decode::{Bounds, decode};
-use equipoise_data::format::folder::Split;
-use equipoise_data::format::{cifar, idx, inat, list, tiny_imagenet};
-use equipoise_data::import::unpack;
-use equipoise_data::{index, known};
+use equipoise_data::acquire::catalog::KnownDataset;
+use equipoise_data::acquire::unpack::unpack;
+use equipoise_data::read::decode::{DecodeLimits, decode};
+use equipoise_data::read::format::{cifar, idx, inat, list, tiny_imagenet};
+use equipoise_data::subset::index;
+use equipoise_data::subset::split::SplitRule;
+use equipoise_testing::TempFolder;
 use flate2::Compression;
 use flate2::write::{GzEncoder, ZlibEncoder};
 
-/// The system's allocator; it keeps count of the bytes in use and of the most there were.
+/// The system's allocator; it counts the bytes in use and their peak.
 struct Counting;
 
 static IN_USE: AtomicUsize = AtomicUsize::new(0);
 static PEAK: AtomicUsize = AtomicUsize::new(0);
 
-fn taken(bytes: usize) {
+fn allocated(bytes: usize) {
     PEAK.fetch_max(IN_USE.fetch_add(bytes, Ordering::SeqCst) + bytes, Ordering::SeqCst);
 }
 
-// SAFETY: passes everything on to the system's allocator.
+// SAFETY: every call is passed on to the system's allocator, which fulfills the contract.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        taken(layout.size());
-        // SAFETY: as the caller promises.
+        allocated(layout.size());
+        // SAFETY: `layout` is what our caller passed, under the same contract.
         unsafe { System.alloc(layout) }
     }
     unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
-        taken(layout.size());
-        // SAFETY: as the caller promises.
+        allocated(layout.size());
+        // SAFETY: `layout` is what our caller passed, under the same contract.
         unsafe { System.alloc_zeroed(layout) }
     }
     unsafe fn dealloc(&self, at: *mut u8, layout: Layout) {
         IN_USE.fetch_sub(layout.size(), Ordering::SeqCst);
-        // SAFETY: as the caller promises.
+        // SAFETY: the system's allocator returned `at` for `layout`, because every allocation is passed on to it.
         unsafe { System.dealloc(at, layout) }
     }
     unsafe fn realloc(&self, at: *mut u8, layout: Layout, size: usize) -> *mut u8 {
-        // both are there while the bytes move
-        taken(size);
+        // both blocks exist while the bytes are copied
+        allocated(size);
         IN_USE.fetch_sub(layout.size(), Ordering::SeqCst);
-        // SAFETY: as the caller promises.
+        // SAFETY: the system's allocator returned `at` for `layout`, because every allocation is passed on to it.
         unsafe { System.realloc(at, layout, size) }
     }
 }
@@ -60,11 +59,11 @@ unsafe impl GlobalAlloc for Counting {
 #[global_allocator]
 static ALLOCATOR: Counting = Counting;
 
-/// What a bomb may take beside its own bytes.
+/// Memory that a bomb may take beside its own bytes.
 const MOST: usize = 64 << 20;
-/// Cases that were taken, or cost too much.
+/// Number of cases that were accepted, or cost too much.
 static FAILED: AtomicUsize = AtomicUsize::new(0);
-/// Ten times what is promised, for machines that have other things to do.
+/// Ten times what is promised, for busy machines.
 const LONGEST: Duration = Duration::from_secs(10);
 
 /// Runs one case and checks that it is refused, cheaply.
@@ -117,7 +116,7 @@ fn png(width: u32, height: u32, depth: u8, colour: u8, chunks: &[(&[u8], &[u8])]
     out
 }
 
-/// A JPEG of 8 x 8 pixels with these segments behind its start, and this size in its frame header.
+/// A JPEG of 8 x 8 pixels with these segments after its start, and this size in its frame header.
 fn jpeg(segments: &[u8], size: [u8; 4]) -> Vec<u8> {
     let mut out = Cursor::new(Vec::new());
     image::RgbImage::new(8, 8).write_to(&mut out, image::ImageFormat::Jpeg).expect("encodes");
@@ -128,17 +127,17 @@ fn jpeg(segments: &[u8], size: [u8; 4]) -> Vec<u8> {
     bytes
 }
 
-/// Many segments of the largest size that start alike.
+/// Many segments of the largest size with the same start.
 fn segments(marker: u8, start: &[u8], number: usize) -> Vec<u8> {
     let one = [&[0xff, marker, 0xff, 0xff][..], start, &vec![b' '; 65_533 - start.len()]].concat();
     one.repeat(number)
 }
 
 fn image_bombs() {
-    let image = |name: &str, bytes: &[u8]| refused(name, || decode(bytes, Bounds::default()));
+    let image = |name: &str, bytes: &[u8]| refused(name, || decode(bytes, DecodeLimits::default()));
     image("JPEG of 65,535 x 65,535", &jpeg(b"", [0xff; 4]));
     image("JPEG of 8,000 x 8,000 in 700 bytes", &jpeg(b"", [0x1f, 0x40, 0x1f, 0x40]));
-    // so much that nobody asks what follows: a cut file
+    // so much metadata that the rest does not matter: a truncated file
     for (name, marker, start) in [
         ("EXIF", 0xe1, &b"Exif\0\0"[..]),
         ("XMP", 0xe1, b"http://ns.adobe.com/xap/1.0/\0"),
@@ -219,7 +218,7 @@ fn image_bombs() {
     image("WebP of 8,000 x 8,000 in 40 bytes", &webp(b"VP8 ", b"\x30\x01\0\x9d\x01\x2a\x40\x1f\x40\x1f\0\0"));
 }
 
-/// An archive's header.
+/// The header of an archive's entry.
 fn header(name: &str, kind: tar::EntryType, size: u64) -> Vec<u8> {
     let mut header = tar::Header::new_gnu();
     header.as_gnu_mut().expect("gnu").name[..name.len()].copy_from_slice(name.as_bytes());
@@ -230,7 +229,7 @@ fn header(name: &str, kind: tar::EntryType, size: u64) -> Vec<u8> {
 }
 
 fn archive_bombs() {
-    let here = folder("bombs");
+    let here = TempFolder::new("bombs");
     let file = here.path().join("a.tar.gz");
     let target = here.path().join("target");
     let both = |name: &str, bytes: &[u8]| {
@@ -238,10 +237,10 @@ fn archive_bombs() {
         refused(&format!("{name}, read"), || cifar::cifar10(&file));
         fs::create_dir_all(&target).expect("a folder");
         refused(&format!("{name}, recognised"), || {
-            known::load(file.to_str().expect("UTF-8"), &target, Split::default())
+            equipoise_data::load(file.to_str().expect("UTF-8"), &target, SplitRule::default())
         });
-        let from = known::Known::named("cifar10").expect("known");
-        refused(&format!("{name}, imported"), || equipoise_data::import::import(from, &file, &target));
+        let from = KnownDataset::by_name("cifar10").expect("known");
+        refused(&format!("{name}, imported"), || equipoise_data::acquire::import::import(from, &file, &target));
     };
     let (regular, long, pax) = (tar::EntryType::Regular, tar::EntryType::GNULongName, tar::EntryType::XHeader);
     both("gzip of 10 GB in data_batch_1.bin", &gzip(&header("data_batch_1.bin", regular, 10 << 30), 100));
@@ -259,18 +258,18 @@ fn archive_bombs() {
     both("a sparse file", &[sparse, vec![0; 2048]].concat());
     let bytes = [header("a", regular, 50 << 20), vec![1; 50 << 20]].concat();
     refused("unpacking more than allowed", || unpack(&file, &mut &bytes[..], &here.path().join("other"), 1 << 20));
-    // a folder whose file is packed
+    // a folder with a packed file
     let folder = here.path().join("cifar-10-batches-bin");
     fs::create_dir_all(&folder).expect("a folder");
     fs::write(folder.join("data_batch_1.bin"), gzip(b"", 100)).expect("writes");
     refused("gzip as data_batch_1.bin", || cifar::cifar10(here.path()));
-    // zeros that take no room on the disk
+    // a sparse file: zeros that take no space on the disk
     fs::File::create(folder.join("data_batch_1.bin")).and_then(|file| file.set_len(8 << 40)).expect("a hole");
     refused("8 TB of holes as data_batch_1.bin", || cifar::cifar10(here.path()));
 }
 
 fn text_bombs() {
-    let here = folder("bombs");
+    let here = TempFolder::new("bombs");
     let at = |name: &str| here.path().join(name);
     let write = |name: &str, bytes: &[u8]| fs::write(at(name), bytes).expect("writes");
     let images = [0x0803u32, 1 << 20, 64, 64].map(u32::to_be_bytes).concat();
@@ -289,7 +288,7 @@ fn text_bombs() {
     for name in ["x.csv", "x.jsonl"] {
         let case = |what: &str, bytes: &[u8]| {
             write(name, bytes);
-            refused(&format!("{name}: {what}"), || list::list(&at(name), Split::default()));
+            refused(&format!("{name}: {what}"), || list::list(&at(name), SplitRule::default()));
         };
         case("a line of 100 MB", &large);
         case("100 MB of spaces", &vec![b' '; 100 << 20]);
@@ -332,9 +331,9 @@ fn text_bombs() {
     tiny("100 MB of empty lines", &vec![b'\n'; 100 << 20]);
 }
 
-/// One test, because what others allocate would be counted.
+/// A single test, because allocations of other tests would be counted.
 #[test]
-fn bombs_are_refused_soon_and_cheaply() {
+fn bombs_are_refused_quickly_and_cheaply() {
     image_bombs();
     archive_bombs();
     text_bombs();

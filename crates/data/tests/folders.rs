@@ -1,34 +1,33 @@
 //! Trees with a folder per class, made by the tests.
 
-mod common;
-
 use std::fs;
 use std::path::Path;
 
-use common::{Folder, folder};
-use equipoise_data::format::folder::{Split, tree};
-use equipoise_data::groups::Rule;
-use equipoise_data::inspect::inspect;
-use equipoise_data::{DataError, DataSet, Images, Part};
+use equipoise_data::describe::groups::GroupRule;
+use equipoise_data::describe::inspect::inspect;
+use equipoise_data::read::format::class_folders::tree;
+use equipoise_data::subset::split::SplitRule;
+use equipoise_data::{DataError, Dataset, Images, Split};
 use equipoise_pool::Pool;
+use equipoise_testing::{TempFolder, damaged};
 use image::{ImageFormat, Rgb, RgbImage};
 
-/// Writes a small PNG of one colour; the extension does not matter.
-fn picture(path: &Path, colour: u8) {
+/// Writes a small PNG of one color; the extension does not matter.
+fn picture(path: &Path, color: u8) {
     fs::create_dir_all(path.parent().expect("a folder")).expect("a folder");
-    RgbImage::from_pixel(6, 4, Rgb([colour, 7, 9])).save_with_format(path, ImageFormat::Png).expect("writes");
+    RgbImage::from_pixel(6, 4, Rgb([color, 7, 9])).save_with_format(path, ImageFormat::Png).expect("writes");
 }
 
 /// Ten images of cats, five of dogs, two of newts.
-fn zoo() -> Folder {
-    let here = folder("zoo");
+fn zoo() -> TempFolder {
+    let here = TempFolder::new("zoo");
     for (class, number) in [("cat", 10), ("dog", 5), ("newt", 2)] {
         (0..number).for_each(|i| picture(&here.path().join(class).join(format!("{i}.png")), i));
     }
     here
 }
 
-fn files(part: &Part) -> Vec<String> {
+fn files(part: &Split) -> Vec<String> {
     let Images::Files(files) = &part.images else { panic!("not files") };
     let name = |path: &std::path::PathBuf| {
         let folder = path.parent().and_then(Path::file_name).unwrap_or_default();
@@ -37,8 +36,8 @@ fn files(part: &Part) -> Vec<String> {
     files.iter().map(name).collect()
 }
 
-fn read(path: &Path) -> DataSet {
-    tree(path, Split::default()).expect("good")
+fn read(path: &Path) -> Dataset {
+    tree(path, SplitRule::default()).expect("good")
 }
 
 #[test]
@@ -51,13 +50,13 @@ fn one_tree_is_split_within_every_class() {
     let mut all = [files(&set.train), files(&set.test)].concat();
     all.sort();
     all.dedup();
-    assert_eq!(all.len(), 17, "an image is in both parts, or in none");
+    assert_eq!(all.len(), 17, "an image is in both splits, or in none");
     assert_eq!(set, read(zoo.path()), "the same again");
-    let other = tree(zoo.path(), Split { seed: 1, ..Split::default() }).expect("good");
+    let other = tree(zoo.path(), SplitRule { seed: 1, ..SplitRule::default() }).expect("good");
     assert_ne!(files(&other.test), files(&set.test));
-    let half = tree(zoo.path(), Split { test: 0.5, seed: 0 }).expect("good");
+    let half = tree(zoo.path(), SplitRule { test_fraction: 0.5, seed: 0 }).expect("good");
     assert_eq!(half.counts().expect("labels"), [5, 2, 1]);
-    // another class changes nothing for those that were there
+    // another class does not change where the others go
     picture(&zoo.path().join("ant/0.png"), 1);
     let more = read(zoo.path());
     assert!(files(&set.test).iter().all(|file| files(&more.test).contains(file)));
@@ -65,7 +64,7 @@ fn one_tree_is_split_within_every_class() {
 
 #[test]
 fn train_val_and_test_folders() {
-    let here = folder("parts");
+    let here = TempFolder::new("parts");
     for (part, number) in [("train", 3), ("val", 2), ("test", 1)] {
         for class in ["a", "b"] {
             (0..number).for_each(|i| picture(&here.path().join(part).join(class).join(format!("{i}.png")), i));
@@ -77,33 +76,36 @@ fn train_val_and_test_folders() {
     assert_eq!(set.val.as_ref().expect("val").labels, [0, 0, 1, 1]);
     assert_eq!(set.test.labels, [0, 1]);
     assert!(files(&set.train).contains(&"deeper/x.jpg".to_owned()));
-    // without test/ the set is tested on val/
+    // without test/, val/ is the test split
     fs::remove_dir_all(here.path().join("test")).expect("removes");
     let set = read(here.path());
     assert_eq!((set.val, set.test.labels), (None, vec![0, 0, 1, 1]));
     picture(&here.path().join("val/c/0.png"), 1);
-    let error = tree(here.path(), Split::default()).expect_err("class c").to_string();
+    let error = tree(here.path(), SplitRule::default()).expect_err("class c").to_string();
     assert!(error.contains("val/c: there is no such class in"), "{error}");
     fs::remove_dir_all(here.path().join("val")).expect("removes");
-    let error = tree(here.path(), Split::default()).expect_err("nothing to test on").to_string();
+    let error = tree(here.path(), SplitRule::default()).expect_err("nothing to test on").to_string();
     assert!(error.ends_with("there is no test or val folder"), "{error}");
 }
 
 #[test]
 fn bad_trees() {
-    let here = folder("bad");
-    let error = |path: &Path| tree(path, Split::default()).expect_err("bad");
+    let here = TempFolder::new("bad");
+    let error = |path: &Path| tree(path, SplitRule::default()).expect_err("bad");
     assert!(matches!(error(&here.path().join("nowhere")), DataError::Read { .. }));
     assert!(matches!(error(here.path()), DataError::NoImages { .. }));
     fs::create_dir_all(here.path().join("empty")).expect("a folder");
     assert!(matches!(error(here.path()), DataError::NoImages { .. }));
     picture(&here.path().join("Cat/0.png"), 1);
     for share in [0.0, 1.0, -1.0, f64::NAN] {
-        assert!(matches!(tree(here.path(), Split { test: share, seed: 0 }), Err(DataError::Share { .. })));
+        assert!(matches!(
+            tree(here.path(), SplitRule { test_fraction: share, seed: 0 }),
+            Err(DataError::TestFraction { .. })
+        ));
     }
     picture(&here.path().join("cat/0.png"), 2);
     let problems: Vec<String> = read(here.path()).problems.iter().map(|p| p.what.clone()).collect();
-    assert_eq!(problems, ["a class without images", "class `cat` differs from `Cat` in upper and lower case only"]);
+    assert_eq!(problems, ["a class without images", "class `cat` differs from `Cat` only in upper and lower case"]);
 }
 
 /// Odd names and links have a defined result.
@@ -113,7 +115,7 @@ fn odd_paths() {
     use std::ffi::OsStr;
     use std::os::unix::ffi::OsStrExt;
     use std::os::unix::fs::symlink;
-    let here = folder("odd");
+    let here = TempFolder::new("odd");
     let at = |name: &str| here.path().join(name);
     for class in ["caf\u{e9}", "cafe\u{301}", "\u{1f431}", "a\nb"] {
         picture(&at(class).join("0.png"), 1);
@@ -135,47 +137,47 @@ fn odd_paths() {
         let found = set.problems.iter().find(|problem| problem.path == at(file).display().to_string());
         found.map(|problem| problem.what.as_str())
     };
-    assert_eq!(said("loop"), Some("a link to a folder: not followed"));
-    assert_eq!(said("a\nb/loop"), Some("a link to a folder: not followed"));
-    assert_eq!(said("linked class"), Some("a link to a folder: not followed"));
+    assert_eq!(said("loop"), Some("a link to a folder is not followed"));
+    assert_eq!(said("a\nb/loop"), Some("a link to a folder is not followed"));
+    assert_eq!(said("linked class"), Some("a link to a folder is not followed"));
     assert_eq!(said("a\nb/nowhere"), Some("neither a file nor a folder"));
     assert_eq!(said("a\nb/itself"), Some("neither a file nor a folder"));
     assert_eq!(said("a\nb/pipe").is_some(), pipe);
-    assert_eq!(said("\u{fffd}\u{fffd}"), Some("the class's name is not UTF-8"));
+    assert_eq!(said("\u{fffd}\u{fffd}"), Some("the class name is not UTF-8"));
     let tree_said = set.problems.iter().find(|p| p.path == here.path().display().to_string());
-    assert_eq!(tree_said.map(|p| p.what.as_str()), Some("1 files beside the classes' folders are not read: README"));
+    assert_eq!(tree_said.map(|p| p.what.as_str()), Some("ignored 1 files beside the class folders: README"));
     assert_eq!(set.problems.len(), 8 + usize::from(pipe), "{:?}", set.problems);
     // names that become the same text cannot both be classes
     picture(&here.path().join(OsStr::from_bytes(b"\xfe\xff")).join("0.png"), 2);
-    assert!(matches!(tree(here.path(), Split::default()), Err(DataError::SameClass { .. })));
+    assert!(matches!(tree(here.path(), SplitRule::default()), Err(DataError::SameClass { .. })));
 }
 
-/// A thousand folders in each other are read; a path that is longer than the system takes is an error.
+/// A thousand nested folders are read; a path that is longer than the system allows is an error.
 #[cfg(target_os = "linux")]
 #[test]
 fn deep_trees() {
-    let here = folder("deep");
+    let here = TempFolder::new("deep");
     let class = here.path().join("class");
     let deep = |levels: usize| std::iter::repeat_n("d", levels).collect::<std::path::PathBuf>();
     picture(&class.join("0.png"), 1);
     picture(&class.join(deep(1000)).join("1.png"), 2);
     let set = read(here.path());
     assert_eq!(set.train.labels.len() + set.test.labels.len(), 2);
-    let report = inspect(&set, Rule::default(), &Pool::single(), &|_, _| {}).expect("labels");
+    let report = inspect(&set, GroupRule::default(), &Pool::single(), &|_, _| {}).expect("labels");
     assert_eq!((report.problems.len(), report.sizes[0].1), (0, 2));
-    // half of it is made elsewhere, because nothing can be made at such a path
+    // half of it is created elsewhere, because the system allows no file at such a path
     let other = here.path().join(".other");
     picture(&other.join(deep(1500)).join("2.png"), 3);
     fs::rename(&other, class.join(deep(1000)).join("other")).expect("moves");
-    let error = tree(here.path(), Split::default()).expect_err("too deep");
+    let error = tree(here.path(), SplitRule::default()).expect_err("too deep");
     assert!(matches!(error, DataError::Read { .. }), "{error}");
 }
 
-/// A part may be a link to where it lies.
+/// A split may be a link to a folder.
 #[cfg(unix)]
 #[test]
-fn linked_parts() {
-    let here = folder("linked");
+fn linked_splits() {
+    let here = TempFolder::new("linked");
     picture(&here.path().join("set/test/a/0.png"), 1);
     picture(&here.path().join("elsewhere/a/0.png"), 2);
     std::os::unix::fs::symlink(here.path().join("elsewhere"), here.path().join("set/train")).expect("a link");
@@ -183,25 +185,25 @@ fn linked_parts() {
     assert_eq!((set.classes.concat(), set.train.labels.len(), set.problems), ("a".to_owned(), 1, Vec::new()));
 }
 
-/// What lies beside the parts of a set is named too.
+/// Entries beside the splits are reported too.
 #[test]
-fn what_is_not_read_is_named() {
-    let here = folder("beside");
+fn ignored_entries_are_reported() {
+    let here = TempFolder::new("beside");
     for name in ["train/a/0.png", "test/a/0.png", "val/a/0.png", "valid/a/0.png", "extra/0.png"] {
         picture(&here.path().join(name), 1);
     }
     let problems: Vec<String> = read(here.path()).problems.into_iter().map(|p| p.path + ": " + &p.what).collect();
     assert_eq!(problems.len(), 2, "{problems:?}");
-    assert!(problems[0].ends_with("extra: not read: the set is in train, val, test"), "{problems:?}");
-    assert!(problems[1].ends_with("valid: not read: the set is in train, val, test"), "{problems:?}");
+    assert!(problems[0].ends_with("extra: ignored: the dataset is in train, val, test"), "{problems:?}");
+    assert!(problems[1].ends_with("valid: ignored: the dataset is in train, val, test"), "{problems:?}");
 }
 
-/// Parts in capitals, parts without train, files without classes, and what is no image.
+/// Splits in capitals, splits without train, files without classes, and files that are not images.
 #[test]
-fn folders_as_people_have_them() {
-    let here = folder("people");
+fn untidy_folders() {
+    let here = TempFolder::new("people");
     let at = |name: &str| here.path().join(name);
-    let said = || tree(here.path(), Split::default()).expect_err("bad").to_string();
+    let said = || tree(here.path(), SplitRule::default()).expect_err("bad").to_string();
     picture(&at("Test/a/0.png"), 1);
     picture(&at("VALID/a/0.png"), 2);
     assert!(said().ends_with("there is no train folder beside the others"), "{}", said());
@@ -213,32 +215,36 @@ fn folders_as_people_have_them() {
     fs::write(at("Train/a/.DS_Store"), b"x").expect("writes");
     let set = read(here.path());
     assert_eq!((set.classes.concat(), set.train.labels.len(), set.test.labels.len()), ("a".to_owned(), 4, 1));
-    let report = inspect(&set, Rule::default(), &Pool::single(), &|_, _| {}).expect("labels");
+    let report = inspect(&set, GroupRule::default(), &Pool::single(), &|_, _| {}).expect("labels");
     let class = &report.classes[0];
     assert_eq!((report.train, report.val, class.val, class.broken), (3, Some(1), Some(1), 1));
     let problems: Vec<String> = report.problems.iter().map(|p| format!("{}: {}", p.path, p.what)).collect();
     for what in [
         "Thumbs.db: not an image",
-        "Train: 1 hidden entries are not read",
+        "Train: ignored 1 hidden entries",
         "broken.png: not a JPEG, PNG, WebP, BMP, GIF or PPM image",
-        "picture.gif: a PNG file with the name of a GIF",
+        "picture.gif: a PNG file with the extension of a GIF",
     ] {
         assert!(problems.iter().any(|problem| problem.ends_with(what)), "no {what} in {problems:?}");
     }
     picture(&at("train/a/0.png"), 3);
     if fs::read_dir(here.path()).expect("reads").count() == 4 {
-        assert!(matches!(tree(here.path(), Split::default()), Err(DataError::TwoParts { .. })), "{}", said());
+        assert!(
+            matches!(tree(here.path(), SplitRule::default()), Err(DataError::TwoSplitFolders { .. })),
+            "{}",
+            said()
+        );
         fs::remove_dir_all(at("train")).expect("removes");
     }
     fs::remove_dir_all(at("VALID")).expect("removes");
     picture(&at("val/0.png"), 3);
-    assert!(said().ends_with("val: 1 files and no folder: a folder per class is needed"), "{}", said());
+    assert!(said().ends_with("val: it holds 1 files and no folder; a folder per class is needed"), "{}", said());
 }
 
-/// The same pixels are the same image, whatever file they are in.
+/// Images with the same pixels are duplicates, whatever their format.
 #[test]
-fn duplicates_go_by_pixels() {
-    let here = folder("pixels");
+fn duplicates_are_found_by_pixels() {
+    let here = TempFolder::new("pixels");
     for (name, format) in
         [("train/a/0.png", ImageFormat::Png), ("val/a/0.bmp", ImageFormat::Bmp), ("test/a/0.ppm", ImageFormat::Pnm)]
     {
@@ -248,44 +254,44 @@ fn duplicates_go_by_pixels() {
         image.save_with_format(&path, format).expect("writes");
     }
     fs::copy(here.path().join("train/a/0.png"), here.path().join("val/a/1.png")).expect("copies");
-    let report = inspect(&read(here.path()), Rule::default(), &Pool::single(), &|_, _| {}).expect("labels");
+    let report = inspect(&read(here.path()), GroupRule::default(), &Pool::single(), &|_, _| {}).expect("labels");
     let advice = report.advice.join("\n");
-    assert!(advice.contains("1 validation images are also trained on"), "{advice}");
+    assert!(advice.contains("1 validation images are also training images"), "{advice}");
     assert!(advice.contains("1 test images are also validation images"), "{advice}");
 }
 
-/// What the system does not let us see is said.
+/// A folder that cannot be read is an error.
 #[cfg(unix)]
 #[test]
 fn locked_folders() {
     use std::os::unix::fs::PermissionsExt;
-    let here = folder("locked");
+    let here = TempFolder::new("locked");
     let lock = |mode| fs::set_permissions(here.path(), fs::Permissions::from_mode(mode)).expect("is ours");
     lock(0o000);
     let locked = fs::read_dir(here.path()).is_err();
-    let found = equipoise_data::known::load(here.path().to_str().expect("UTF-8"), Path::new("x"), Split::default());
+    let found = equipoise_data::load(here.path().to_str().expect("UTF-8"), Path::new("x"), SplitRule::default());
     lock(0o755);
-    // whoever may read everything still can
+    // a superuser can still read it
     assert!(!locked || matches!(found, Err(DataError::Read { .. })), "{found:?}");
 }
 
-/// A list may name what is no file: a pipe that would wait for ever, a device that never ends.
+/// A list may name things that are not files, such as a device that never ends.
 #[cfg(unix)]
 #[test]
-fn a_list_of_what_is_no_file() {
-    let here = folder("devices");
+fn a_list_of_things_that_are_not_files() {
+    let here = TempFolder::new("devices");
     let text = format!("/dev/zero,a\n/dev/null,a\n{},b\nnowhere.png,b\n", here.path().display());
     let list = here.path().join("x.csv");
     fs::write(&list, text).expect("writes");
-    let set = equipoise_data::format::list::list(&list, Split::default()).expect("a list");
-    let report = inspect(&set, Rule::default(), &Pool::single(), &|_, _| {}).expect("labels");
+    let set = equipoise_data::read::format::list::list(&list, SplitRule::default()).expect("a list");
+    let report = inspect(&set, GroupRule::default(), &Pool::single(), &|_, _| {}).expect("labels");
     let mut said: Vec<(&str, &str)> = report.problems.iter().map(|p| (&p.path[..], &p.what[..])).collect();
     said.sort_unstable_by_key(|(path, _)| path.len());
     assert_eq!(said[..2].iter().map(|(_, what)| *what).collect::<Vec<_>>(), ["not a file"; 2]);
     assert!(said[2].1 == "not a file" && said[3].1.contains("No such file"), "{said:?}");
 }
 
-/// Every bad file is named before training.
+/// Every unreadable file is reported before training.
 #[test]
 fn a_messy_folder() {
     let zoo = zoo();
@@ -294,10 +300,11 @@ fn a_messy_folder() {
     fs::write(cats.join("text.png"), b"not an image at all").expect("writes");
     let whole = fs::read(cats.join("3.png")).expect("reads");
     fs::write(cats.join("torn.png"), &whole[..whole.len() - 20]).expect("writes");
-    // dog/1 is another picture of the same bytes as cat/1
+    // dog/1 has the same bytes as cat/1
     for threads in [1, 2] {
-        let report = inspect(&read(zoo.path()), Rule::default(), &Pool::new(threads).expect("threads"), &|_, _| {})
-            .expect("labels");
+        let report =
+            inspect(&read(zoo.path()), GroupRule::default(), &Pool::new(threads).expect("threads"), &|_, _| {})
+                .expect("labels");
         let said =
             |file: &str, what: &str| report.problems.iter().any(|p| p.path.ends_with(file) && p.what.contains(what));
         assert!(said("cat/empty.jpg", "the file is empty"), "{:?}", report.problems);
@@ -310,13 +317,17 @@ fn a_messy_folder() {
     }
 }
 
-fn list(name: &str, text: &str) -> Result<DataSet, DataError> {
-    equipoise_data::format::list::parse(&Path::new("lists").join(name), &mut text.as_bytes(), Split::default())
+fn list(name: &str, text: &str) -> Result<Dataset, DataError> {
+    equipoise_data::read::format::list::parse(
+        &Path::new("lists").join(name),
+        &mut text.as_bytes(),
+        SplitRule::default(),
+    )
 }
 
 #[test]
 fn lists_of_paths_and_labels() {
-    // numbers in their order, paths beside the list
+    // numbers are sorted as numbers, paths are relative to the list
     let set = list("own.csv", "a.png,10\nb.png,9\n\"odd, name.png\", 9\nc.png,10\n").expect("good");
     assert_eq!((set.name.as_str(), &set.classes[..]), ("own", &["9".to_owned(), "10".to_owned()][..]));
     assert_eq!((set.train.labels.len(), set.test.labels.len()), (2, 2));
@@ -334,63 +345,66 @@ fn lists_of_paths_and_labels() {
 
 #[test]
 fn classes_of_a_list_that_differ_in_case_only() {
-    let problems = |text: &str| said_of_list("x.csv", text);
+    let problems = |text: &str| list_problems("x.csv", text);
     let cats = problems("a.png,Cat\nb.png,cat\nc.png,dog\n");
-    assert_eq!(cats, ["class `cat` differs from `Cat` in upper and lower case only"]);
+    assert_eq!(cats, ["class `cat` differs from `Cat` only in upper and lower case"]);
     let ones = problems("a.png,1\nb.png,01\nc.png,10\n");
-    assert_eq!(ones, ["class `1` differs from `01` in leading zeros only"]);
+    assert_eq!(ones, ["class `1` differs from `01` only in leading zeros"]);
 }
 
-/// What is said of a list itself, not of its files, none of which is there.
-fn said_of_list(name: &str, text: &str) -> Vec<String> {
+/// Problems of a list itself, without those of its files, none of which exists.
+fn list_problems(name: &str, text: &str) -> Vec<String> {
     let problems = list(name, text).expect("good").problems.into_iter();
     let (own, files): (Vec<_>, Vec<_>) = problems.partition(|problem| problem.path == format!("lists/{name}"));
     assert!(files.iter().all(|file| file.what.starts_with("line ")), "{files:?}");
     own.into_iter().map(|problem| problem.what).collect()
 }
 
-/// Excel's mark, other words for the same columns, and columns that nobody reads.
+/// A byte-order mark, other names of the columns, and columns that are ignored.
 #[test]
 fn lists_of_other_programs() {
     let text = "\u{feff}ID,FileName,Class,Split\n7,a.png,cat,Training\n8,b.png,cat,VALID\n9,c.png,cat,testing\n";
     let set = list("x.csv", text).expect("good");
     assert_eq!((set.classes.concat(), files(&set.train)), ("cat".to_owned(), vec!["lists/a.png".to_owned()]));
     assert_eq!((set.val.expect("val").labels.len(), set.test.labels.len()), (1, 1));
-    assert_eq!(said_of_list("x.csv", text), ["columns that are not read: ID"]);
+    assert_eq!(list_problems("x.csv", text), ["ignored columns: ID"]);
     let quoted = list("x.csv", "\u{feff}\"a,1.png\",cat\nb.png,cat\n").expect("good");
     assert!([files(&quoted.train), files(&quoted.test)].concat().contains(&"lists/a,1.png".to_owned()));
     let lines = "\u{feff}{\"image\": \"a\", \"class\": 3, \"split\": \"Train\", \"id\": 7}\n\
         {\"file\": \"b\", \"label\": \"3\", \"set\": \"test\", \"id\": [8]}\n";
     assert_eq!(list("x.jsonl", lines).expect("good").classes, ["3"]);
-    assert_eq!(said_of_list("x.jsonl", lines), ["fields that are not read: id"]);
+    assert_eq!(list_problems("x.jsonl", lines), ["ignored fields: id"]);
 }
 
 #[test]
-fn lines_that_make_no_sense_are_named() {
+fn invalid_lines_are_named() {
     let said = |name: &str, text: &str| list(name, text).expect_err("wrong").to_string();
     assert_eq!(said("x.csv", "a.png,1\nb.png\n"), "lists/x.csv: line 2: 1 fields: a path and a label are needed");
     assert_eq!(said("x.csv", "a.png,1\n,2\n"), "lists/x.csv: line 2: a path and a label are needed");
-    assert_eq!(said("x.csv", "a,1,train\nb,2,tets\n"), "lists/x.csv: line 2: part `tets`: must be train, val or test");
-    assert_eq!(said("x.csv", "a,1,train\n"), "lists/x.csv: there is no line of part test or val");
-    assert_eq!(said("x.csv", "a,1,test\n"), "lists/x.csv: there is no line of part train");
-    assert_eq!(said("x.csv", "a,1,train\nb,1\n"), "lists/x.csv: line 1: some lines have a part and some have none");
+    assert_eq!(said("x.csv", "a,1,train\nb,2,tets\n"), "lists/x.csv: line 2: split `tets`: must be train, val or test");
+    assert_eq!(said("x.csv", "a,1,train\n"), "lists/x.csv: there is no line with split test or val");
+    assert_eq!(said("x.csv", "a,1,test\n"), "lists/x.csv: there is no line with split train");
+    assert_eq!(said("x.csv", "a,1,train\nb,1\n"), "lists/x.csv: line 1: some lines have a split and some have none");
     let header = said("x.csv", "image,kind\na.png,cat\n");
     assert!(header.starts_with("lists/x.csv: line 1: a header needs a column for the path (path, file,"), "{header}");
-    assert_eq!(said("x.csv", "a,1,train,9\n"), "lists/x.csv: line 1: 4 fields: at most 3 are read");
+    assert_eq!(said("x.csv", "a,1,train,9\n"), "lists/x.csv: line 1: 4 fields: at most 3 are expected");
     let untrained = said("x.csv", "a,1,train\nb,1,test\nc,2,test\n");
-    assert_eq!(untrained, "lists/x.csv: class `2` is in part test, but not in part train");
+    assert_eq!(untrained, "lists/x.csv: class `2` is in the test split, but not in the train split");
     for label in ["-1", "1.5", "null", "[]"] {
         let said = said("x.jsonl", &format!("{{\"path\": \"a\", \"label\": {label}}}"));
-        assert_eq!(said, "lists/x.jsonl: line 1: label: text or a whole number is needed");
+        assert_eq!(said, "lists/x.jsonl: line 1: the label must be text or a whole number");
     }
     assert_eq!(said("x.csv", "\n\n"), "lists/x.csv: it names no image");
-    let broken =
-        equipoise_data::format::list::parse(Path::new("x.csv"), &mut &b"a.png,1\nb\xff.png,1\n"[..], Split::default());
+    let broken = equipoise_data::read::format::list::parse(
+        Path::new("x.csv"),
+        &mut &b"a.png,1\nb\xff.png,1\n"[..],
+        SplitRule::default(),
+    );
     assert!(broken.expect_err("not UTF-8").to_string().starts_with("x.csv: line 2: "));
     assert!(said("x.jsonl", "{\"path\": \"a\", \"label\": 1}\n{\"path\": 1}\n").starts_with("lists/x.jsonl: line 2: "));
 }
 
-/// 100,000 damaged lists of each kind: an error or a set, never a panic.
+/// 100,000 damaged lists of each kind: an error or a dataset, never a panic.
 #[test]
 fn a_hundred_thousand_damaged_lists() {
     let csv = "path,label,part\na.png,1,train\n\"b,c.png\",cat,test\nd.png,1,val\n";
@@ -398,8 +412,8 @@ fn a_hundred_thousand_damaged_lists() {
     for (kind, (name, text)) in [("x.csv", csv), ("x.jsonl", json)].into_iter().enumerate() {
         let mut read = 0;
         for round in 0..100_000 {
-            let bytes = common::damaged(text.as_bytes(), equipoise_random::Draws::new(2, kind as u64, round));
-            let set = equipoise_data::format::list::parse(Path::new(name), &mut &bytes[..], Split::default());
+            let bytes = damaged(text.as_bytes(), equipoise_random::Draws::new(2, kind as u64, round));
+            let set = equipoise_data::read::format::list::parse(Path::new(name), &mut &bytes[..], SplitRule::default());
             read += usize::from(set.is_ok());
         }
         assert!((1000..99_000).contains(&read), "{name}: {read} of 100,000 could be read");
@@ -408,8 +422,8 @@ fn a_hundred_thousand_damaged_lists() {
 
 #[test]
 fn tiny_imagenet_as_shipped() {
-    use equipoise_data::format::tiny_imagenet::tiny_imagenet;
-    let here = folder("tiny");
+    use equipoise_data::read::format::tiny_imagenet::tiny_imagenet;
+    let here = TempFolder::new("tiny");
     let write = |name: &str, text: &str| fs::write(here.path().join(name), text).expect("writes");
     for (wnid, number) in [("n02", 3), ("n01", 2)] {
         (0..number).for_each(|i| picture(&here.path().join(format!("train/{wnid}/images/{wnid}_{i}.JPEG")), i));
@@ -426,7 +440,7 @@ fn tiny_imagenet_as_shipped() {
     assert!(set.problems[0].path.ends_with("train/n03") && set.problems.len() == 1, "{:?}", set.problems);
     assert_eq!((set.train.labels.clone(), set.test.labels.clone()), (vec![0, 0, 1, 1, 1], vec![0, 1]));
     assert_eq!(files(&set.test), ["images/val_1.JPEG", "images/val_0.JPEG"]);
-    let found = equipoise_data::known::load(here.path().to_str().expect("UTF-8"), Path::new("x"), Split::default());
+    let found = equipoise_data::load(here.path().to_str().expect("UTF-8"), Path::new("x"), SplitRule::default());
     assert_eq!(found.expect("recognised"), set);
     write("val/val_annotations.txt", "val_0.JPEG\tn09\n");
     let error = tiny_imagenet(here.path()).expect_err("class n09").to_string();
@@ -434,11 +448,11 @@ fn tiny_imagenet_as_shipped() {
     for outside in ["../../x.png", "/etc/passwd", "a/b", ".."] {
         write("val/val_annotations.txt", &format!("{outside}\tn01\n"));
         let error = tiny_imagenet(here.path()).expect_err("outside").to_string();
-        assert!(error.ends_with(&format!("line 1: `{outside}` is not a file's name")), "{error}");
+        assert!(error.ends_with(&format!("line 1: `{outside}` is not a file name")), "{error}");
     }
     for (ids, what) in [
-        ("n01\n..\n", "line 2: `..` is not a folder's name"),
-        ("n01\nn02\nn01\n", "line 3: the same class as in line 1"),
+        ("n01\n..\n", "line 2: `..` is not a folder name"),
+        ("n01\nn02\nn01\n", "line 3: the class is already in line 1"),
     ] {
         write("wnids.txt", ids);
         let error = tiny_imagenet(here.path()).expect_err("ids").to_string();
@@ -456,8 +470,8 @@ fn tiny_imagenet_as_shipped() {
 
 #[test]
 fn inaturalist_annotations() {
-    use equipoise_data::format::inat::inat2017;
-    let here = folder("inat");
+    use equipoise_data::read::format::inat::inat2017;
+    let here = TempFolder::new("inat");
     let write = |name: &str, text: &str| fs::write(here.path().join(name), text).expect("writes");
     let json = |images: &str, annotations: &str| {
         let categories = r#"[{"id": 7, "name": "Rana"}, {"id": 2, "name": "Hyla", "supercategory": "Amphibia"}]"#;
@@ -476,11 +490,12 @@ fn inaturalist_annotations() {
     assert!(files(&set.train)[1].ends_with("a/b.jpg"));
     let more = json(&[images.clone(), image(9, "x.jpg")].join(","), &label(6, 7)).replace("Hyla", "Rana");
     let val = fs::read(here.path().join("val2017.json")).expect("reads");
-    let other = equipoise_data::format::inat::parse(Path::new(""), Path::new(""), &mut more.as_bytes(), &mut &val[..]);
+    let other =
+        equipoise_data::read::format::inat::parse(Path::new(""), Path::new(""), &mut more.as_bytes(), &mut &val[..]);
     let other = other.map(|set| (set.classes, set.problems[0].what.clone()));
     let twins = ["Rana (2)", "Rana (7)"].map(str::to_owned).to_vec();
     assert_eq!(other.expect("good"), (twins, "2 images without an annotation are not read".to_owned()));
-    // the same in the folder that its archive is named after
+    // the same in a folder that is named after the archive
     let inner = here.path().join("train_val2017");
     fs::create_dir(&inner).expect("a folder");
     let names = ["train2017.json", "val2017.json"];
@@ -495,7 +510,7 @@ fn inaturalist_annotations() {
     assert!(said(&label(9, 7), &image(1, "v.jpg")).ends_with("annotations[0]: there is no image with id 9"));
     assert!(said(&label(1, 9), &image(1, "v.jpg")).ends_with("annotations[0]: there is no category with id 9"));
     for outside in ["../../etc/passwd", "/etc/passwd", "a/../../b"] {
-        assert!(said(&label(1, 7), &image(1, outside)).ends_with("lies outside the set"));
+        assert!(said(&label(1, 7), &image(1, outside)).ends_with("lies outside the dataset"));
     }
     let twice = [image(1, "v.jpg"), image(1, "w.jpg")].join(",");
     assert!(said(&label(1, 7), &twice).ends_with("images: two have the same id"));

@@ -1,4 +1,4 @@
-//! Readers on small files that the tests make themselves, good and bad.
+//! Readers on small files that the tests make themselves, valid and invalid.
 
 mod common;
 
@@ -6,15 +6,17 @@ use std::fs;
 use std::io::Read;
 use std::path::Path;
 
-use common::{cifar10_files, damaged, folder, gzip, idx_images, idx_labels, record, tar_gz, write_all};
-use equipoise_data::format::{cifar, idx, inat, tiny_imagenet};
-use equipoise_data::import::{Checksum, import, unpack};
-use equipoise_data::index;
-use equipoise_data::known::Known;
-use equipoise_data::{DataError, DataSet};
+use common::{cifar10_files, gzip, idx_images, idx_labels, record, tar_gz, write_all};
+use equipoise_data::acquire::catalog::KnownDataset;
+use equipoise_data::acquire::import::{Checksum, import};
+use equipoise_data::acquire::unpack::unpack;
+use equipoise_data::read::format::{cifar, idx, inat, tiny_imagenet};
+use equipoise_data::subset::index;
+use equipoise_data::{DataError, Dataset};
 use equipoise_random::Draws;
+use equipoise_testing::{TempFolder, damaged};
 
-fn check_cifar10(set: &DataSet) {
+fn check_cifar10(set: &Dataset) {
     assert_eq!((set.name.as_str(), set.classes.len(), set.classes[3].as_str()), ("cifar10", 10, "cat"));
     assert_eq!(set.train.labels, [0, 1, 2, 3, 4, 5, 6, 7, 8, 9]);
     assert_eq!(set.test.labels, [0, 1]);
@@ -27,7 +29,7 @@ fn check_cifar10(set: &DataSet) {
 
 #[test]
 fn cifar_10_from_its_folder_the_folder_above_and_the_archive() {
-    let here = folder("readers");
+    let here = TempFolder::new("readers");
     let inner = here.path().join("cifar-10-batches-bin");
     write_all(&inner, &cifar10_files());
     check_cifar10(&cifar::cifar10(&inner).expect("good"));
@@ -39,7 +41,7 @@ fn cifar_10_from_its_folder_the_folder_above_and_the_archive() {
 
 #[test]
 fn cifar_100_has_fine_labels_and_names() {
-    let here = folder("readers");
+    let here = TempFolder::new("readers");
     let names: String = (0..100).map(|c| format!("name{c}\n")).collect();
     let files = [
         ("train.bin".to_owned(), [record(&[3, 99], 0), record(&[19, 0], 1)].concat()),
@@ -57,7 +59,7 @@ fn cifar_100_has_fine_labels_and_names() {
 
 #[test]
 fn bad_cifar() {
-    let here = folder("readers");
+    let here = TempFolder::new("readers");
     let error = cifar::cifar10(&here.path().join("nowhere")).expect_err("nothing there");
     assert!(matches!(error, DataError::Read { .. }), "{error}");
     let mut files = cifar10_files();
@@ -75,19 +77,19 @@ fn bad_cifar() {
     spoilt[3073] = 10;
     fs::write(here.path().join(&missing.0), spoilt).expect("writes");
     let error = cifar::cifar10(here.path()).expect_err("label").to_string();
-    assert!(error.ends_with("data_batch_3.bin: record 1: label 10: there are 10 classes"), "{error}");
-    // what Python pickled
+    assert!(error.ends_with("data_batch_3.bin: record 1: label 10, but there are 10 classes"), "{error}");
+    // the Python version
     fs::write(here.path().join("batches.meta"), b"").expect("writes");
     let error = cifar::cifar10(here.path()).expect_err("Python").to_string();
     assert!(
-        error.ends_with("CIFAR's Python version: the binary version is needed (cifar-10-binary.tar.gz)"),
+        error.ends_with("this is the Python version of CIFAR; the binary version is needed (cifar-10-binary.tar.gz)"),
         "{error}"
     );
     let foreign = here.path().join("foreign.tar.gz");
     fs::write(&foreign, tar_gz("x", &[("y".to_owned(), vec![1])])).expect("writes");
-    let error = equipoise_data::known::load(foreign.to_str().expect("UTF-8"), Path::new("x"), Default::default());
+    let error = equipoise_data::load(foreign.to_str().expect("UTF-8"), Path::new("x"), Default::default());
     assert!(matches!(error, Err(DataError::ForeignArchive { .. })), "{error:?}");
-    // an archive that is no archive, and one that is cut off
+    // a file that is not an archive, and a truncated one
     let file = here.path().join("x.tar.gz");
     fs::write(&file, b"no archive at all").expect("writes");
     assert!(cifar::cifar10(&file).is_err());
@@ -98,7 +100,7 @@ fn bad_cifar() {
 
 #[test]
 fn idx_plain_and_gzip() {
-    let plain = folder("readers");
+    let plain = TempFolder::new("readers");
     let files = [
         ("train-images-idx3-ubyte".to_owned(), idx_images(3, 4, 5, 60)),
         ("train-labels-idx1-ubyte".to_owned(), idx_labels(&[0, 2, 1])),
@@ -106,7 +108,7 @@ fn idx_plain_and_gzip() {
         ("t10k-labels-idx1-ubyte".to_owned(), idx_labels(&[2])),
     ];
     write_all(plain.path(), &files);
-    let zipped = folder("readers");
+    let zipped = TempFolder::new("readers");
     let gz: Vec<_> = files.iter().map(|(name, bytes)| (format!("{name}.gz"), gzip(bytes))).collect();
     write_all(zipped.path(), &gz);
     let set = idx::folder(plain.path(), "own", None).expect("good");
@@ -119,7 +121,7 @@ fn idx_plain_and_gzip() {
     assert_eq!((pixels.channels, pixels.height, pixels.width, pixels.len()), (1, 4, 5, 3));
     assert_eq!(pixels.image(2)[0], 40);
     let error = idx::folder(plain.path(), "own", Some(&["a", "b"])).expect_err("label 2").to_string();
-    assert!(error.contains("train-labels-idx1-ubyte: record 1: label 2: there are 2 classes"), "{error}");
+    assert!(error.contains("train-labels-idx1-ubyte: record 1: label 2, but there are 2 classes"), "{error}");
     fs::write(plain.path().join("t10k-images-idx3-ubyte"), idx_images(1, 5, 4, 20)).expect("writes");
     let error = idx::folder(plain.path(), "own", None).expect_err("another shape").to_string();
     assert!(error.contains("t10k-images-idx3-ubyte: images of 4 x 5, but 5 x 4 in "), "{error}");
@@ -143,7 +145,7 @@ fn bad_idx() {
     assert!(matches!(images(&idx_images(3, 4, 5, 59)), Err(DataError::Size { got: 75, .. })));
     assert!(matches!(images(&idx_images(3, 4, 5, 61)), Err(DataError::Size { .. })));
     assert!(matches!(images(&idx_images(3, 0, 5, 0)), Err(DataError::Size { .. })));
-    // refused by the header, before any memory is taken
+    // refused by the header, before memory is allocated
     assert!(matches!(images(&idx_images(1, 5000, 5, 0)), Err(DataError::Limit { what: "rows", .. })));
     assert!(matches!(
         images(&idx_images(u32::MAX, 4096, 4096, 0)),
@@ -177,7 +179,7 @@ fn a_hundred_thousand_damaged_files() {
     assert!(read.iter().all(|n| (1000..99_000).contains(n)), "{read:?} of 100,000 could be read");
 }
 
-/// An archive whose headers are right again after damage, so that what they say is believed.
+/// Repairs the header checksums of a damaged archive, so that its headers are believed.
 fn mended(mut archive: Vec<u8>) -> Vec<u8> {
     for block in archive.chunks_exact_mut(512).filter(|block| block[257..262] == *b"ustar") {
         block[148..156].fill(b' ');
@@ -205,10 +207,10 @@ fn mixed_archive() -> Vec<u8> {
     builder.into_inner().expect("writes")
 }
 
-/// 100,000 damaged archives, packed and plain, half of them with headers that are right: an error or files, never a panic.
+/// 100,000 damaged archives, packed and plain, some with repaired headers: an error or files, never a panic.
 #[test]
 fn a_hundred_thousand_damaged_archives() {
-    let here = folder("archives");
+    let here = TempFolder::new("archives");
     let files = [("train.bin".to_owned(), record(&[3, 99], 0)), ("test.bin".to_owned(), record(&[0, 42], 2))];
     let packed = tar_gz("cifar-100-binary", &files);
     let mut plain = Vec::new();
@@ -224,7 +226,7 @@ fn a_hundred_thousand_damaged_archives() {
         read[1] += usize::from(cifar::CIFAR_100.archive(path, &mut &bytes[..]).is_ok());
         let bytes = mended(damaged(&mixed, Draws::new(6, 2, round)));
         assert!(cifar::CIFAR_100.archive(path, &mut &bytes[..]).is_err(), "it holds no CIFAR");
-        // the disk takes longer than the parser
+        // the disk is slower than the parser
         if round % 10 == 0 {
             let target = here.path().join("target");
             read[2] += usize::from(unpack(path, &mut &bytes[..], &target, 1000).is_ok());
@@ -235,7 +237,7 @@ fn a_hundred_thousand_damaged_archives() {
     assert!(read.iter().all(|n| (10..99_000).contains(n)), "{read:?} of 100,000 could be read");
 }
 
-/// 100,000 damaged files of every other text and record that a set consists of.
+/// 100,000 damaged files of every other text and record format.
 #[test]
 fn a_hundred_thousand_damaged_records_and_texts() {
     let path = Path::new("f");
@@ -273,8 +275,8 @@ fn a_hundred_thousand_damaged_records_and_texts() {
     assert!(read.iter().all(|n| (500..=100_000).contains(n)), "{read:?} of 100,000 could be read");
 }
 
-fn known(name: &str) -> &'static Known {
-    Known::named(name).expect("known")
+fn known(name: &str) -> &'static KnownDataset {
+    KnownDataset::by_name(name).expect("known")
 }
 
 fn entries(path: &Path) -> usize {
@@ -282,9 +284,9 @@ fn entries(path: &Path) -> usize {
 }
 
 #[test]
-fn sets_are_imported_from_folders_and_archives() {
+fn datasets_are_imported_from_folders_and_archives() {
     for archived in [false, true] {
-        let here = folder("import");
+        let here = TempFolder::new("import");
         let (source, root) = (here.path().join("source"), here.path().join("root"));
         write_all(&source.join("cifar-10-batches-bin"), &cifar10_files());
         let from = if archived { here.path().join("a.tar.gz") } else { source };
@@ -292,21 +294,21 @@ fn sets_are_imported_from_folders_and_archives() {
             fs::write(&from, tar_gz("cifar-10-batches-bin", &cifar10_files())).expect("writes");
         }
         let imported = import(known("cifar10"), &from, &root).expect("good");
-        assert_eq!(imported.place, root.join("cifar10"));
-        check_cifar10(&imported.set);
-        // ours is not the official archive, and a folder cannot be told
+        assert_eq!(imported.path, root.join("cifar10"));
+        check_cifar10(&imported.dataset);
+        // this is not the official archive, and a folder has no checksum
         assert_eq!(matches!(imported.checksum, Some(Checksum::Differs { .. })), archived);
         assert_eq!(imported.checksum.is_none(), !archived);
-        let again = equipoise_data::known::load("cifar10", &root, Default::default()).expect("in place");
+        let again = equipoise_data::load("cifar10", &root, Default::default()).expect("in place");
         check_cifar10(&again);
-        assert!(matches!(import(known("cifar10"), &from, &root), Err(DataError::InPlace { .. })));
+        assert!(matches!(import(known("cifar10"), &from, &root), Err(DataError::AlreadyInPlace { .. })));
         assert_eq!(entries(&root), 1, "something was left behind");
     }
 }
 
 #[test]
-fn what_cannot_be_read_is_not_imported() {
-    let here = folder("import");
+fn unreadable_datasets_are_not_imported() {
+    let here = TempFolder::new("import");
     let (source, root) = (here.path().join("source"), here.path().join("root"));
     let mut files = cifar10_files();
     files[1].1.truncate(100);
@@ -320,7 +322,7 @@ fn what_cannot_be_read_is_not_imported() {
     assert_eq!(entries(&root), 0, "something was left behind");
 }
 
-/// An archive with one entry of this kind, its name written as it is.
+/// An archive with one entry of this kind; its name is written unchecked.
 fn one(name: &str, kind: tar::EntryType, link: &str, bytes: &[u8]) -> Vec<u8> {
     let mut header = tar::Header::new_gnu();
     header.as_gnu_mut().expect("gnu").name[..name.len()].copy_from_slice(name.as_bytes());
@@ -337,7 +339,7 @@ fn one(name: &str, kind: tar::EntryType, link: &str, bytes: &[u8]) -> Vec<u8> {
 /// Nothing is touched outside the target folder.
 #[test]
 fn hostile_archives_are_refused() {
-    let here = folder("hostile");
+    let here = TempFolder::new("hostile");
     let victim = here.path().join("victim");
     fs::write(&victim, b"mine").expect("writes");
     let victim_name = victim.to_str().expect("UTF-8");
@@ -356,11 +358,11 @@ fn hostile_archives_are_refused() {
         let target = here.path().join("target");
         fs::create_dir_all(&target).expect("a folder");
         let error = unpack(Path::new("a.tar"), &mut &archive[..], &target, 1000).expect_err("hostile");
-        assert!(matches!(error, DataError::Hostile { .. }), "{number}: {error}");
+        assert!(matches!(error, DataError::HostileArchive { .. }), "{number}: {error}");
         assert_eq!((entries(&target), entries(here.path())), (0, 2), "{number}: something was written");
         assert_eq!(fs::read(&victim).expect("reads"), b"mine");
     }
-    // what is named twice, or in a way that no file can be named
+    // names that occur twice, and names that no file can have
     let twice = |first: Vec<u8>, second: Vec<u8>| [&first[..first.len() - 1024], &second].concat();
     let folder_kind = tar::EntryType::Directory;
     let named = |name: &[u8], pax: bool| {
@@ -401,18 +403,18 @@ fn hostile_archives_are_refused() {
         let target = here.path().join(format!("target-{number}"));
         fs::create_dir_all(&target).expect("a folder");
         let error = unpack(Path::new("a.tar"), &mut &archive[..], &target, 1000).expect_err(name);
-        let wanted = matches!(error, DataError::Hostile { .. } | DataError::Write { .. });
+        let wanted = matches!(error, DataError::HostileArchive { .. } | DataError::Write { .. });
         assert!(wanted, "{name}: {error}");
         fs::remove_dir_all(&target).expect("removes");
         assert_eq!(entries(here.path()), 2, "{name}: something was written");
         assert_eq!(fs::read(&victim).expect("reads"), b"mine");
     }
-    // names that differ in case only are two files, or refused where the disk does not tell them apart
+    // names that differ only in case are two files, or refused on a disk that ignores case
     let cases = twice(one("Name", regular, "", b"1"), one("name", regular, "", b"2"));
     let target = here.path().join("cases");
     let unpacked = unpack(Path::new("a.tar"), &mut &cases[..], &target, 1000);
     assert!(unpacked.is_ok() == (entries(&target) == 2), "{unpacked:?}");
-    // a set's file that is there twice is not chosen from
+    // a wanted file that occurs twice is refused
     let files = twice(one("a/test_batch.bin", regular, "", b"1"), one("b/test_batch.bin", regular, "", b"2"));
     let error = cifar::CIFAR_10.archive(Path::new("a.tar"), &mut &files[..]).expect_err("twice").to_string();
     assert_eq!(error, "a.tar: b/test_batch.bin: there is another file of this name");

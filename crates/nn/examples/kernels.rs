@@ -1,17 +1,18 @@
-//! Does it matter how convolutions are computed? Trains the same network with Winograd and with direct kernels on real data:
+//! Does the algorithm of convolution matter? Trains the same network with both algorithms on real data:
 //!
 //!     cargo run --release -p equipoise-nn --example kernels -- CIFAR-10-FOLDER [epochs] [seeds] [model]
 //!
-//! A long-tailed subset with imbalance 10 (20,431 images), batch 128, rate 0.1 falling linearly, pad 4, crop, flip. Prints a line
-//! for every run: mean loss of every epoch and accuracy on the test set at the end.
+//! A long-tailed subset with imbalance 10 (20,431 images), batch size 128, learning rate 0.1 falling linearly, padded
+//! crops and flips. Prints a line for every run: the mean loss of every epoch, and the accuracy on the test set.
 
 use std::path::Path;
 
-use equipoise_criterion::{Batch, Config, Id, Output, Preset, Work};
-use equipoise_data::augment::{Normalize, Policy};
-use equipoise_data::format::cifar::cifar10;
-use equipoise_data::longtail::LongTail;
-use equipoise_data::sampler::{Kind, Sampler, Shard};
+use equipoise_criterion::{Batch, Config, Id, Output, Preset, Workspace};
+use equipoise_data::batch::normalize::Normalize;
+use equipoise_data::batch::sampler::{Sampler, SamplerKind, Shard};
+use equipoise_data::batch::small::SmallTransform;
+use equipoise_data::read::format::cifar::cifar10;
+use equipoise_data::subset::long_tail::LongTail;
 use equipoise_nn::{ConvolutionAlgorithm, Cpu, Engine, Network, Sgd};
 use equipoise_pool::Pool;
 use equipoise_simd::SimdLevel;
@@ -32,12 +33,13 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let pool = Pool::new(0)?;
     for seed in 0..seeds {
         for algorithm in [ConvolutionAlgorithm::Winograd, ConvolutionAlgorithm::Direct] {
-            let network = Network::named(model, 3, [32, 32], 10)?;
+            let network = Network::new(model.parse()?, 3, [32, 32], 10)?;
             let mut engine = Cpu::with_kernels(network, BATCH, seed, pool.clone(), SimdLevel::best(), algorithm)?;
             let mut criterion = Config::from(Id::Softmax.preset(Preset::Reference)).init(&[1; 10])?;
-            let mut work = Work::with_pool(pool.clone());
-            let sampler = Sampler::new(Kind::Uniform, &labels, 10, seed)?;
-            let (policy, plain) = (Policy::train(Normalize::cifar()), Policy::plain(Normalize::cifar()));
+            let mut work = Workspace::with_pool(pool.clone());
+            let sampler = Sampler::new(SamplerKind::Uniform, epochs, &labels, 10, seed)?;
+            let (policy, plain) =
+                (SmallTransform::train(Normalize::cifar()), SmallTransform::plain(Normalize::cifar()));
             let mut images = vec![0.0; BATCH * 3072];
             let mut losses = Vec::new();
             for epoch in 0..epochs {
@@ -49,13 +51,18 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
                     let images = &mut images[..at.len() * 3072];
                     policy.batch(train, &at, seed, epoch, images, &pool);
                     let (mut grad, mut weights) = (vec![0.0; at.len() * 10], vec![0.0; at.len()]);
-                    let output = Output { grad: &mut grad, weights: &mut weights };
+                    let output = Output::new(&mut grad, &mut weights);
                     let batch = Batch::new(engine.forward(images, true)?, &own);
                     loss += criterion.train(&batch, output, &mut work)?.loss * at.len() as f64;
                     engine.backward(&grad)?;
                     let progress =
                         (epoch as usize * order.len() + step * BATCH) as f32 / (epochs as usize * order.len()) as f32;
-                    engine.step(&Sgd { rate: 0.1 * (1.0 - progress), momentum: 0.9, weight_decay: 2e-4, clip: None });
+                    engine.step(&Sgd {
+                        learning_rate: 0.1 * (1.0 - progress),
+                        momentum: 0.9,
+                        weight_decay: 2e-4,
+                        clip_grad_norm: None,
+                    });
                 }
                 losses.push(format!("{:.3}", loss / labels.len() as f64));
             }

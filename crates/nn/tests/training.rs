@@ -1,11 +1,13 @@
-//! Training really works: small loops over the engine's seam.
+//! Training works: small loops over the engine and a criterion.
 
-use equipoise_criterion::{Batch, Config, Id, Output, Preset, Work};
-use equipoise_data::augment::{Normalize, Policy};
-use equipoise_data::embedded::fashion_mini;
-use equipoise_data::sampler::{Kind, Sampler, Shard};
-use equipoise_data::{Part, Pixels};
-use equipoise_nn::{ConvolutionAlgorithm, Cpu, Engine, Network, Sgd};
+use equipoise_criterion::{Batch, Config, Id, Output, Preset, Workspace};
+use equipoise_data::acquire::embedded::fashion_mini;
+use equipoise_data::batch::augmentation::Augmentation;
+use equipoise_data::batch::normalize::Normalize;
+use equipoise_data::batch::sampler::{Sampler, SamplerKind, Shard};
+use equipoise_data::batch::small::SmallTransform;
+use equipoise_data::{Pixels, Split};
+use equipoise_nn::{Architecture, ConvolutionAlgorithm, Cpu, Engine, Network, Sgd};
 use equipoise_pool::Pool;
 use equipoise_simd::SimdLevel;
 
@@ -13,29 +15,30 @@ const BATCH: usize = 64;
 
 struct Run {
     engine: Cpu,
-    policy: Policy,
+    policy: SmallTransform,
     pool: Pool,
     /// Mean loss of every epoch.
     losses: Vec<f64>,
 }
 
-fn pixels(part: &Part) -> &Pixels {
+fn pixels(part: &Split) -> &Pixels {
     part.images.pixels().expect("in memory")
 }
 
 /// Trains on some places of a part with softmax; the rate falls linearly.
-fn train(part: &Part, places: &[u32], epochs: u64, seed: u64, augment: bool, kernels: ConvolutionAlgorithm) -> Run {
+fn train(part: &Split, places: &[u32], epochs: u64, seed: u64, augment: bool, kernels: ConvolutionAlgorithm) -> Run {
     let pool = Pool::new(2).expect("threads");
-    let network = Network::named("resnet8", 1, [28, 28], 10).expect("known");
+    let network = Network::new(Architecture::ResNet8, 1, [28, 28], 10).expect("known");
     let mut engine = Cpu::with_kernels(network, BATCH, seed, pool.clone(), SimdLevel::best(), kernels).expect("valid");
     let images = pixels(part);
     let normalize = Normalize::of(images, places);
-    let plain = Policy::plain(normalize);
-    let policy = if augment { Policy { pad: 2, flip: true, ..plain.clone() } } else { plain.clone() };
+    let plain = SmallTransform::plain(normalize.clone());
+    let augmentation = Augmentation { crop_padding: 2, ..Augmentation::default() };
+    let policy = if augment { SmallTransform { augmentation, normalize } } else { plain.clone() };
     let labels: Vec<u32> = places.iter().map(|at| part.labels[*at as usize]).collect();
     let mut criterion = Config::from(Id::Softmax.preset(Preset::Reference)).init(&[1; 10]).expect("valid");
-    let mut work = Work::with_pool(pool.clone());
-    let sampler = Sampler::new(Kind::Uniform, &labels, 10, seed).expect("labels");
+    let mut work = Workspace::with_pool(pool.clone());
+    let sampler = Sampler::new(SamplerKind::Uniform, epochs, &labels, 10, seed).expect("labels");
     let mut losses = Vec::new();
     for epoch in 0..epochs {
         let mut loss = 0.0;
@@ -46,12 +49,12 @@ fn train(part: &Part, places: &[u32], epochs: u64, seed: u64, augment: bool, ker
             let labels: Vec<u32> = some.iter().map(|place| labels[*place as usize]).collect();
             let (mut grad, mut weights) = (vec![0.0; at.len() * 10], vec![0.0; at.len()]);
             let logits = engine.forward(&batch, true).expect("fits");
-            let output = Output { grad: &mut grad, weights: &mut weights };
+            let output = Output::new(&mut grad, &mut weights);
             let summary = criterion.train(&Batch::new(logits, &labels), output, &mut work).expect("a good batch");
             loss += summary.loss * at.len() as f64;
             engine.backward(&grad).expect("fits");
             let rate = 0.1 * (1.0 - epoch as f32 / epochs as f32);
-            engine.step(&Sgd { rate, momentum: 0.9, weight_decay: 2e-4, clip: None });
+            engine.step(&Sgd { learning_rate: rate, momentum: 0.9, weight_decay: 2e-4, clip_grad_norm: None });
         }
         losses.push(loss / places.len() as f64);
     }
@@ -59,7 +62,7 @@ fn train(part: &Part, places: &[u32], epochs: u64, seed: u64, augment: bool, ker
 }
 
 /// Share of images that get their label.
-fn accuracy(run: &mut Run, part: &Part, places: &[u32]) -> f64 {
+fn accuracy(run: &mut Run, part: &Split, places: &[u32]) -> f64 {
     let (images, mut hits) = (pixels(part), 0);
     for some in places.chunks(BATCH) {
         let mut batch = vec![0.0; some.len() * images.stride()];
@@ -81,7 +84,8 @@ fn five_hundred_and_twelve_images_are_learned_by_heart() {
     assert_eq!(accuracy(&mut run, &set.train, &places), 1.0, "losses {:?}", run.losses);
 }
 
-/// The embedded set, with every kernel: what a test image is called does not depend on how the convolutions are computed.
+/// The embedded set, with every kernel: what a test image is called does not depend on how the convolutions are
+/// computed.
 #[test]
 fn the_embedded_set_is_learned_whatever_the_kernels() {
     let set = fashion_mini().expect("embedded");

@@ -1,29 +1,31 @@
-//! What criteria do to the logits of a row before the softmax: shifts, factors, margins.
+//! Shapes: what criteria do to the logits of a row before the softmax (offsets, factors, margins).
 
 use equipoise_simd::{Simd, SimdLevel, dispatch};
 
 use super::lanes::{LANES, exp, lanes_at};
-use super::softmax::{BLOCK, Place, Row, Sums, Tally, change_of_shift};
+use super::softmax::{BLOCK, Denominator, Row, RowBuffers, Sums, change_of_shift};
 
 /// How a criterion turns logits into what is summed, for rows of one label.
 pub(crate) trait Shape {
-    /// e^{z'} is multiplied by [`factor`](Self::factor); the sum without factors is kept too.
+    /// e^{z'} is multiplied by [`factor`](Self::factor), and the sum without factors is kept too.
     const FACTOR: bool = false;
     /// dz'/dz is not 1.
     const SLOPE: bool = false;
     /// The sum of z' is wanted, and targets can be smoothed.
     const SMOOTH: bool = false;
-    /// The raw sums need a pass of their own, before z' can be said.
+    /// z' depends on the raw sums, which need a pass of their own.
     const APART: bool = false;
+    /// softmax(z') is not softmax(z), and the first pass leaves no sum over the raw logits.
+    const HIDES_RAW: bool = false;
 
-    /// Told the label's logit before anything else. A shape that adds to or multiplies logits first takes it off all of
-    /// them: a softmax does not change by that, and rounding does not depend on how large the logits are.
+    /// Receives the label's logit before anything else. A shape that adds to or multiplies logits first subtracts it from
+    /// all of them. That leaves the softmax unchanged and keeps rounding independent of the size of the logits.
     fn refer(&mut self, _z: f32) {}
     /// z' of the classes `at..at + LANES`.
     fn logit<I: Simd>(&self, simd: I, z: I::V, at: usize) -> I::V;
     /// z' of the label.
     fn own(&self, z: f32) -> f64;
-    /// Multiplies e^{z'} of the classes `at..at + LANES`; the label's factor is always 1.
+    /// The factors on e^{z'} of the classes `at..at + LANES`. The label's factor is always 1.
     #[inline(always)]
     fn factor<I: Simd>(&self, simd: I, _at: usize) -> I::V {
         simd.splat(1.0)
@@ -38,10 +40,10 @@ pub(crate) trait Shape {
     fn own_slope(&self) -> f32 {
         1.0
     }
-    /// Told the raw sums before z' is asked for, where [`APART`](Self::APART) says so.
-    fn learn(&mut self, _raw: &Tally) {}
-    /// A last word on the sums of the first pass. Classes whose exponential is not what the pass left go to `place.late`.
-    fn correct(&mut self, _simd: SimdLevel, _z: &[f32], _label: usize, _place: &mut Place<'_>, _sums: &mut Sums) {}
+    /// Receives the raw sums before z' is asked for, if [`APART`](Self::APART) is set.
+    fn learn(&mut self, _raw: &Denominator) {}
+    /// Corrects the sums of the first pass. Classes whose exponential is not what the pass left go to `buffers.late`.
+    fn correct(&mut self, _simd: SimdLevel, _z: &[f32], _label: usize, _place: &mut RowBuffers<'_>, _sums: &mut Sums) {}
 }
 
 /// z' = z.
@@ -78,7 +80,7 @@ impl Shape for WithMean {
     }
 }
 
-/// z'_j = z_j + b_j; minus infinity takes a class out.
+/// z'_j = z_j + b_j. An offset of minus infinity drops the class.
 pub(crate) struct Bias<'a> {
     bias: &'a [f32],
     own: f32,
@@ -87,13 +89,14 @@ pub(crate) struct Bias<'a> {
 }
 
 impl<'a> Bias<'a> {
-    /// Offsets of all classes, and the label's.
+    /// A shape from the offsets of all classes and that of the label.
     pub(crate) fn new(bias: &'a [f32], own: f32) -> Self {
         Self { bias, own, base: 0.0 }
     }
 }
 
 impl Shape for Bias<'_> {
+    const HIDES_RAW: bool = true;
     #[inline(always)]
     fn logit<I: Simd>(&self, simd: I, z: I::V, at: usize) -> I::V {
         simd.add(simd.sub(z, simd.splat(self.base)), lanes_at(simd, self.bias, at))
@@ -115,6 +118,7 @@ pub(crate) struct Affine<'a> {
 
 impl Shape for Affine<'_> {
     const SLOPE: bool = true;
+    const HIDES_RAW: bool = true;
     #[inline(always)]
     fn logit<I: Simd>(&self, simd: I, z: I::V, at: usize) -> I::V {
         simd.fma(lanes_at(simd, self.slope, at), z, lanes_at(simd, self.bias, at))
@@ -147,6 +151,7 @@ impl Scaled {
 
 impl Shape for Scaled {
     const SLOPE: bool = true;
+    const HIDES_RAW: bool = true;
     #[inline(always)]
     fn logit<I: Simd>(&self, simd: I, z: I::V, _at: usize) -> I::V {
         simd.mul(simd.sub(z, simd.splat(self.base)), simd.splat(self.scale))
@@ -194,12 +199,12 @@ impl Boost {
         Self { q, ln_eps: eps.ln(), threshold: f64::INFINITY }
     }
 
-    fn learn(&mut self, raw: &Tally) {
+    fn learn(&mut self, raw: &Denominator) {
         let lse = f64::from(raw.shift) + raw.sum().ln();
         self.threshold = raw.own.max(lse + self.ln_eps);
     }
 
-    /// For logits from which `base` was taken off.
+    /// The addition to logits from which `base` was subtracted.
     #[inline(always)]
     fn of<I: Simd>(&self, simd: I, z: I::V, base: f32) -> I::V {
         let threshold = (self.threshold - f64::from(base)) as f32;
@@ -229,7 +234,7 @@ impl Shape for Relative<'_> {
     }
     /// Only classes with a score above max(p_y, eps) are boosted, at most 1/eps of them: they are looked for in the
     /// blocks whose largest logit says that they are there.
-    fn correct(&mut self, simd: SimdLevel, z: &[f32], label: usize, place: &mut Place<'_>, sums: &mut Sums) {
+    fn correct(&mut self, simd: SimdLevel, z: &[f32], label: usize, buffers: &mut RowBuffers<'_>, sums: &mut Sums) {
         let Some(boost) = &mut self.boost else { return };
         boost.learn(&sums.raw);
         let (top, t, q) = (sums.raw.shift, boost.threshold, boost.q);
@@ -241,45 +246,45 @@ impl Shape for Relative<'_> {
         let shift = if rise <= NARROW { top } else { (f64::from(top) + rise) as f32 };
         let mut others = sums.adjusted.others * change_of_shift(top, shift);
         // none may be missed by rounding; one that is not above t is not raised
-        classes_above(simd, z, label, (t as f32).next_down(), place);
+        classes_above(simd, z, label, (t as f32).next_down(), buffers);
         let (mut block, mut down) = (usize::MAX, 1.0);
-        for (x, &j) in place.late.iter_mut().zip(&*place.late_at) {
+        for (x, &j) in buffers.late.iter_mut().zip(&*buffers.late_at) {
             if block != j as usize / BLOCK {
                 block = j as usize / BLOCK;
-                down = change_of_shift(place.shifts[block], shift);
+                down = change_of_shift(buffers.shifts[block], shift);
             }
-            others -= f64::from(place.exps[j as usize]) * down;
+            others -= f64::from(buffers.exps[j as usize]) * down;
             let zj = f64::from(*x);
             *x = (zj - f64::from(shift) + q * (zj - t).max(0.0)) as f32;
         }
-        exp_all(simd, place.late);
-        for (e, &j) in place.late.iter_mut().zip(&*place.late_at) {
+        exp_all(simd, buffers.late);
+        for (e, &j) in buffers.late.iter_mut().zip(&*buffers.late_at) {
             *e *= self.factor_of(self.ratio[j as usize]);
             others += f64::from(*e);
         }
         // what was taken out can differ from what was put in by a rounding
         let others = others.max(0.0);
-        sums.adjusted = Tally::new(shift, sums.adjusted.own, others);
+        sums.adjusted = Denominator::new(shift, sums.adjusted.own, others);
     }
 }
 
 #[inline(always)]
-fn classes_above_kernel<I: Simd>(simd: I, z: &[f32], label: usize, t: f32, place: &mut Place<'_>) {
+fn classes_above_kernel<I: Simd>(simd: I, z: &[f32], label: usize, t: f32, buffers: &mut RowBuffers<'_>) {
     let row = Row::new(z, label);
-    for (number, _) in place.maxima.iter().enumerate().filter(|(_, max)| **max > t) {
+    for (number, _) in buffers.maxima.iter().enumerate().filter(|(_, max)| **max > t) {
         let start = number * (BLOCK / LANES);
         for k in start..(start + BLOCK / LANES).min(z.len().div_ceil(LANES)) {
             let mut mask = simd.above(simd.load_array(row.at(k)), t);
             while mask != 0 {
                 let j = k * LANES + mask.trailing_zeros() as usize;
-                place.late_at.push(j as u32);
-                place.late.push(z[j]);
+                buffers.late_at.push(j as u32);
+                buffers.late.push(z[j]);
                 mask &= mask - 1;
             }
         }
     }
 }
-dispatch!(fn classes_above(z: &[f32], label: usize, t: f32, place: &mut Place<'_>) = classes_above_kernel with Wide);
+dispatch!(fn classes_above(z: &[f32], label: usize, t: f32, buffers: &mut RowBuffers<'_>) = classes_above_kernel with Wide);
 
 #[inline(always)]
 fn exp_all_kernel<I: Simd>(simd: I, values: &mut [f32]) {
@@ -329,7 +334,7 @@ impl Shape for Wide<'_> {
     fn own(&self, _z: f32) -> f64 {
         0.0
     }
-    fn learn(&mut self, raw: &Tally) {
+    fn learn(&mut self, raw: &Denominator) {
         if let Some(boost) = &mut self.boost {
             boost.learn(raw);
         }

@@ -79,7 +79,7 @@ fn count_kernel<I: Simd>(simd: I, z: &[f32], row: &Row, counts: &mut [u64]) -> b
 }
 dispatch!(fn count_pass(z: &[f32], row: &Row, counts: &mut [u64]) -> bool = count_kernel with Wide);
 
-/// Adds the gradient norms of a row to `counts`; false if a logit is not finite.
+/// Adds the gradient norms of a row to `counts`. Returns false if a logit is not finite.
 pub(crate) fn count(simd: SimdLevel, z: &[f32], row: &Row, counts: &mut [u64]) -> bool {
     count_pass(simd, z, row, counts)
 }
@@ -121,7 +121,7 @@ fn row_kernel<I: Simd>(simd: I, z: &[f32], row: &mut Row, gains: &[f32], over: f
 }
 dispatch!(fn row_pass(z: &[f32], row: &mut Row, gains: &[f32], over: f64, into: &mut [f32]) = row_kernel with Wide);
 
-/// Loss, weight and gradient of a row, the loss divided by `over`; `gains` holds a weight per region.
+/// Loss, weight and gradient of a row, divided by `over`. `gains` holds a weight per region.
 pub(crate) fn row(simd: SimdLevel, z: &[f32], row: &mut Row, gains: &[f32], over: f64, into: &mut [f32]) {
     row_pass(simd, z, row, gains, over, into);
 }

@@ -5,7 +5,7 @@
 //! sums that the loss needs; the second ([`gradient`]) scales them to dL/dz. What differs between criteria is a
 //! [`Shape`].
 //!
-//! Three things keep the numbers right where it hurts:
+//! Three things keep the numbers accurate:
 //! - the label's term is kept apart from the others, so that 1 - p_y = others / (others + own) has no cancellation
 //!   when p_y -> 1;
 //! - exponentials are taken relative to a logit of the row (the largest one so far, block by block), never relative to a
@@ -25,10 +25,10 @@ pub(crate) const BLOCK: usize = 512;
 /// Stands for "no class here": whatever a shape makes of it (also NaN), its exponential is 0.
 const ABSENT: f32 = f32::NEG_INFINITY;
 
-/// Sum over a row, the label kept apart: e^{own - shift} + others.
+/// The denominator of a softmax, with the label's term kept apart: e^{own - shift} + others.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Tally {
-    /// What the exponents are relative to.
+pub(crate) struct Denominator {
+    /// The number that exponents are relative to.
     pub(crate) shift: f32,
     /// z' of the label.
     pub(crate) own: f64,
@@ -43,7 +43,7 @@ pub(crate) fn change_of_shift(from: f32, to: f32) -> f64 {
     if from == to { 1.0 } else { (f64::from(from) - f64::from(to)).exp() }
 }
 
-impl Tally {
+impl Denominator {
     pub(crate) fn new(shift: f32, own: f64, others: f64) -> Self {
         Self { shift, own, own_exp: (own - f64::from(shift)).exp(), others }
     }
@@ -75,10 +75,10 @@ impl Tally {
 /// What the first pass finds.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Sums {
-    /// Of the logits as they came.
-    pub(crate) raw: Tally,
-    /// Of z' and its factors.
-    pub(crate) adjusted: Tally,
+    /// The sum over the raw logits. Where a shape has [`HIDES_RAW`](Shape::HIDES_RAW), only if it was asked for.
+    pub(crate) raw: Denominator,
+    /// The sum over z' with its factors.
+    pub(crate) adjusted: Denominator,
     /// Sum of z' (with `SMOOTH`).
     pub(crate) logits: f64,
     /// No logit was infinite or NaN, and no z' overflowed.
@@ -93,17 +93,17 @@ pub(crate) struct Slope {
     pub(crate) smooth: f64,
 }
 
-/// Where a row's first pass writes.
-pub(crate) struct Place<'a> {
+/// The memory that the first pass over a row writes.
+pub(crate) struct RowBuffers<'a> {
     /// The largest z' of every block.
     pub(crate) maxima: &'a mut [f32],
-    /// What the exponentials of every block are relative to.
+    /// The number that the exponentials of every block are relative to.
     pub(crate) shifts: &'a mut [f32],
-    /// The exponentials; the label's place holds 0.
+    /// The exponentials. The label's is 0.
     pub(crate) exps: &'a mut [f32],
-    /// Exponentials that take the place of what is in `exps`, relative to the row's shift.
+    /// Exponentials that replace those in `exps`, relative to the row's shift.
     pub(crate) late: &'a mut Vec<f32>,
-    /// Their classes.
+    /// The classes of the exponentials in `late`.
     pub(crate) late_at: &'a mut Vec<u32>,
 }
 
@@ -138,7 +138,7 @@ impl<'a> Row<'a> {
     }
 
     /// Some of the lanes in four runs, each with the number of its first lanes: before the label, around it, behind it, and
-    /// the row's end; any may be empty. Runs are plain slices, which loops go through without looking left and right.
+    /// the row's end; any may be empty. Runs are plain slices, so loops over them have no branches.
     #[inline(always)]
     fn runs(&self, lanes: Range<usize>) -> [(usize, &[Lanes]); 4] {
         let end = lanes.end.min(self.whole.len());
@@ -197,13 +197,13 @@ fn checked_top_of<I: Simd, S: Shape>(
 }
 
 #[inline(always)]
-fn sums_kernel<I: Simd, S: Shape>(simd: I, shape: &S, z: &[f32], label: usize, place: &mut Place<'_>) -> Sums {
+fn sums_kernel<I: Simd, S: Shape>(simd: I, shape: &S, z: &[f32], label: usize, buffers: &mut RowBuffers<'_>) -> Sums {
     let row = Row::new(z, label);
     let own = shape.own(z[label]);
     let mut shift = own as f32;
     let (mut adjusted, mut raw, mut logits) = (0f64, 0f64, own);
     let mut odd = simd.splat(0.0);
-    for (number, exps) in place.exps.chunks_mut(BLOCK).enumerate() {
+    for (number, exps) in buffers.exps.chunks_mut(BLOCK).enumerate() {
         let start = number * (BLOCK / LANES);
         let end = start + exps.len().div_ceil(LANES);
         let runs = row.runs(start..end);
@@ -217,8 +217,8 @@ fn sums_kernel<I: Simd, S: Shape>(simd: I, shape: &S, z: &[f32], label: usize, p
             let down = change_of_shift(shift, top);
             (adjusted, raw, shift) = (adjusted * down, raw * down, top);
         }
-        place.maxima[number] = top;
-        place.shifts[number] = shift;
+        buffers.maxima[number] = top;
+        buffers.shifts[number] = shift;
         let mut block_sums = [simd.splat(0.0); 3];
         let (outs, rest) = exps.as_chunks_mut::<LANES>();
         for (first, run) in runs {
@@ -240,8 +240,8 @@ fn sums_kernel<I: Simd, S: Shape>(simd: I, shape: &S, z: &[f32], label: usize, p
             logits += total(simd, block_sums[2]);
         }
     }
-    let adjusted = Tally::new(shift, own, adjusted);
-    let raw = if S::FACTOR { Tally { others: raw, ..adjusted } } else { adjusted };
+    let adjusted = Denominator::new(shift, own, adjusted);
+    let raw = if S::FACTOR { Denominator { others: raw, ..adjusted } } else { adjusted };
     let odd = simd.to_array::<LANES>(odd).iter().any(|x| *x != 0.0);
     let finite = row.finite && !odd && shift.is_finite() && (own as f32).is_finite();
     Sums { raw, adjusted, logits, finite }
@@ -257,37 +257,52 @@ fn exps_of<I: Simd, S: Shape>(simd: I, shape: &S, z: &Lanes, at: usize, shift: f
         e = simd.mul(e, shape.factor(simd, at));
     }
     if S::SMOOTH {
-        // the label and what lies behind the row's end are as good as minus infinity
+        // the label and the padding are minus infinity, which the sum must not contain
         let known = simd.to_array::<LANES>(x).map(|x| if x > ABSENT { x } else { 0.0 });
         sums[2] = simd.add(sums[2], simd.load_array(&known));
     }
     sums[0] = simd.add(sums[0], e);
     e
 }
-dispatch!(fn sums_pass<S: Shape>(shape: &S, z: &[f32], label: usize, place: &mut Place<'_>) -> Sums = sums_kernel with Wide);
+dispatch!(fn sums_pass<S: Shape>(shape: &S, z: &[f32], label: usize, buffers: &mut RowBuffers<'_>) -> Sums = sums_kernel with Wide);
 
-/// The first pass: the sums of a row, and its exponentials.
-pub(crate) fn sums<S: Shape>(simd: SimdLevel, shape: &mut S, z: &[f32], label: usize, place: &mut Place<'_>) -> Sums {
+/// The first pass: the sums of a row, and its exponentials. `raw_sums` asks for the sums of the raw logits even where
+/// the shape does not need them.
+pub(crate) fn sums<S: Shape>(
+    simd: SimdLevel,
+    shape: &mut S,
+    z: &[f32],
+    label: usize,
+    raw_sums: bool,
+    buffers: &mut RowBuffers<'_>,
+) -> Sums {
     shape.refer(z[label]);
-    let mut sums = if S::APART {
-        let raw = sums_pass(simd, &Plain, z, label, place).raw;
+    let mut sums = if S::APART || (S::HIDES_RAW && raw_sums) {
+        let raw = sums_pass(simd, &Plain, z, label, buffers).raw;
         shape.learn(&raw);
-        Sums { raw, ..sums_pass(simd, shape, z, label, place) }
+        Sums { raw, ..sums_pass(simd, shape, z, label, buffers) }
     } else {
-        sums_pass(simd, shape, z, label, place)
+        sums_pass(simd, shape, z, label, buffers)
     };
-    place.late.clear();
-    place.late_at.clear();
+    buffers.late.clear();
+    buffers.late_at.clear();
     if sums.finite {
-        shape.correct(simd, z, label, place, &mut sums);
+        shape.correct(simd, z, label, buffers, &mut sums);
         sums.finite = sums.adjusted.shift.is_finite();
     }
     sums
 }
 
 #[inline(always)]
-fn scale_kernel<I: Simd, S: Shape>(simd: I, shape: &S, sums: &Sums, scale: f64, uniform: f32, place: &mut Place<'_>) {
-    for (number, (block, shift)) in place.exps.chunks_mut(BLOCK).zip(&*place.shifts).enumerate() {
+fn scale_kernel<I: Simd, S: Shape>(
+    simd: I,
+    shape: &S,
+    sums: &Sums,
+    scale: f64,
+    uniform: f32,
+    buffers: &mut RowBuffers<'_>,
+) {
+    for (number, (block, shift)) in buffers.exps.chunks_mut(BLOCK).zip(&*buffers.shifts).enumerate() {
         let scale = (scale * change_of_shift(*shift, sums.adjusted.shift)) as f32;
         let start = number * BLOCK;
         let (outs, rest) = block.as_chunks_mut::<LANES>();
@@ -315,9 +330,9 @@ fn scaled<I: Simd, S: Shape>(simd: I, shape: &S, e: &Lanes, at: usize, scale: f3
     }
     g
 }
-dispatch!(fn scale_pass<S: Shape>(shape: &S, sums: &Sums, scale: f64, uniform: f32, place: &mut Place<'_>) = scale_kernel with Wide);
+dispatch!(fn scale_pass<S: Shape>(shape: &S, sums: &Sums, scale: f64, uniform: f32, buffers: &mut RowBuffers<'_>) = scale_kernel with Wide);
 
-/// The second pass: from the exponentials in `place` to the gradient there.
+/// The second pass: from the exponentials in `buffers` to the gradient there.
 pub(crate) fn gradient<S: Shape>(
     simd: SimdLevel,
     shape: &S,
@@ -325,16 +340,16 @@ pub(crate) fn gradient<S: Shape>(
     label: usize,
     sums: &Sums,
     slope: Slope,
-    place: &mut Place<'_>,
+    buffers: &mut RowBuffers<'_>,
 ) {
-    let tally = &sums.adjusted;
-    let scale = slope.scale / tally.sum();
+    let denominator = &sums.adjusted;
+    let scale = slope.scale / denominator.sum();
     let uniform = slope.scale * slope.smooth / z.len() as f64;
-    scale_pass(simd, shape, sums, scale, uniform as f32, place);
-    for (e, &j) in place.late.iter().zip(&*place.late_at) {
-        place.exps[j as usize] = (f64::from(*e) * scale) as f32;
+    scale_pass(simd, shape, sums, scale, uniform as f32, buffers);
+    for (e, &j) in buffers.late.iter().zip(&*buffers.late_at) {
+        buffers.exps[j as usize] = (f64::from(*e) * scale) as f32;
     }
     // the label's own, without cancellation
-    let own = slope.scale * (slope.smooth - tally.miss()) - uniform;
-    place.exps[label] = (own * f64::from(shape.own_slope())) as f32;
+    let own = slope.scale * (slope.smooth - denominator.miss()) - uniform;
+    buffers.exps[label] = (own * f64::from(shape.own_slope())) as f32;
 }

@@ -1,0 +1,99 @@
+//! Margins between classes: min(0, l_j - l_y) on logit j for label y, from one level l per class.
+//!
+//! `seesaw` (l = p ln seen) and `cwap` (l = gamma ln S) share them. The C x C matrix is never stored: a row of it follows
+//! from l. If the levels are close together, their exponentials multiply e^z, which saves a second exponential. If they
+//! are not, or if margins are two-sided (l_j - l_y without a limit), they are added to the logits.
+
+use crate::kernel::rows::{Part, Softmax, Weighed};
+use crate::kernel::shape::{Boost, NARROW, Plain, Relative, Wide};
+
+/// How a table represents the levels.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Form {
+    /// The table holds e^l, up to a common factor.
+    Ratios,
+    /// The table holds l.
+    Levels,
+}
+
+impl Form {
+    /// The form for levels that span a range of `span`.
+    pub(crate) fn for_span(span: f64) -> Self {
+        if span <= NARROW { Self::Ratios } else { Self::Levels }
+    }
+
+    /// The table entry of a level.
+    pub(crate) fn entry(self, level: f64) -> f64 {
+        match self {
+            Self::Ratios => level.exp(),
+            Self::Levels => level,
+        }
+    }
+
+    /// The difference l_j - l_y of two table entries.
+    pub(crate) fn difference(self, label: f32, class: f32) -> f64 {
+        let (label, class) = (f64::from(label), f64::from(class));
+        match self {
+            Self::Ratios => (class / label).ln(),
+            Self::Levels => class - label,
+        }
+    }
+}
+
+/// Rows without a margin.
+pub(crate) struct NoMargin<W>(pub(crate) W);
+
+impl<W: Fn(&Part) -> Weighed + Sync> Softmax for NoMargin<W> {
+    type Shape<'a>
+        = Plain
+    where
+        Self: 'a;
+    fn shape<'a>(&'a self, _part: &Part, _row: &'a mut Vec<f32>) -> Plain {
+        Plain
+    }
+    fn weigh(&self, part: &Part) -> Weighed {
+        (self.0)(part)
+    }
+}
+
+/// Rows with a margin from ratios.
+pub(crate) struct RatioRows<'t, W> {
+    pub(crate) table: &'t [f32],
+    pub(crate) boost: Option<Boost>,
+    pub(crate) weigh: W,
+}
+
+impl<W: Fn(&Part) -> Weighed + Sync> Softmax for RatioRows<'_, W> {
+    type Shape<'a>
+        = Relative<'a>
+    where
+        Self: 'a;
+    fn shape<'a>(&'a self, part: &Part, _row: &'a mut Vec<f32>) -> Relative<'a> {
+        Relative { ratio: self.table, inverse: 1.0 / self.table[part.label], boost: self.boost }
+    }
+    fn weigh(&self, part: &Part) -> Weighed {
+        (self.weigh)(part)
+    }
+}
+
+/// Rows with a margin from levels.
+pub(crate) struct LevelRows<'t, W> {
+    pub(crate) table: &'t [f32],
+    /// Largest margin: 0, or infinity for two-sided margins.
+    pub(crate) most: f32,
+    pub(crate) boost: Option<Boost>,
+    pub(crate) weigh: W,
+}
+
+impl<W: Fn(&Part) -> Weighed + Sync> Softmax for LevelRows<'_, W> {
+    type Shape<'a>
+        = Wide<'a>
+    where
+        Self: 'a;
+    fn shape<'a>(&'a self, part: &Part, _row: &'a mut Vec<f32>) -> Wide<'a> {
+        Wide::new(self.table, part.label, self.most, self.boost)
+    }
+    fn weigh(&self, part: &Part) -> Weighed {
+        (self.weigh)(part)
+    }
+}

@@ -1,0 +1,11 @@
+//! Datasets by name: the catalog, and how their files get onto this machine.
+//!
+//! Nothing else in the workspace uses the network.
+
+pub mod catalog;
+pub mod download;
+pub mod embedded;
+pub mod fetch;
+pub mod import;
+mod lock;
+pub mod unpack;

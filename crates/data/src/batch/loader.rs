@@ -1,0 +1,293 @@
+//! Batches of a split, whether its images are in memory or in files.
+//!
+//! A loader decodes every file once before the first batch, so that all unreadable files are named together, and caches
+//! decoded images up to a limit. The others are read and decoded again for every batch, so that a dataset may be larger than
+//! memory. The cache does not change the batches.
+
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, PoisonError};
+
+use equipoise_pool::Pool;
+use equipoise_random::Example;
+
+use super::augmentation::Augmentation;
+use super::normalize::Normalize;
+use super::photo::{PhotoCrop, PhotoTransform};
+use super::small::SmallTransform;
+use super::thumbnail;
+use crate::dataset::{Images, Pixels};
+use crate::error::{DataError, UnreadableFile};
+use crate::read::decode::{DecodeLimits, DecodedImage, decode, read_image};
+
+/// Called now and then, from any thread, with the number of images done and the number of all images.
+pub type Progress<'a> = &'a (dyn Fn(u64, u64) + Sync);
+
+/// How images become the input of a network.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Transform {
+    /// Files are resized and center-cropped to one size first; then they are treated as images in memory.
+    Small {
+        /// Width and height of files; images in memory keep their size.
+        image_size: u32,
+        /// What happens to them.
+        transform: SmallTransform,
+    },
+    /// Every crop is taken from the complete photograph.
+    Photo {
+        /// Width and height of a crop.
+        image_size: u32,
+        /// Which area is cropped.
+        crop: PhotoCrop,
+        /// Augmentation of random crops.
+        augmentation: Augmentation,
+        /// Normalization.
+        normalize: Normalize,
+    },
+}
+
+/// Decoded images that stay in memory.
+enum Cache {
+    /// All images, at their final size.
+    Pixels(Pixels),
+    /// The photographs that fit into the limit.
+    Photos(Vec<Option<DecodedImage>>),
+    Nothing,
+}
+
+/// Makes the batches of a split.
+pub struct Loader {
+    cache: Cache,
+    files: Vec<PathBuf>,
+    transform: Transform,
+    /// Transforms that no thread is using; each thread takes one and puts it back.
+    idle: Mutex<Vec<PhotoTransform>>,
+}
+
+/// Images per task of the pool.
+const IMAGES_PER_TASK: usize = 8;
+
+impl Loader {
+    /// Decodes all images once; `cache_bytes` is the limit on decoded files that are kept.
+    ///
+    /// # Errors
+    /// Names every file that cannot be read. Crops of photographs are refused for images in memory.
+    pub fn new(
+        images: Images,
+        transform: Transform,
+        cache_bytes: u64,
+        pool: &Pool,
+        progress: Progress<'_>,
+    ) -> Result<Self, DataError> {
+        let idle = Mutex::new(Vec::new());
+        let files = match (images, &transform) {
+            (Images::Memory(pixels), Transform::Small { .. }) => {
+                return Ok(Self { cache: Cache::Pixels(pixels), files: Vec::new(), transform, idle });
+            }
+            (Images::Memory(_), Transform::Photo { .. }) => return Err(DataError::NoPhotographs),
+            (Images::Files(files), _) => files,
+        };
+        let mut loader = Self { cache: Cache::Nothing, files, transform, idle };
+        let scan = Scan { total: loader.files.len(), done: AtomicU64::new(0), failed: Mutex::default(), progress };
+        let cache = match &loader.transform {
+            Transform::Small { image_size, .. } => loader.scan_small(&scan, *image_size as usize, cache_bytes, pool),
+            Transform::Photo { .. } => loader.scan_photos(&scan, cache_bytes, pool),
+        };
+        scan.finish()?;
+        loader.cache = cache;
+        Ok(loader)
+    }
+
+    /// Decodes all files; keeps all of them at their final size, or none.
+    fn scan_small(&self, scan: &Scan<'_>, side: usize, cache_bytes: u64, pool: &Pool) -> Cache {
+        let (total, stride) = (scan.total, 3 * side * side);
+        if stride as u64 * total as u64 > cache_bytes {
+            pool.run(total.div_ceil(IMAGES_PER_TASK), |task| {
+                let first = task * IMAGES_PER_TASK;
+                scan.decode(first, &self.files[first..total.min(first + IMAGES_PER_TASK)], &mut |_, _| {});
+            });
+            return Cache::Nothing;
+        }
+        let mut bytes = vec![0; total * stride];
+        let mut tasks: Vec<(&[PathBuf], &mut [u8])> =
+            self.files.chunks(IMAGES_PER_TASK).zip(bytes.chunks_mut(IMAGES_PER_TASK * stride)).collect();
+        pool.each(&mut tasks, |task, (files, out)| {
+            self.with_transform(|transform| {
+                scan.decode(task * IMAGES_PER_TASK, files, &mut |i, image| {
+                    transform.fit(&image, &mut out[i * stride..][..stride]);
+                });
+            });
+        });
+        drop(tasks);
+        Cache::Pixels(Pixels { channels: 3, height: side, width: side, bytes: bytes.into() })
+    }
+
+    /// Decodes all files; keeps as many of them as fit into the limit.
+    fn scan_photos(&self, scan: &Scan<'_>, cache_bytes: u64, pool: &Pool) -> Cache {
+        let used = AtomicU64::new(0);
+        let mut photos: Vec<Option<DecodedImage>> = (0..scan.total).map(|_| None).collect();
+        let mut tasks: Vec<(&[PathBuf], &mut [Option<DecodedImage>])> =
+            self.files.chunks(IMAGES_PER_TASK).zip(photos.chunks_mut(IMAGES_PER_TASK)).collect();
+        pool.each(&mut tasks, |task, (files, out)| {
+            scan.decode(task * IMAGES_PER_TASK, files, &mut |i, image| {
+                let size = image.bytes.len() as u64;
+                let fits = |used: u64| used.checked_add(size).filter(|used| *used <= cache_bytes);
+                if used.fetch_update(Ordering::Relaxed, Ordering::Relaxed, fits).is_ok() {
+                    out[i] = Some(image);
+                }
+            });
+        });
+        drop(tasks);
+        Cache::Photos(photos)
+    }
+
+    /// Channels, height and width of the images in a batch.
+    #[must_use]
+    pub fn shape(&self) -> (usize, usize, usize) {
+        match (&self.cache, &self.transform) {
+            (Cache::Pixels(pixels), _) => (pixels.channels, pixels.height, pixels.width),
+            (_, Transform::Small { image_size, .. } | Transform::Photo { image_size, .. }) => {
+                (3, *image_size as usize, *image_size as usize)
+            }
+        }
+    }
+
+    /// Fills `out` with the images at these indices: image after image, channel after channel.
+    ///
+    /// # Shapes
+    /// `out` is `indices.len()` x channels x height x width.
+    ///
+    /// # Errors
+    /// Names the files that can no longer be read.
+    ///
+    /// # Panics
+    /// If `out` has another size, or an index is out of range.
+    pub fn batch(&self, indices: &[u32], seed: u64, epoch: u64, out: &mut [f32], pool: &Pool) -> Result<(), DataError> {
+        if let (Cache::Pixels(pixels), Transform::Small { transform, .. }) = (&self.cache, &self.transform) {
+            transform.batch(pixels, indices, seed, epoch, out, pool);
+            return Ok(());
+        }
+        let (channels, height, width) = self.shape();
+        let stride = channels * height * width;
+        assert_eq!(out.len(), indices.len() * stride, "the output must hold every pixel of the batch");
+        // photographs take so long that each is worth a task
+        let mut tasks: Vec<(u32, &mut [f32], Option<UnreadableFile>)> =
+            indices.iter().zip(out.chunks_exact_mut(stride)).map(|(index, out)| (*index, out, None)).collect();
+        pool.each(&mut tasks, |_, (index, out, failed)| {
+            let example = Example { seed, epoch, example: (*index).into() };
+            if let Err(what) = self.with_transform(|transform| self.image(*index, example, out, transform)) {
+                *failed = Some(UnreadableFile { index: *index, path: self.files[*index as usize].clone(), what });
+            }
+        });
+        let files: Vec<UnreadableFile> = tasks.into_iter().filter_map(|(_, _, failed)| failed).collect();
+        if files.is_empty() { Ok(()) } else { Err(DataError::Unreadable { files }) }
+    }
+
+    /// A thumbnail of an image: a PNG file in base 64, with at most `side` pixels a side.
+    ///
+    /// # Errors
+    /// If its file can no longer be read.
+    ///
+    /// # Panics
+    /// If the index is out of range.
+    pub fn thumbnail(&self, index: u32, side: u32) -> Result<String, DataError> {
+        let i = index as usize;
+        let read = || decode_file(&self.files[i]).and_then(|photo| thumbnail::of_image(&photo, side));
+        let thumbnail = match &self.cache {
+            Cache::Pixels(pixels) => thumbnail::of_pixels(pixels, i, side),
+            Cache::Photos(photos) => photos[i].as_ref().map_or_else(read, |photo| thumbnail::of_image(photo, side)),
+            Cache::Nothing => read(),
+        };
+        thumbnail.map_err(|what| {
+            let path = self.files.get(i).cloned().unwrap_or_default();
+            DataError::Unreadable { files: vec![UnreadableFile { index, path, what }] }
+        })
+    }
+
+    /// Transforms one image that is not cached at its final size.
+    fn image(
+        &self,
+        index: u32,
+        example: Example,
+        out: &mut [f32],
+        photo_transform: &mut PhotoTransform,
+    ) -> Result<(), String> {
+        let decoded;
+        let image = match &self.cache {
+            Cache::Photos(photos) if let Some(photo) = &photos[index as usize] => photo,
+            _ => {
+                decoded = decode_file(&self.files[index as usize])?;
+                &decoded
+            }
+        };
+        match &self.transform {
+            Transform::Photo { crop, .. } => photo_transform.crop(image, crop, example, out),
+            Transform::Small { image_size, transform } => {
+                let side = *image_size as usize;
+                let mut bytes = vec![0; 3 * side * side];
+                photo_transform.fit(image, &mut bytes);
+                let pixels = Pixels { channels: 3, height: side, width: side, bytes: bytes.into() };
+                transform.image(&pixels, 0, example, &mut transform.scratch(&pixels), out);
+            }
+        }
+        Ok(())
+    }
+
+    /// Lends a transform, which keeps its memory between batches.
+    fn with_transform<T>(&self, f: impl FnOnce(&mut PhotoTransform) -> T) -> T {
+        let idle = || self.idle.lock().unwrap_or_else(PoisonError::into_inner);
+        let reused = idle().pop();
+        let mut transform = reused.unwrap_or_else(|| match &self.transform {
+            Transform::Small { image_size, transform } => {
+                PhotoTransform::new(*image_size, transform.augmentation, transform.normalize.clone())
+            }
+            Transform::Photo { image_size, augmentation, normalize, .. } => {
+                PhotoTransform::new(*image_size, *augmentation, normalize.clone())
+            }
+        });
+        let value = f(&mut transform);
+        idle().push(transform);
+        value
+    }
+}
+
+/// The first look at all files.
+struct Scan<'a> {
+    /// Number of files.
+    total: usize,
+    done: AtomicU64,
+    failed: Mutex<Vec<UnreadableFile>>,
+    progress: Progress<'a>,
+}
+
+impl Scan<'_> {
+    /// Decodes some files, the first of which has index `first`, and passes the images to `keep` with their position.
+    fn decode(&self, first: usize, files: &[PathBuf], keep: &mut dyn FnMut(usize, DecodedImage)) {
+        for (i, file) in files.iter().enumerate() {
+            match decode_file(file) {
+                Ok(image) => keep(i, image),
+                Err(what) => {
+                    let unreadable = UnreadableFile { index: (first + i) as u32, path: file.clone(), what };
+                    self.failed.lock().unwrap_or_else(PoisonError::into_inner).push(unreadable);
+                }
+            }
+        }
+        let done = self.done.fetch_add(files.len() as u64, Ordering::Relaxed) + files.len() as u64;
+        (self.progress)(done, self.total as u64);
+    }
+
+    /// All files that could not be read, by index, as an error.
+    fn finish(self) -> Result<(), DataError> {
+        let mut files = self.failed.into_inner().unwrap_or_else(PoisonError::into_inner);
+        files.sort_by_key(|file| file.index);
+        if files.is_empty() { Ok(()) } else { Err(DataError::Unreadable { files }) }
+    }
+}
+
+/// Reads and decodes a file.
+fn decode_file(file: &Path) -> Result<DecodedImage, String> {
+    decode(&read_image(file)?, DecodeLimits::default()).map_err(|error| error.to_string())
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,6 @@
+//! What a person wants to know about a dataset: its problems, its imbalance, and groups of classes by size.
+
+mod advice;
+mod findings;
+pub mod groups;
+pub mod inspect;

@@ -1,8 +1,0 @@
-//! Readers, one format each.
-
-pub mod cifar;
-pub mod folder;
-pub mod idx;
-pub mod inat;
-pub mod list;
-pub mod tiny_imagenet;

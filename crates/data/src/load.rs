@@ -1,0 +1,78 @@
+//! Reads a dataset by its name, or from a path in any supported format.
+
+use std::path::Path;
+
+use crate::acquire::catalog::KnownDataset;
+use crate::dataset::Dataset;
+use crate::error::DataError;
+use crate::read::format::{cifar, class_folders, idx, inat, list, tiny_imagenet};
+use crate::read::source::cannot_read;
+use crate::read::tar::is_tar;
+use crate::subset::split::SplitRule;
+
+/// Reads a known dataset by its name (from the data folder `root`), or from a path: a CIFAR folder or archive, a folder of
+/// IDX files, Tiny-ImageNet, iNaturalist, a list, or a tree with a folder per class. A list or tree without splits is split
+/// by `rule`.
+///
+/// # Errors
+/// Says what is missing or wrong, and where.
+pub fn load(name_or_path: &str, root: &Path, rule: SplitRule) -> Result<Dataset, DataError> {
+    if let Some(known) = KnownDataset::by_name(name_or_path) {
+        let path = root.join(known.name);
+        if !known.is_embedded() && is_missing(&path)? {
+            return Err(DataError::NotInstalled { name: known.name, path });
+        }
+        return known.load(&path);
+    }
+    let path = Path::new(name_or_path);
+    if is_missing(path)? {
+        return Err(DataError::Unknown { name: name_or_path.to_owned() });
+    }
+    if list::is_list(path) {
+        list::list(path, rule)
+    } else if path.is_file() {
+        load_archive(path)
+    } else {
+        load_folder(path, rule)
+    }
+}
+
+/// Reads CIFAR from an archive; which one is decided by the files in it.
+fn load_archive(path: &Path) -> Result<Dataset, DataError> {
+    if !is_tar(path)? {
+        return Err(DataError::Unrecognized { path: path.to_owned() });
+    }
+    match cifar::cifar10(path) {
+        Err(DataError::Missing { .. }) => {}
+        result => return result,
+    }
+    match cifar::cifar100(path) {
+        Err(DataError::Missing { .. }) => Err(DataError::ForeignArchive { path: path.to_owned() }),
+        result => result,
+    }
+}
+
+/// Reads a folder in the first format whose files it holds.
+fn load_folder(path: &Path, rule: SplitRule) -> Result<Dataset, DataError> {
+    let holds = |names: &[&str]| names.iter().any(|name| path.join(name).exists());
+    if holds(&["data_batch_1.bin", "cifar-10-batches-bin", "data_batch_1", "cifar-10-batches-py"]) {
+        cifar::cifar10(path)
+    } else if holds(&["train.bin", "cifar-100-binary", "cifar-100-python"]) {
+        cifar::cifar100(path)
+    } else if holds(&["train-images-idx3-ubyte", "train-images-idx3-ubyte.gz", "train-images.idx3-ubyte"]) {
+        idx::folder(path, &class_folders::name_of(path), None)
+    } else if tiny_imagenet::is_tiny_imagenet(path) {
+        tiny_imagenet::tiny_imagenet(path)
+    } else if inat::is_inat(path) {
+        inat::inat2017(path)
+    } else if class_folders::is_tree(path)? {
+        class_folders::tree(path, rule)
+    } else {
+        Err(DataError::Unrecognized { path: path.to_owned() })
+    }
+}
+
+/// Whether nothing is there. If the system does not allow a look, that is an error.
+fn is_missing(path: &Path) -> Result<bool, DataError> {
+    path.try_exists().map(|exists| !exists).map_err(cannot_read(path))
+}

@@ -1,0 +1,10 @@
+//! From bytes on disk to images and labels: dataset formats, image files, archives.
+//!
+//! Bytes are read up to a limit, sizes are checked before memory is allocated, and nothing is skipped without a named problem.
+
+pub mod decode;
+pub mod format;
+pub(crate) mod source;
+pub(crate) mod tar;
+pub(crate) mod text;
+pub mod zip;

@@ -1,0 +1,171 @@
+//! Test and validation splits, for datasets that do not come with them.
+//!
+//! There is one rule for both: in every class, the images with the smallest random keys are held out. The fraction of a class
+//! is rounded to the nearest image, and no class loses its last image. A test split takes at least one image of every class
+//! that has two; a validation split may take none of a small class.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use equipoise_random::{Example, Stream};
+
+use crate::dataset::{Images, Split, indices_by_class};
+use crate::error::DataError;
+use crate::hash::fnv1a;
+
+/// How a dataset without a test split is split.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct SplitRule {
+    /// Fraction of every class that becomes the test split, more than 0 and less than 1.
+    pub test_fraction: f64,
+    /// Seed of the choice of images.
+    pub seed: u64,
+}
+
+impl Default for SplitRule {
+    /// A fifth of every class.
+    fn default() -> Self {
+        Self { test_fraction: 0.2, seed: 0 }
+    }
+}
+
+impl SplitRule {
+    /// Checks that the fraction leaves images for both splits.
+    ///
+    /// # Errors
+    /// If it is not more than 0 and less than 1.
+    pub fn check(&self) -> Result<(), DataError> {
+        let fraction = self.test_fraction;
+        if fraction > 0.0 && fraction < 1.0 { Ok(()) } else { Err(DataError::TestFraction { fraction }) }
+    }
+}
+
+/// Which images of a class are held out, given the random key of each; ties go to the smaller index.
+fn held_out(keys: &[u64], fraction: f64, at_least: usize) -> Vec<bool> {
+    let images = keys.len();
+    let wanted = (images as f64 * fraction).round() as usize;
+    let number = wanted.max(at_least).min(images.saturating_sub(1));
+    let mut order: Vec<usize> = (0..images).collect();
+    order.sort_by_key(|index| keys[*index]);
+    let mut chosen = vec![false; images];
+    order.into_iter().take(number).for_each(|index| chosen[index] = true);
+    chosen
+}
+
+/// Image files by class name.
+pub(crate) type ClassFiles = BTreeMap<String, Vec<PathBuf>>;
+
+/// A split of these files, labeled by the position of their class in `names`.
+pub(crate) fn labeled(files: &ClassFiles, names: &[String]) -> Split {
+    let (mut paths, mut labels) = (Vec::new(), Vec::new());
+    for (label, name) in names.iter().enumerate() {
+        for path in files.get(name).into_iter().flatten() {
+            paths.push(path.clone());
+            labels.push(label as u32);
+        }
+    }
+    Split { images: Images::Files(paths), labels }
+}
+
+/// Splits files into training and test. The key of a file depends on its path below `root` and on nothing else, so that
+/// other files or classes do not change where it goes.
+pub(crate) fn split_files(
+    root: &Path,
+    files: ClassFiles,
+    rule: SplitRule,
+    names: &[String],
+) -> Result<(Split, Split), DataError> {
+    rule.check()?;
+    let key = |path: &PathBuf| {
+        let inside = path.strip_prefix(root).unwrap_or(path).as_os_str().as_encoded_bytes();
+        Example { seed: rule.seed, epoch: 0, example: fnv1a(inside) }.draws(Stream::TestSplit).at(0)
+    };
+    let (mut train, mut test) = (ClassFiles::new(), ClassFiles::new());
+    for (name, mut paths) in files {
+        paths.sort();
+        let keys: Vec<u64> = paths.iter().map(key).collect();
+        let mut chosen = held_out(&keys, rule.test_fraction, 1).into_iter();
+        let (held, rest) = paths.into_iter().partition(|_| chosen.next() == Some(true));
+        test.insert(name.clone(), held);
+        train.insert(name, rest);
+    }
+    Ok((labeled(&train, names), labeled(&test, names)))
+}
+
+/// Takes a validation split out of a training split: what remains for training, and what is held out.
+///
+/// # Errors
+/// For a label out of range.
+pub fn split_validation(train: &Split, classes: usize, fraction: f64, seed: u64) -> Result<(Split, Split), DataError> {
+    let key = |index: &u32| Example { seed, epoch: 0, example: u64::from(*index) }.draws(Stream::ValidationSplit).at(0);
+    let mut chosen = vec![false; train.labels.len()];
+    for indices in indices_by_class(&train.labels, classes)? {
+        let keys: Vec<u64> = indices.iter().map(key).collect();
+        for (index, held) in indices.iter().zip(held_out(&keys, fraction, 0)) {
+            chosen[*index as usize] = held;
+        }
+    }
+    let (held, rest): (Vec<u32>, Vec<u32>) = (0..train.labels.len() as u32).partition(|index| chosen[*index as usize]);
+    Ok((train.subset(&rest), train.subset(&held)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::dataset::{Pixels, class_counts};
+
+    fn split(labels: &[u32]) -> Split {
+        let bytes: Vec<u8> = (0..labels.len() as u8).collect();
+        let pixels = Pixels { channels: 1, height: 1, width: 1, bytes: bytes.into() };
+        Split { images: Images::Memory(pixels), labels: labels.to_vec() }
+    }
+
+    #[test]
+    fn a_fraction_of_every_class_is_held_out_for_validation() {
+        let labels: Vec<u32> = [vec![0; 20], vec![1; 10], vec![2; 1], vec![4; 3]].concat();
+        let take = |seed| split_validation(&split(&labels), 5, 0.2, seed).expect("valid labels");
+        let (train, val) = take(7);
+        let counts = |split: &Split| class_counts(&split.labels, 5).expect("valid labels");
+        assert_eq!((counts(&train), counts(&val)), (vec![16, 8, 1, 0, 2], vec![4, 2, 0, 0, 1]));
+        // nothing is lost, nothing is in both
+        let mut all: Vec<u8> =
+            [&train, &val].iter().flat_map(|s| s.images.pixels().expect("in memory").bytes.to_vec()).collect();
+        all.sort_unstable();
+        assert_eq!(all, (0..34).collect::<Vec<u8>>());
+        assert_eq!(take(7), (train.clone(), val));
+        assert_ne!(take(8).0, train);
+        let out_of_range = split_validation(&split(&[9]), 5, 0.2, 0);
+        assert!(matches!(out_of_range, Err(DataError::LabelRange { label: 9, .. })));
+    }
+
+    #[test]
+    fn how_many_images_are_held_out() {
+        let number = |images: usize, fraction: f64, at_least: usize| {
+            held_out(&vec![0; images], fraction, at_least).iter().filter(|held| **held).count()
+        };
+        // a test split has an image of every class of two or more, and never all of them
+        let tested = [0, 1, 2, 3, 10, 12].map(|images| number(images, 0.2, 1));
+        assert_eq!(tested, [0, 0, 1, 1, 2, 2]);
+        assert_eq!((number(10, 0.99, 1), number(2, 0.99, 0)), (9, 1));
+        let validated = [0, 1, 2, 3, 10, 13].map(|images| number(images, 0.2, 0));
+        assert_eq!(validated, [0, 0, 0, 1, 2, 3]);
+    }
+
+    /// The images of a published split: these must never change.
+    #[test]
+    fn splits_keep_their_images() {
+        let files = |class: &str| (0..10).map(|i| PathBuf::from(format!("/data/{class}/{i}.png"))).collect();
+        let tree = ClassFiles::from([("a".to_owned(), files("a")), ("b".to_owned(), files("b"))]);
+        let names = ["a", "b"].map(str::to_owned);
+        let rule = SplitRule { test_fraction: 0.3, seed: 5 };
+        let (_, test) = split_files(Path::new("/data"), tree, rule, &names).expect("valid");
+        let Images::Files(test) = test.images else { panic!("not files") };
+        let chosen: Vec<String> = test.iter().map(|p| p.display().to_string()).collect();
+        assert_eq!(chosen, TEST_FILES.map(|file| format!("/data/{file}")));
+        let (_, val) = split_validation(&split(&[0; 20]), 1, 0.2, 5).expect("valid");
+        assert_eq!(val.images.pixels().expect("in memory").bytes[..], VAL_IMAGES);
+    }
+
+    const TEST_FILES: [&str; 6] = ["a/1.png", "a/4.png", "a/7.png", "b/3.png", "b/5.png", "b/7.png"];
+    const VAL_IMAGES: [u8; 4] = [0, 7, 9, 14];
+}
