@@ -87,10 +87,10 @@ case("equalization_sigmoid", "equalization", six, epochs, {"form": "sigmoid"})
 drawn = [batch(8, 17, 0, examples=[11, 7, 5, 3, 2, 1, 0, 99]), END, batch(8, 17, 0, examples=[11, 7, 5, 3, 2, 1, 0, 99])]
 case("equalization_drawn", "equalization", counts(17), drawn, {"gamma": 0.5, "lambda": 0.05, "seed": 3})
 for method in ("softmax", "class-balanced", "ldam", "cwap", "ghm", "equalization"):
-    case(f"drw_{method}", method, six, epochs, drw={"start": 1, "beta": 0.99})
-case("drw_batch", "softmax", six, epochs, drw={"start": 2, "reduction": "batch"})
-case("drw_sigmoid_equalization", "equalization", six, epochs, {"form": "sigmoid"}, drw={"start": 0, "beta": 0.99})
-case("drw_sigmoid", "ghm", six, epochs, {"form": "sigmoid"}, drw={"start": 1})
+    case(f"drw_{method}", method, six, epochs, drw={"start_epoch": 1, "beta": 0.99})
+case("drw_batch", "softmax", six, epochs, drw={"start_epoch": 2, "reduction": "batch"})
+case("drw_sigmoid_equalization", "equalization", six, epochs, {"form": "sigmoid"}, drw={"start_epoch": 0, "beta": 0.99})
+case("drw_sigmoid", "ghm", six, epochs, {"form": "sigmoid"}, drw={"start_epoch": 1})
 
 if __name__ == "__main__":
     for name, body in CASES.items():

@@ -399,7 +399,7 @@ def step(m, drw, s, epoch):
             y2, share = s["mixed"]["labels"][i], s["mixed"]["share"][i]
             labels = [(a, b) for a, b in ((y, share), (y2, 1 - share)) if b > 0]
         rows.append((z, labels, s["examples"][i] if "examples" in s else i))
-    on = drw if drw and epoch >= drw["start"] else None
+    on = drw if drw and epoch >= drw["start_epoch"] else None
     late = effective_number(m.n, on.get("beta", 0.9999)) if on else [1.0] * len(m.n)
     divides = on and on.get("reduction", "weights") == "weights"
     d = sum(share * m.divisor(y) * (late[y] if divides else 1.0) for _, labels, _ in rows for y, share in labels)

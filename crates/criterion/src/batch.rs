@@ -1,50 +1,50 @@
-//! What goes into a call and what comes out: plain slices, row after row.
+//! The input and output of a call: plain slices, row after row.
 
 use crate::error::BatchError;
 
 /// A batch of logits with labels.
 ///
 /// # Shapes
-/// B = `labels.len()` rows, C classes (of the criterion): `logits` is B x C, row after row.
+/// For B = `labels.len()` rows and the C classes of the criterion, `logits` is B x C, row after row.
 #[derive(Clone, Copy, Debug)]
 pub struct Batch<'a> {
-    /// The network's output, B x C.
+    /// The network's outputs, B x C.
     pub logits: &'a [f32],
     /// The class of each row.
     pub labels: &'a [u32],
-    /// Second labels, where rows are mixtures of two images.
+    /// Second labels, if rows are mixtures of two images.
     pub mixed: Option<Mixed<'a>>,
-    /// The epoch, from 0: for random draws and deferred re-weighting.
+    /// The epoch, counted from 0. Random draws and deferred re-weighting depend on it.
     pub epoch: u64,
-    /// Which example of the data set each row is, for random draws; empty means the row's number.
+    /// The index in the dataset of each row's example, for random draws. If empty, the row number takes its place.
     pub examples: &'a [u64],
 }
 
-/// The second label of each row of a mixed batch (mixup, CutMix): the loss is share L(label) + (1 - share) L(second).
+/// The second labels of a mixed batch (mixup, CutMix). The loss of a row is share L(label) + (1 - share) L(second).
 ///
 /// A row with a share of exactly 1 or 0 is an ordinary row.
 #[derive(Clone, Copy, Debug)]
 pub struct Mixed<'a> {
     /// The second label of each row.
     pub labels: &'a [u32],
-    /// The share of the first label, in 0..=1.
+    /// The share of each row's first label, in 0..=1.
     pub share: &'a [f32],
 }
 
 impl<'a> Batch<'a> {
-    /// A batch without mixing, of epoch 0.
+    /// A batch of epoch 0 without mixed labels.
     #[must_use]
     pub fn new(logits: &'a [f32], labels: &'a [u32]) -> Self {
         Self { logits, labels, mixed: None, epoch: 0, examples: &[] }
     }
 
-    /// Number of rows.
+    /// The number of rows.
     #[must_use]
     pub fn len(&self) -> usize {
         self.labels.len()
     }
 
-    /// Whether there are no rows.
+    /// Whether the batch has no rows.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.labels.is_empty()
@@ -62,7 +62,7 @@ impl<'a> Batch<'a> {
         }
     }
 
-    /// Which example a row is.
+    /// The example index of a row.
     pub(crate) fn example(&self, row: usize) -> u64 {
         self.examples.get(row).copied().unwrap_or(row as u64)
     }
@@ -103,27 +103,43 @@ fn labels(field: &'static str, labels: &[u32], classes: usize) -> Result<(), Bat
     }
 }
 
-/// Where a call writes: buffers of the caller.
+/// The caller's buffers that a call writes into.
 ///
 /// # Shapes
-/// `grad` is B x C like the logits, `weights` has B numbers. After an error their contents mean nothing.
+/// `grad` is B x C like the logits; `weights` and `gradient_norms` hold B numbers. After an error their contents are
+/// unspecified.
 #[derive(Debug)]
 pub struct Output<'a> {
-    /// dL/dz.
+    /// The gradient dL/dz.
     pub grad: &'a mut [f32],
-    /// The weight each example had in the loss.
+    /// The weight of each example in the loss.
     pub weights: &'a mut [f32],
+    /// The gradient norm g = 1 - p_y of each example, if the caller asks for it.
+    ///
+    /// p is the softmax of the raw logits for every criterion: margins, offsets and scales do not enter it, and the
+    /// sigmoid forms of `ghm` and `equalization` report it too. A mixed row reports the mean over its two labels,
+    /// weighted by their shares.
+    pub gradient_norms: Option<&'a mut [f32]>,
 }
 
-/// What a call says about a batch beside gradient and weights.
+impl<'a> Output<'a> {
+    /// Buffers for gradient and weights, without gradient norms.
+    #[must_use]
+    pub fn new(grad: &'a mut [f32], weights: &'a mut [f32]) -> Self {
+        Self { grad, weights, gradient_norms: None }
+    }
+}
+
+/// The loss of a batch, and statistics of its weights.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Summary {
-    /// The batch's loss.
+    /// Loss of the batch.
     pub loss: f64,
     /// Mean of the examples' weights.
     pub mean_weight: f64,
-    /// The largest of them.
+    /// Largest of the examples' weights.
     pub max_weight: f64,
-    /// Non-empty regions of the histogram that gave the weights (all classes together), for criteria that have one.
+    /// Number of non-empty regions, over all classes, of the histogram behind the weights. `None` for criteria without a
+    /// histogram.
     pub regions: Option<u64>,
 }

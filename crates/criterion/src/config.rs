@@ -1,4 +1,4 @@
-//! Names, parameters and presets: everything that can be said about a criterion before it has seen a class count.
+//! Configurations: which criterion, with which parameters, before it knows the class counts.
 
 use std::fmt;
 use std::str::FromStr;
@@ -10,138 +10,27 @@ use crate::counts::Counts;
 use crate::criterion::Criterion;
 use crate::drw::DrwConfig;
 use crate::error::ConfigError;
-pub use crate::method::{Id, MethodConfig};
+use crate::method::{Id, MethodConfig};
 
-/// A named set of parameters.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+/// A named choice of a criterion's parameters.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Preset {
     /// What was run for the tables of the GHM-CWAP paper, faults included.
     Paper,
-    /// The method as its own paper defines it; the default.
+    /// The method as its own paper defines it.
     Reference,
-    /// What we would advise to train with today.
+    /// What we advise to train with today. The default, whichever way a criterion is chosen.
+    #[default]
     Recommended,
 }
 
-/// One parameter of a criterion, as shown to a person.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Field {
-    /// Its name in configurations.
-    pub name: &'static str,
-    /// What it does and what it may be.
-    pub doc: &'static str,
-}
-
-/// What [`parameters!`] knows about a parameter struct.
-pub(crate) trait Declared: Default {
-    const FIELDS: &'static [Field];
-    /// Names the first parameter that is out of its range.
-    fn check(&self) -> Result<(), ConfigError>;
-}
-
-/// Parameters of one criterion: can be checked, and turned into something that runs.
-pub(crate) trait Parameters: Declared {
-    type Method;
-
-    /// Presets differ from the default only where a method says so.
-    fn preset(_preset: Preset) -> Self {
-        Self::default()
-    }
-    /// Refuses what only the number of classes makes impossible.
-    fn check_for(&self, _counts: &Counts) -> Result<(), ConfigError> {
-        Ok(())
-    }
-    fn build(&self, counts: &Counts) -> Self::Method;
-}
-
-/// Declares a parameter struct: documentation, default and range stand together, once.
-macro_rules! parameters {
-    (
-        $(#[$meta:meta])*
-        pub struct $config:ident for $id:ident {
-            $(
-                $(#[doc = $doc:literal])+
-                pub $field:ident: $type:ty = $default:expr $(, where $ok:expr => $want:literal)?;
-            )*
-        }
-    ) => {
-        $(#[$meta])*
-        #[derive(Clone, Debug, PartialEq, serde::Serialize, serde::Deserialize)]
-        #[serde(default, deny_unknown_fields)]
-        pub struct $config {
-            $(
-                $(#[doc = $doc])+
-                pub $field: $type,
-            )*
-        }
-
-        impl Default for $config {
-            fn default() -> Self {
-                Self { $($field: $default),* }
-            }
-        }
-
-        impl $crate::config::Declared for $config {
-            const FIELDS: &'static [$crate::config::Field] = &[$(
-                $crate::config::Field { name: stringify!($field), doc: concat!($($doc),+) },
-            )*];
-
-            fn check(&self) -> Result<(), $crate::error::ConfigError> {
-                $($({
-                    let ok: fn($type) -> bool = $ok;
-                    if !ok(self.$field) {
-                        return Err($crate::error::ConfigError::Range {
-                            method: $crate::method::Id::$id,
-                            field: stringify!($field),
-                            value: $crate::config::Shown::shown(&self.$field),
-                            want: $want,
-                        });
-                    }
-                })?)*
-                Ok(())
-            }
-        }
-
-        impl $config {
-            /// A criterion with these parameters for a data set with these images per class.
-            ///
-            /// # Errors
-            /// Names the parameter that is out of its range, or what is wrong with the counts.
-            pub fn init(&self, counts: &[u64]) -> Result<$crate::Criterion, $crate::error::ConfigError> {
-                $crate::config::Config::from($crate::method::MethodConfig::$id(self.clone())).init(counts)
-            }
-        }
-    };
-}
-pub(crate) use parameters;
-
-/// A parameter's value in an error message.
-pub(crate) trait Shown {
-    fn shown(&self) -> f64;
-}
-impl Shown for f64 {
-    fn shown(&self) -> f64 {
-        *self
-    }
-}
-impl Shown for u32 {
-    fn shown(&self) -> f64 {
-        f64::from(*self)
-    }
-}
-impl Shown for Option<f64> {
-    fn shown(&self) -> f64 {
-        self.unwrap_or(f64::NAN)
-    }
-}
-
-/// A criterion's name and parameters, and the schedule on top of it.
+/// A criterion with its parameters, and the schedule on top of it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Config {
     /// The method with its parameters.
     pub method: MethodConfig,
-    /// Deferred re-weighting, or none.
+    /// Deferred re-weighting, if any.
     pub drw: Option<DrwConfig>,
 }
 
@@ -152,49 +41,50 @@ impl From<MethodConfig> for Config {
 }
 
 impl Config {
-    /// A method's parameters by name, on top of a preset (or the defaults).
+    /// A method with the parameters of a preset, some of them overridden by name.
     ///
     /// # Errors
-    /// Names the parameter that is unknown or not of its type.
+    /// Names the parameter that is unknown or of the wrong type.
     pub fn from_parts(
         method: Id,
-        preset: Option<Preset>,
+        preset: Preset,
         params: &Map<String, Value>,
         drw: Option<DrwConfig>,
     ) -> Result<Self, ConfigError> {
-        let wrong = |path: String, what: String| ConfigError::Params { path, what };
-        let base = serde_json::to_value(method.preset(preset.unwrap_or(Preset::Reference)));
-        let Ok(Value::Object(mut values)) = base else {
-            return Err(wrong(String::new(), "the preset is not an object".to_owned()));
+        let invalid = |path: String, what: String| ConfigError::Params { path, what };
+        let Ok(Value::Object(mut values)) = serde_json::to_value(method.preset(preset)) else {
+            return Err(invalid(String::new(), "the preset is not an object".to_owned()));
         };
         values.extend(params.clone());
         let values = Value::Object(values);
         let mut track = serde_path_to_error::Track::new();
-        let read = method.params(serde_path_to_error::Deserializer::new(&values, &mut track));
+        let read = method.read_params(serde_path_to_error::Deserializer::new(&values, &mut track));
         let method = read.map_err(|error| match track.path().to_string().as_str() {
-            "." => wrong(String::new(), error.to_string()),
-            path => wrong(format!(".{path}"), error.to_string()),
+            "." => invalid(String::new(), error.to_string()),
+            path => invalid(format!(".{path}"), error.to_string()),
         })?;
         Ok(Self { method, drw })
     }
 
-    /// A criterion for a data set with these images per class.
+    /// Builds the criterion for a dataset with `counts` training images per class.
     ///
     /// # Errors
-    /// Names the parameter that is out of its range, or what is wrong with the counts.
+    /// Names the parameter that is out of range, or what is wrong with the counts.
     pub fn init(&self, counts: &[u64]) -> Result<Criterion, ConfigError> {
         Criterion::new(self, &Counts::new(counts)?)
     }
 }
 
-/// Read as `{"method": ID, "preset": .., "params": {..}, "drw": {..}}`, where everything but the method may be left out.
+/// Reads `{"method": ID, "preset": NAME, "params": {..}, "drw": {..}}`. Only the method is required: `params` override the
+/// preset, and without a preset the one default applies ([`Preset::default`]).
 impl<'de> Deserialize<'de> for Config {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         #[derive(Deserialize)]
         #[serde(deny_unknown_fields)]
         struct Parts {
             method: Id,
-            preset: Option<Preset>,
+            #[serde(default)]
+            preset: Preset,
             #[serde(default)]
             params: Map<String, Value>,
             drw: Option<DrwConfig>,
@@ -204,7 +94,7 @@ impl<'de> Deserialize<'de> for Config {
     }
 }
 
-/// Written as `{"method": ID, "params": {..}, "drw": {..}}`, every parameter with its value.
+/// Writes `{"method": ID, "params": {..}, "drw": {..}}` with the value of every parameter.
 impl Serialize for Config {
     fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         #[derive(Serialize)]
@@ -247,26 +137,50 @@ impl FromStr for Id {
 }
 
 impl Id {
+    /// The criterion with its default parameters: those of the default preset.
+    #[must_use]
+    pub fn default_config(self) -> MethodConfig {
+        self.preset(Preset::default())
+    }
+
     /// The criterion whose name is nearest to `name`, if one is near.
     #[must_use]
     pub fn nearest(name: &str) -> Option<Self> {
-        let (distance, id) = Self::ALL.iter().map(|id| (distance(name, id.name()), *id)).min_by_key(|(d, _)| *d)?;
+        let (distance, id) =
+            Self::ALL.iter().map(|id| (strsim::levenshtein(name, id.name()), *id)).min_by_key(|(d, _)| *d)?;
         let part = Self::ALL.iter().find(|id| name.len() >= 3 && id.name().contains(name));
         if distance <= 1 + name.len() / 4 { Some(id) } else { part.copied() }
     }
 }
 
-/// Number of insertions, deletions and substitutions between two words (Levenshtein).
-fn distance(a: &str, b: &str) -> usize {
-    let b: Vec<char> = b.chars().collect();
-    let mut row: Vec<usize> = (0..=b.len()).collect();
-    for (i, x) in a.chars().enumerate() {
-        let mut corner = row[0];
-        row[0] = i + 1;
-        for (j, y) in b.iter().enumerate() {
-            let best = (corner + usize::from(x != *y)).min(row[j] + 1).min(row[j + 1] + 1);
-            corner = std::mem::replace(&mut row[j + 1], best);
-        }
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::method::{ClassBalancedConfig, CwapConfig};
+
+    fn read(text: &str) -> Config {
+        serde_json::from_str(text).expect("a configuration")
     }
-    row[b.len()]
+
+    #[test]
+    fn a_criterion_has_one_default_whichever_way_it_is_chosen() {
+        for id in Id::ALL {
+            let default = Config::from(id.default_config());
+            assert_eq!(default, Config::from(id.preset(Preset::Recommended)));
+            assert_eq!(default, read(&format!("{{\"method\": \"{id}\"}}")));
+            assert_eq!(default, read(&format!("{{\"method\": \"{id}\", \"params\": {{}}}}")));
+            assert_eq!(default, read(&serde_json::to_string(&default).expect("serializes")));
+        }
+        assert_eq!(Id::Cwap.default_config(), MethodConfig::Cwap(CwapConfig::default()));
+        assert_eq!(Id::ClassBalanced.default_config(), MethodConfig::ClassBalanced(ClassBalancedConfig::default()));
+    }
+
+    #[test]
+    fn parameters_override_the_preset() {
+        let config = read(r#"{"method": "cwap", "preset": "reference", "params": {"bins": 7}}"#);
+        let reference = CwapConfig::preset(Preset::Reference);
+        assert_eq!(config.method, MethodConfig::Cwap(CwapConfig { bins: 7, ..reference }));
+        let config = read(r#"{"method": "cwap", "params": {"bins": 7}}"#);
+        assert_eq!(config.method, MethodConfig::Cwap(CwapConfig { bins: 7, ..CwapConfig::default() }));
+    }
 }

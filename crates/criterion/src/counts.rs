@@ -1,12 +1,12 @@
-//! What criteria derive from the images per class: weights, log-priors, padded tables.
+//! What criteria derive from the training images per class: weights, log-priors, padded tables.
 //!
-//! A class without images gets weight 0 where weights are inverse to counts, and counts as one image where a logarithm
-//! or a power of its count is added to logits: everything stays finite.
+//! A class without images gets weight 0 where weights are inverse to counts. Where the logarithm or a power of a count
+//! is added to logits it counts as one image. Everything stays finite.
 
 use crate::error::ConfigError;
 use crate::kernel::lanes::LANES;
 
-/// Images per class, checked once.
+/// The number of training images of each class, checked once.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Counts(Vec<u64>);
 
@@ -28,7 +28,7 @@ impl Counts {
         self.0.len()
     }
 
-    /// The counts as they are.
+    /// The counts as numbers.
     pub(crate) fn iter(&self) -> impl Iterator<Item = f64> {
         self.0.iter().map(|n| *n as f64)
     }
@@ -37,7 +37,7 @@ impl Counts {
         self.iter().sum()
     }
 
-    /// The counts, an empty class as one image.
+    /// The counts, where an empty class counts as one image.
     fn at_least_one(&self) -> impl Iterator<Item = f64> {
         self.iter().map(|n| n.max(1.0))
     }
@@ -52,7 +52,7 @@ impl Counts {
         self.iter().fold(f64::INFINITY, f64::min)
     }
 
-    /// Classes without images.
+    /// The classes without images.
     pub(crate) fn empty(&self) -> impl Iterator<Item = usize> {
         self.0.iter().enumerate().filter(|(_, n)| **n == 0).map(|(class, _)| class)
     }
@@ -76,7 +76,7 @@ impl Counts {
         weights
     }
 
-    /// ln of each class's share of the images.
+    /// The logarithm of each class's share of the images.
     pub(crate) fn log_prior(&self) -> impl Iterator<Item = f64> {
         let total = self.total();
         self.at_least_one().map(move |n| (n / total).ln())
@@ -89,7 +89,7 @@ impl Counts {
     }
 }
 
-/// A number per class for the kernels: padded with `pad` to whole lanes.
+/// A table of one number per class for the kernels, padded to whole lanes with `pad`.
 pub(crate) fn table(values: impl Iterator<Item = f64>, pad: f32) -> Vec<f32> {
     let mut table: Vec<f32> = values.map(|v| v as f32).collect();
     table.resize(table.len().next_multiple_of(LANES), pad);

@@ -1,125 +1,125 @@
-//! What can be wrong with a configuration, a batch or a state. Every variant carries what it speaks of.
+//! Errors of configurations, batches and states. Every variant carries the values it is about.
 
 use thiserror::Error;
 
-use crate::config::Id;
+use crate::method::Id;
 
-/// A parameter, or the counts, cannot be used.
+/// A parameter or the class counts cannot be used.
 #[derive(Clone, Debug, PartialEq, Error)]
 pub enum ConfigError {
-    /// A parameter is out of its range.
-    #[error("{method}: {field} = {value}: must be {want}")]
+    /// A parameter is out of range.
+    #[error("{method}: {field} is {value}; it must be {want}")]
     Range {
         /// The criterion.
         method: Id,
-        /// The parameter's name.
+        /// The name of the parameter.
         field: &'static str,
-        /// What it was.
+        /// The value of the parameter.
         value: f64,
-        /// What it may be.
+        /// The range of the parameter.
         want: &'static str,
     },
-    /// Fewer than two classes.
-    #[error("counts: {0} classes: at least 2 are needed")]
+    /// There are fewer than two classes.
+    #[error("counts: got {0} classes; at least 2 are needed")]
     Classes(usize),
     /// No class has an image.
-    #[error("counts: every class is empty")]
+    #[error("counts: every class is empty; at least one image is needed")]
     NoImages,
-    /// More images than the arithmetic is made for.
-    #[error("counts[{class}] = {count}: must be at most 2^53")]
+    /// A class has more images than f64 arithmetic can represent exactly.
+    #[error("counts[{class}] is {count}; it must be at most 2^53")]
     TooMany {
         /// The class.
         class: usize,
-        /// Its count.
+        /// The count of the class.
         count: u64,
     },
-    /// There is no criterion of that name.
-    #[error("unknown criterion `{0}`{hint}", hint = nearest_hint(.0))]
+    /// No criterion has this name.
+    #[error("unknown criterion '{0}'; {hint}", hint = nearest_hint(.0))]
     UnknownMethod(String),
-    /// A parameter is unknown, or not of its type.
+    /// A parameter is unknown or of the wrong type.
     #[error("params{path}: {what}")]
     Params {
         /// `.` and the parameter's name, or empty.
         path: String,
-        /// What is wrong with it.
+        /// What is wrong with the parameter.
         what: String,
     },
 }
 
 fn nearest_hint(name: &str) -> String {
     if name == "drw" {
-        return ": `drw` is a schedule on top of a criterion, a key beside `method`".to_owned();
+        return "it is a schedule on top of a criterion: set `drw` beside `method`".to_owned();
     }
     match Id::nearest(name) {
-        Some(id) => format!(", did you mean `{id}`? (`equipoise criteria` lists them)"),
-        None => " (`equipoise criteria` lists them)".to_owned(),
+        Some(id) => format!("did you mean '{id}'? `equipoise criteria` lists all criteria"),
+        None => "`equipoise criteria` lists all criteria".to_owned(),
     }
 }
 
 /// A batch, or a buffer that came with it, cannot be used. Nothing was counted.
 #[derive(Clone, Debug, PartialEq, Error)]
 pub enum BatchError {
-    /// No rows.
+    /// The batch has no rows.
     #[error("labels: the batch is empty")]
     Empty,
-    /// The logits are not rows x classes.
-    #[error("logits: {got} numbers for {rows} labels and {classes} classes: {want} are needed")]
+    /// The number of logits is not rows x classes.
+    #[error("logits: got {got} numbers; {rows} labels and {classes} classes need {want}")]
     Logits {
-        /// How many came.
+        /// The number of logits.
         got: usize,
-        /// How many should have come.
+        /// The number of logits that the batch needs.
         want: usize,
-        /// Labels in the batch.
+        /// The number of labels in the batch.
         rows: usize,
-        /// Classes of the criterion.
+        /// The number of classes of the criterion.
         classes: usize,
     },
-    /// A slice that goes along with the labels has another length.
-    #[error("{field}: length {got}: {want} are needed")]
+    /// The length of a slice does not match the number of labels.
+    #[error("{field}: the length is {got}; it must be {want}")]
     Length {
-        /// Which slice.
+        /// The name of the slice.
         field: &'static str,
-        /// Its length.
+        /// The length of the slice.
         got: usize,
-        /// What it should be.
+        /// The length that the batch needs.
         want: usize,
     },
-    /// A label names no class.
-    #[error("{field}[{row}] = {label}: there are {classes} classes")]
+    /// A label is not the index of a class.
+    #[error("{field}[{row}] is {label}; there are {classes} classes, numbered from 0")]
     Label {
-        /// `labels`, or `mixed.labels`.
+        /// `labels` or `mixed.labels`.
         field: &'static str,
-        /// Its row.
+        /// The row of the label.
         row: usize,
         /// The label.
         label: u32,
-        /// Classes of the criterion.
+        /// The number of classes of the criterion.
         classes: usize,
     },
     /// A mixing share is not in 0..=1.
-    #[error("mixed.share[{row}] = {share}: must be in 0..=1")]
+    #[error("mixed.share[{row}] is {share}; it must be in 0..=1")]
     Share {
-        /// Its row.
+        /// The row of the share.
         row: usize,
         /// The share.
         share: f32,
     },
-    /// A logit is infinite or NaN, or becomes so when the criterion scales it.
-    #[error("logits[{row}][{class}] = {value}: not a finite number, or too large for this criterion")]
+    /// A logit is infinite or NaN, or overflows when the criterion scales it.
+    #[error("logits[{row}][{class}] is {value}, which is not finite or too large for this criterion")]
     NotFinite {
-        /// Its row.
+        /// The row of the logit.
         row: usize,
-        /// Its class.
+        /// The class of the logit.
         class: usize,
         /// The logit.
         value: f32,
     },
-    /// An example's weight, or its loss, is beyond what f32 holds: the criterion's parameters are too extreme for these data.
-    #[error("labels[{row}]: weight {weight}: too large; a smaller alpha, a prior or a cap keeps weights bounded")]
+    /// The weight or the loss of an example overflows f32: the criterion's parameters are too extreme for the data.
+    #[error("labels[{row}]: the weight {weight} is too large; a smaller alpha, a prior or a cap keeps weights bounded")]
     Overflow {
-        /// Its row.
+        /// The row of the example.
         row: usize,
-        /// The weight.
+        /// The weight of the example.
         weight: f64,
     },
 }
@@ -127,41 +127,41 @@ pub enum BatchError {
 /// A state does not fit the criterion, or cannot be merged.
 #[derive(Clone, Debug, PartialEq, Error)]
 pub enum StateError {
-    /// The state is of another criterion.
-    #[error("state: it is a state of `{got}`, the criterion is `{want}`")]
+    /// The state belongs to another criterion.
+    #[error("state: it belongs to '{got}', but the criterion is '{want}'")]
     Method {
-        /// Whose state it is.
+        /// The criterion of the state.
         got: &'static str,
-        /// Whose it should be.
+        /// The criterion that was to take it.
         want: &'static str,
     },
     /// A field has the wrong length.
-    #[error("state.{field}: length {got}: {want} are needed")]
+    #[error("state.{field}: the length is {got}; it must be {want}")]
     Length {
-        /// The field.
+        /// The name of the field.
         field: &'static str,
-        /// Its length.
+        /// The length of the field.
         got: usize,
-        /// What it should be.
+        /// The length that the criterion needs.
         want: usize,
     },
-    /// A field holds a number that cannot be there.
-    #[error("state.{field}[{at}]: must be {want}")]
+    /// A field holds a number out of range.
+    #[error("state.{field}[{index}] must be {want}")]
     Value {
-        /// The field.
+        /// The name of the field.
         field: &'static str,
-        /// Where.
-        at: usize,
-        /// What it should be.
+        /// The index of the number.
+        index: usize,
+        /// The range of the number.
         want: &'static str,
     },
-    /// Two states do not start from the same point, so their counts cannot be added.
+    /// Two states did not start from the same point, so their counts cannot be added.
     #[error("state.{field}: the two workers did not start from the same state")]
-    Apart {
+    DifferentStart {
         /// The field that differs.
         field: &'static str,
     },
     /// A moving average over batches depends on their order, so there is nothing to add.
-    #[error("state: `{0}` keeps a moving average over batches, which cannot be merged")]
+    #[error("state: '{0}' keeps a moving average over batches, which cannot be merged")]
     MovingAverage(&'static str),
 }

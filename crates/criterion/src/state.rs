@@ -1,54 +1,6 @@
-//! What criteria have counted: can be taken, put back, written with serde and merged.
-
-use serde::{Deserialize, Serialize};
+//! Checks of the states that criteria take back.
 
 use crate::error::StateError;
-use crate::method::cwap::CwapState;
-use crate::method::ghm::GhmState;
-use crate::method::seesaw::SeesawState;
-
-/// The state of a criterion.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(tag = "of", rename_all = "kebab-case")]
-pub enum State {
-    /// Of every criterion that counts nothing.
-    Stateless,
-    /// Of `ghm`.
-    Ghm(GhmState),
-    /// Of `seesaw`.
-    Seesaw(SeesawState),
-    /// Of `cwap`.
-    Cwap(CwapState),
-}
-
-impl State {
-    /// Whose state it is.
-    #[must_use]
-    pub fn name(&self) -> &'static str {
-        match self {
-            Self::Stateless => "stateless",
-            Self::Ghm(_) => "ghm",
-            Self::Seesaw(_) => "seesaw",
-            Self::Cwap(_) => "cwap",
-        }
-    }
-
-    /// Adds what another worker has counted since both started from the same state: afterwards this is what one worker
-    /// would hold that had seen both parts, in any order. Moving averages over batches (`ghm` with momentum, `cwap`
-    /// with `memory: ema`) depend on the order of batches and are refused.
-    ///
-    /// # Errors
-    /// Says what does not fit; nothing is changed then.
-    pub fn merge(&mut self, other: &Self) -> Result<(), StateError> {
-        match (self, other) {
-            (Self::Stateless, Self::Stateless) => Ok(()),
-            (Self::Ghm(a), Self::Ghm(b)) => a.merge(b),
-            (Self::Seesaw(a), Self::Seesaw(b)) => a.merge(b),
-            (Self::Cwap(a), Self::Cwap(b)) => a.merge(b),
-            (a, b) => Err(StateError::Method { got: b.name(), want: a.name() }),
-        }
-    }
-}
 
 pub(crate) fn check_length(field: &'static str, got: usize, want: usize) -> Result<(), StateError> {
     if got == want { Ok(()) } else { Err(StateError::Length { field, got, want }) }
@@ -61,7 +13,7 @@ pub(crate) fn check_values(
     want: &'static str,
 ) -> Result<(), StateError> {
     match values.iter().position(|v| !ok(*v)) {
-        Some(at) => Err(StateError::Value { field, at, want }),
+        Some(index) => Err(StateError::Value { field, index, want }),
         None => Ok(()),
     }
 }

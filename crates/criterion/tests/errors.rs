@@ -13,7 +13,7 @@ fn seesaw() -> Criterion {
 fn rejected(batch: &Batch<'_>) -> BatchError {
     let mut criterion = seesaw();
     let before = criterion.state();
-    let error = call(batch, |batch, out| criterion.train(batch, out, &mut Work::new())).expect_err("a bad batch");
+    let error = call(batch, |batch, out| criterion.train(batch, out, &mut Workspace::new())).expect_err("a bad batch");
     assert_eq!(criterion.state(), before, "counted in spite of {error}");
     error
 }
@@ -33,7 +33,7 @@ fn logits_that_are_not_rows_times_classes() {
 fn a_label_out_of_range() {
     let error = rejected(&Batch::new(&[0.0; 6], &[0, 3]));
     assert_eq!(error, BatchError::Label { field: "labels", row: 1, label: 3, classes: 3 });
-    assert_eq!(error.to_string(), "labels[1] = 3: there are 3 classes");
+    assert_eq!(error.to_string(), "labels[1] is 3; there are 3 classes, numbered from 0");
 }
 
 #[test]
@@ -47,7 +47,7 @@ fn logits_that_are_not_finite() {
             let logits = [0.0, 0.0, 0.0, 0.0, 0.0, bad];
             let batch = Batch::new(&logits, &[0, 2]);
             let before = criterion.state();
-            let error = call(&batch, |batch, out| criterion.train(batch, out, &mut Work::new())).expect_err(&name);
+            let error = call(&batch, |batch, out| criterion.train(batch, out, &mut Workspace::new())).expect_err(&name);
             assert!(matches!(error, BatchError::NotFinite { row: 1, class: 2, .. }), "{name}: {error}");
             assert_eq!(criterion.state(), before, "{name}");
         }
@@ -58,19 +58,22 @@ fn logits_that_are_not_finite() {
 fn logits_that_overflow_when_scaled() {
     let ldam = LdamConfig::default().init(&[50, 5, 2]).expect("valid");
     let batch = Batch::new(&[0.0, 3e38, 1.0], &[0]);
-    let error = call(&batch, |batch, out| ldam.evaluate(batch, out, &mut Work::new())).expect_err("overflow");
+    let error = call(&batch, |batch, out| ldam.evaluate(batch, out, &mut Workspace::new())).expect_err("overflow");
     assert_eq!(error, BatchError::NotFinite { row: 0, class: 1, value: 3e38 });
 }
 
 #[test]
 fn buffers_of_the_wrong_size() {
-    let (criterion, mut work) = (seesaw(), Work::new());
+    let (criterion, mut workspace) = (seesaw(), Workspace::new());
     let batch = Batch::new(&[0.0; 6], &[0, 1]);
     let (mut grad, mut weights) = ([0.0; 7], [0.0; 2]);
-    let error = criterion.evaluate(&batch, Output { grad: &mut grad, weights: &mut weights }, &mut work);
+    let error = criterion.evaluate(&batch, Output::new(&mut grad, &mut weights), &mut workspace);
     assert_eq!(error, Err(BatchError::Length { field: "grad", got: 7, want: 6 }));
-    let error = criterion.evaluate(&batch, Output { grad: &mut grad[..6], weights: &mut weights[..1] }, &mut work);
+    let error = criterion.evaluate(&batch, Output::new(&mut grad[..6], &mut weights[..1]), &mut workspace);
     assert_eq!(error, Err(BatchError::Length { field: "weights", got: 1, want: 2 }));
+    let out = Output { gradient_norms: Some(&mut [0.0; 3]), ..Output::new(&mut grad[..6], &mut weights) };
+    let error = criterion.evaluate(&batch, out, &mut workspace);
+    assert_eq!(error, Err(BatchError::Length { field: "gradient_norms", got: 3, want: 2 }));
 }
 
 #[test]
@@ -129,11 +132,11 @@ fn parameters_out_of_range() {
     ];
     for (id, field, values) in cases {
         for value in *values {
-            let text = format!("{{\"{field}\": {value}}}");
-            let method = id.params(&mut serde_json::Deserializer::from_str(&text)).expect("parses");
-            match Config::from(method).init(&[9, 1]) {
+            let text = format!("{{\"method\": \"{id}\", \"params\": {{\"{field}\": {value}}}}}");
+            let config: Config = serde_json::from_str(&text).expect("parses");
+            match config.init(&[9, 1]) {
                 Err(ConfigError::Range { method, field: named, .. }) => assert_eq!((method, named), (*id, *field)),
-                other => panic!("{id} {text}: {other:?}"),
+                other => panic!("{text}: {other:?}"),
             }
         }
     }
@@ -146,7 +149,7 @@ fn parameters_out_of_range() {
 
 #[test]
 fn unknown_names() {
-    let params = |text: &str| Id::Focal.params(&mut serde_json::Deserializer::from_str(text));
+    let params = |text: &str| serde_json::from_str::<Config>(&format!("{{\"method\": \"focal\", \"params\": {text}}}"));
     let error = params("{\"gama\": 1}").expect_err("unknown").to_string();
     assert!(error.contains("unknown field `gama`, expected `gamma`"), "{error}");
     assert!(params("{\"gamma\": \"x\"}").is_err());
@@ -157,7 +160,7 @@ fn unknown_names() {
         ("smoothing", "label-aware-smoothing"),
     ] {
         let error = wrong.parse::<Id>().expect_err("unknown").to_string();
-        assert!(error.contains(&format!("did you mean `{near}`?")), "{error}");
+        assert!(error.contains(&format!("did you mean '{near}'?")), "{error}");
     }
     assert!(!"xyzzy".parse::<Id>().expect_err("unknown").to_string().contains("did you mean"));
 }
@@ -173,8 +176,8 @@ fn states_that_do_not_fit() {
     assert_eq!(criterion.state(), before);
     let mut ghm = GhmConfig::default().init(&[50, 5, 2]).expect("valid");
     let bad = State::Ghm(GhmState { mass: [vec![0.0; 29], vec![f64::NAN]].concat() });
-    assert_eq!(ghm.restore(&bad), Err(StateError::Value { field: "mass", at: 29, want: "at least 0" }));
-    let mut cwap = CwapConfig::default().init(&[50, 5, 2]).expect("valid");
+    assert_eq!(ghm.restore(&bad), Err(StateError::Value { field: "mass", index: 29, want: "at least 0" }));
+    let mut cwap = CwapConfig::preset(Preset::Reference).init(&[50, 5, 2]).expect("valid");
     let State::Cwap(good) = cwap.state() else { panic!("not a state of cwap") };
     type Spoil<'a> = &'a dyn Fn(&mut CwapState);
     let spoilt = |f: Spoil<'_>| {
@@ -205,13 +208,13 @@ fn states_that_cannot_be_merged() {
     let mut b = seesaw();
     drop(train(&mut b, &Batch::new(&[0.0; 3], &[1])));
     b.end_epoch();
-    assert_eq!(a.merge(&[b.state()]), Err(StateError::Apart { field: "before" }));
+    assert_eq!(a.merge(&[b.state()]), Err(StateError::DifferentStart { field: "before" }));
     assert_eq!(a.merge(&[State::Stateless]), Err(StateError::Method { got: "stateless", want: "seesaw" }));
-    let mut cwap = CwapConfig::default().init(&[50, 5, 2]).expect("valid");
+    let mut cwap = CwapConfig::preset(Preset::Reference).init(&[50, 5, 2]).expect("valid");
     let mut later = cwap.clone();
     drop(train(&mut later, &Batch::new(&[0.0; 3], &[1])));
     later.end_epoch();
-    assert_eq!(cwap.merge(&[later.state()]), Err(StateError::Apart { field: "filling" }));
+    assert_eq!(cwap.merge(&[later.state()]), Err(StateError::DifferentStart { field: "filling" }));
     let mut ghm = GhmConfig::default().init(&[50, 5, 2]).expect("valid");
     drop(train(&mut ghm, &Batch::new(&[0.0; 3], &[1])));
     let error = ghm.merge(&[ghm.state()]).expect_err("a moving average");
@@ -220,7 +223,7 @@ fn states_that_cannot_be_merged() {
 
 #[test]
 fn classes_without_images_are_warned_of() {
-    let criterion = ClassBalancedConfig::default().init(&[50, 0, 2]).expect("valid");
+    let criterion = ClassBalancedConfig::preset(Preset::Reference).init(&[50, 0, 2]).expect("valid");
     assert_eq!(criterion.warnings(), ["class 1 has no training images: its weight is 0"]);
     assert!(seesaw().warnings().is_empty());
 }

@@ -36,7 +36,8 @@ fn a_hundred_thousand_extreme_inputs() {
             Normalize::ClassMean,
             Normalize::ClassGradient,
         ] {
-            let config = CwapConfig { alpha: 10.0, prior: 0.0, memory, normalize, ..CwapConfig::default() };
+            let config =
+                CwapConfig { alpha: 10.0, prior: 0.0, memory, normalize, ..CwapConfig::preset(Preset::Reference) };
             configs.push((format!("reckless {memory:?} {normalize:?}"), MethodConfig::Cwap(config).into()));
         }
     }
@@ -46,7 +47,10 @@ fn a_hundred_thousand_extreme_inputs() {
     configs.push(end(MethodConfig::Ldam(LdamConfig { scale: 1000.0, max_margin: 100.0 })));
     configs.push(end(MethodConfig::Seesaw(SeesawConfig { p: 100.0, q: 100.0, eps: 1e-300 })));
     configs.push(end(MethodConfig::Focal(FocalConfig { gamma: 100.0 })));
-    configs.push(end(MethodConfig::ClassBalanced(ClassBalancedConfig { power: 10.0, ..Default::default() })));
+    configs.push(end(MethodConfig::ClassBalanced(ClassBalancedConfig {
+        power: 10.0,
+        ..ClassBalancedConfig::preset(Preset::Reference)
+    })));
     std::thread::scope(|scope| {
         for half in 0..2 {
             let configs = &configs;
@@ -64,7 +68,7 @@ fn a_hundred_thousand_extreme_inputs() {
 fn hammer(name: &str, config: &Config, counts: &[u64], number: u64) {
     let classes = counts.len();
     let mut criterion = config.init(counts).expect("valid");
-    let mut work = Work::new();
+    let mut workspace = Workspace::new();
     let (mut grad, mut weights) = (Vec::new(), Vec::new());
     for round in 0..25_000 {
         let draws = Draws::new(9, number, round);
@@ -95,8 +99,8 @@ fn hammer(name: &str, config: &Config, counts: &[u64], number: u64) {
         let batch = Batch { mixed, epoch: round, ..Batch::new(&logits, &labels) };
         grad.resize(logits.len(), 0.0);
         weights.resize(rows, 0.0);
-        let out = Output { grad: &mut grad, weights: &mut weights };
-        let summary = match criterion.train(&batch, out, &mut work) {
+        let out = Output::new(&mut grad, &mut weights);
+        let summary = match criterion.train(&batch, out, &mut workspace) {
             Ok(summary) => summary,
             // said, not silently returned; only for parameters that ask for it
             Err(BatchError::Overflow { .. }) if name.starts_with("reckless") => continue,
@@ -180,18 +184,19 @@ fn sigmoid_forms_at_the_largest_logits() {
 /// Weights beyond f32 are an error that names the row, not an infinite gradient.
 #[test]
 fn weights_beyond_f32_are_refused() {
-    let config = CwapConfig { alpha: 10.0, prior: 0.0, normalize: Normalize::None, ..CwapConfig::default() };
+    let config =
+        CwapConfig { alpha: 10.0, prior: 0.0, normalize: Normalize::None, ..CwapConfig::preset(Preset::Reference) };
     let mut criterion = config.init(&[100_000, 1]).expect("valid");
     (0..20_000).for_each(|_| drop(train(&mut criterion, &Batch::new(&[9.0, 0.0], &[0]))));
     criterion.end_epoch();
     let batch = Batch::new(&[0.0, 0.3], &[0]);
-    let mut work = Work::new();
-    let error = call(&batch, |batch, out| criterion.evaluate(batch, out, &mut work)).expect_err("overflow");
+    let mut workspace = Workspace::new();
+    let error = call(&batch, |batch, out| criterion.evaluate(batch, out, &mut workspace)).expect_err("overflow");
     assert!(matches!(error, BatchError::Overflow { row: 0, .. }), "{error}");
     // which says nothing about the next call with the same room
     for (name, config) in configs() {
         let criterion = config.init(&[100_000, 1]).expect("valid");
-        let got = call(&batch, |batch, out| criterion.evaluate(batch, out, &mut work));
+        let got = call(&batch, |batch, out| criterion.evaluate(batch, out, &mut workspace));
         assert_eq!(got.expect(&name), evaluate(&criterion, &batch), "{name}");
     }
 }

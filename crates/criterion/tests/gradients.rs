@@ -125,8 +125,9 @@ fn loss_and_gradient_follow_the_equations() {
             owned.labels.iter().for_each(|y| batch[*y as usize] += 1.0);
             let weighted = matches!(name, Id::ClassBalanced | Id::EffectiveNumber);
             let denominator = if weighted { got.weights.iter().map(|w| f64::from(*w)).sum() } else { rows as f64 };
-            let (sizes, float_counts) =
-                (criterion.effective_sizes().unwrap_or_default(), n.iter().map(|n| *n as f64).collect::<Vec<_>>());
+            let histograms = (0..classes).filter_map(|class| criterion.class_histogram(class));
+            let sizes: Vec<f64> = histograms.map(|histogram| histogram.effective_size).collect();
+            let float_counts: Vec<f64> = n.iter().map(|n| *n as f64).collect();
             let mut loss = 0.0;
             for (row, y) in owned.labels.iter().enumerate() {
                 let z: Vec<f64> = owned.logits[row * classes..][..classes].iter().map(|z| f64::from(*z)).collect();

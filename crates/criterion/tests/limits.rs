@@ -37,14 +37,14 @@ macro_rules! reduces {
 }
 
 reduces! {
-    class_balanced_with_power_0_is_softmax: ClassBalancedConfig { power: 0.0, ..Default::default() } => softmax();
+    class_balanced_with_power_0_is_softmax: ClassBalancedConfig { power: 0.0, ..ClassBalancedConfig::preset(Preset::Reference) } => softmax();
     effective_number_with_beta_0_is_softmax: EffectiveNumberConfig { beta: 0.0, ..Default::default() } => softmax();
     focal_with_gamma_0_is_softmax: FocalConfig { gamma: 0.0 } => softmax();
     ghm_with_one_region_is_softmax: GhmConfig { bins: 1, momentum: 0.0, ..Default::default() } => softmax();
     equalization_with_gamma_0_is_softmax: EqualizationConfig { gamma: 0.0, lambda: 1.0, ..Default::default() } => softmax();
     equalization_without_rare_classes_is_softmax: EqualizationConfig { gamma: 1.0, lambda: 0.0, ..Default::default() } => softmax();
     seesaw_without_exponents_is_softmax: SeesawConfig { p: 0.0, q: 0.0, ..Default::default() } => softmax();
-    cwap_without_weight_and_margin_is_softmax: CwapConfig { intra: false, inter: false, ..Default::default() } => softmax();
+    cwap_without_weight_and_margin_is_softmax: CwapConfig { intra: false, inter: false, ..CwapConfig::preset(Preset::Reference) } => softmax();
     logit_adjusted_with_tau_0_is_softmax: LogitAdjustedConfig { tau: 0.0 } => softmax();
     cdt_with_gamma_0_is_softmax: CdtConfig { gamma: 0.0 } => softmax();
     smoothing_of_0_is_softmax: LabelAwareSmoothingConfig { head: 0.0, tail: 0.0 } => softmax();
@@ -69,7 +69,7 @@ fn equal_counts_give_softmax() {
 #[test]
 fn effective_number_with_beta_near_1_is_class_balanced() {
     let near = EffectiveNumberConfig { beta: 1.0 - 1e-9, ..Default::default() }.init(&counts(CLASSES)).expect("valid");
-    same("beta -> 1", &near, &ClassBalancedConfig::default().init(&counts(CLASSES)).expect("valid"));
+    same("beta -> 1", &near, &ClassBalancedConfig::preset(Preset::Reference).init(&counts(CLASSES)).expect("valid"));
 }
 
 /// LDAM without a margin is softmax of s z; with equal counts every class has the largest margin.
@@ -103,7 +103,7 @@ fn equal_logits_cost_the_logarithm_of_the_classes() {
 /// In its first epoch `cwap` has flat weights and the margin gamma alpha ln min(1, n_j / n_y): Seesaw's, had it seen them.
 #[test]
 fn first_epoch_of_cwap_is_seesaw_with_the_true_counts() {
-    let config = CwapConfig::default();
+    let config = CwapConfig::preset(Preset::Reference);
     let cwap = config.init(&counts(CLASSES)).expect("valid");
     let p = config.gamma * config.alpha;
     let mut seesaw = SeesawConfig { p, q: 0.0, ..Default::default() }.init(&counts(CLASSES)).expect("valid");
@@ -119,7 +119,8 @@ fn first_epoch_of_cwap_is_seesaw_with_the_true_counts() {
 #[test]
 fn two_sided_margins_of_counts_are_balanced_softmax() {
     let counts = counts(CLASSES);
-    let config = CwapConfig { two_sided: true, alpha: 1.0, gamma: 1.0, intra: false, ..Default::default() };
+    let config =
+        CwapConfig { two_sided: true, alpha: 1.0, gamma: 1.0, intra: false, ..CwapConfig::preset(Preset::Reference) };
     let cwap = config.init(&counts).expect("valid");
     let balanced = BalancedSoftmaxConfig {}.init(&counts).expect("valid");
     same("two-sided", &cwap, &balanced);
@@ -132,7 +133,8 @@ fn two_sided_margins_of_counts_are_balanced_softmax() {
 /// alpha = 0 makes every region weigh the same.
 #[test]
 fn alpha_0_gives_flat_weights() {
-    let mut cwap = CwapConfig { alpha: 0.0, ..Default::default() }.init(&counts(CLASSES)).expect("valid");
+    let mut cwap =
+        CwapConfig { alpha: 0.0, ..CwapConfig::preset(Preset::Reference) }.init(&counts(CLASSES)).expect("valid");
     for seed in 0..20 {
         let got = train(&mut cwap, &Owned::new(seed, 16, CLASSES, 4.0).batch());
         assert_eq!(got.weights, [1.0; 16]);
@@ -152,7 +154,7 @@ fn weights_of_a_class_keep_their_mean() {
         (Regions::Adaptive, Normalize::ClassGradient),
         (Regions::Uniform, Normalize::ClassGradient),
     ] {
-        let config = CwapConfig { regions, normalize, prior: 1.0, ..Default::default() };
+        let config = CwapConfig { regions, normalize, prior: 1.0, ..CwapConfig::preset(Preset::Reference) };
         let mut cwap = config.init(&counts(CLASSES)).expect("valid");
         let epoch: Vec<Owned> = (0..40).map(|seed| Owned::new(seed, 16, CLASSES, 4.0)).collect();
         epoch.iter().for_each(|owned| drop(train(&mut cwap, &owned.batch())));
@@ -185,7 +187,7 @@ fn middle(norm: f64) -> f64 {
 fn rare_difficulties_weigh_more_and_the_cap_holds() {
     let logits = |z: f32| [z, 0.0];
     for (cap, most) in [(None, f64::INFINITY), (Some(1.5), 1.5)] {
-        let mut cwap = CwapConfig { cap, ..Default::default() }.init(&[100, 10]).expect("valid");
+        let mut cwap = CwapConfig { cap, ..CwapConfig::preset(Preset::Reference) }.init(&[100, 10]).expect("valid");
         (0..50).for_each(|_| drop(train(&mut cwap, &Batch::new(&logits(4.0), &[0]))));
         drop(train(&mut cwap, &Batch::new(&logits(-1.0), &[0])));
         cwap.end_epoch();
@@ -207,7 +209,7 @@ fn drw_starts_when_it_should() {
         let (a, b) = (evaluate(&plain, &batch), evaluate(&late, &batch));
         assert_eq!(a == b, epoch < 3, "epoch {epoch}");
     }
-    let never = DrwConfig { start: 0, beta: 0.0, reduction: Reduction::Batch };
+    let never = DrwConfig { start_epoch: 0, beta: 0.0, reduction: Reduction::Batch };
     same("beta 0", &init(&config(Some(never))), &plain);
 }
 

@@ -81,7 +81,7 @@ fn configurations_are_written_and_read() {
     let paper = read(r#"{"method": "seesaw", "preset": "paper", "params": {"p": 0.5}}"#).expect("parses");
     assert_eq!(paper.method, MethodConfig::Seesaw(SeesawConfig { p: 0.5, q: 0.0, eps: 0.01 }));
     for (text, message) in [
-        (r#"{"method": "sesaw"}"#, "did you mean `seesaw`?"),
+        (r#"{"method": "sesaw"}"#, "did you mean 'seesaw'?"),
         (r#"{"method": "seesaw", "params": {"pp": 1}}"#, "params.pp: unknown field `pp`"),
         (r#"{"method": "seesaw", "params": {"p": []}}"#, "params.p: invalid type: sequence"),
         (r#"{"method": "seesaw", "start": 3}"#, "unknown field `start`"),
@@ -96,7 +96,7 @@ fn configurations_are_written_and_read() {
 #[test]
 fn filled_regions_are_counted() {
     for (memory, momentum) in [(Memory::Epoch, 0.75), (Memory::Ema, 0.75), (Memory::Ema, 0.0)] {
-        let config = CwapConfig { memory, momentum, bins: 5, ..CwapConfig::default() };
+        let config = CwapConfig { memory, momentum, bins: 5, ..CwapConfig::preset(Preset::Reference) };
         let mut criterion = config.init(&counts(4)).expect("valid");
         for seed in 0..200 {
             let owned = Owned::new(seed, 6, 4, 4.0);
@@ -151,12 +151,12 @@ fn threads_do_not_matter() {
         let runs: Vec<(Vec<common::Result>, State)> = [1, 2, 3, 5]
             .iter()
             .map(|threads| {
-                let mut work = Work::with_pool(Pool::new(*threads).expect("threads"));
+                let mut workspace = Workspace::with_pool(Pool::new(*threads).expect("threads"));
                 let mut criterion = config.init(&counts(300)).expect("valid");
                 let results = (0..4).map(|seed| {
                     let owned = Owned::new(seed, 77, 300, 5.0);
                     let batch = if seed % 2 == 0 { owned.batch() } else { owned.mixed() };
-                    let got = call(&batch, |batch, out| criterion.train(batch, out, &mut work)).expect("good");
+                    let got = call(&batch, |batch, out| criterion.train(batch, out, &mut workspace)).expect("good");
                     criterion.end_epoch();
                     got
                 });
@@ -174,10 +174,10 @@ fn instruction_sets_agree() {
         let runs: Vec<common::Result> = Simd::available()
             .iter()
             .map(|simd| {
-                let mut work = Work::new().with_simd(*simd);
+                let mut workspace = Workspace::new().with_simd(*simd);
                 let criterion = config.init(&counts(531)).expect("valid");
                 let owned = Owned::new(5, 6, 531, 5.0);
-                call(&owned.mixed(), |batch, out| criterion.evaluate(batch, out, &mut work)).expect("good")
+                call(&owned.mixed(), |batch, out| criterion.evaluate(batch, out, &mut workspace)).expect("good")
             })
             .collect();
         for run in &runs[1..] {
@@ -285,7 +285,7 @@ fn halves_of_a_batch_make_the_whole() {
         };
         let (a, b) = (half(0, 4), half(4, 10));
         // a weighted mean is divided by its weights
-        let by_weight = ["class-balanced", "effective-number", "drw"].contains(&&*name);
+        let by_weight = ["class-balanced", "class-balanced recommended", "effective-number", "drw"].contains(&&*name);
         let size = |r: &common::Result| if by_weight { r.weights.iter().sum() } else { r.weights.len() as f32 };
         let total = size(&a) + size(&b);
         let join = |r: &common::Result| r.grad.iter().map(|g| g * size(r) / total).collect::<Vec<f32>>();

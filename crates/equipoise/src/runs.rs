@@ -314,7 +314,7 @@ pub(crate) fn trainer(
         warn(&format!("a batch of {} is the whole set of {} images", settings.batch, data.train.labels.len()));
     }
     let method = settings.criterion.method.id();
-    if settings.logit_adjust > 0.0 && !matches!(method, Id::Softmax | Id::Focal | Id::Ghm) {
+    if settings.logit_adjust > 0.0 && method.corrects_for_counts() {
         warn(&format!("{method} corrects for class sizes in training, and logit_adjust does so again afterwards"));
     }
     let batch = settings.batch.min(data.train.labels.len());

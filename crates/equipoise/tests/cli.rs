@@ -130,15 +130,15 @@ fn wrong_cases_are_refused_in_one_line_that_names_the_field() {
         format!(r#"{{"method": "{method}", "counts": [9, 1]{more}, "steps": [{steps}]}}"#)
     };
     let cases = [
-        (case("focall", "", step), "method: unknown criterion `focall`, did you mean `focal`?"),
+        (case("focall", "", step), "method: unknown criterion 'focall'; did you mean 'focal'?"),
         (case("focal", r#", "params": {"gama": 1}"#, step), "params.gama: unknown field `gama`"),
-        (case("focal", r#", "params": {"gamma": -1}"#, step), "focal: gamma = -1: must be in 0..=100"),
+        (case("focal", r#", "params": {"gamma": -1}"#, step), "focal: gamma is -1; it must be in 0..=100"),
         (case("focal", r#", "params": {"gamma": "one"}"#, step), "params.gamma: invalid type: string \"one\""),
         (case("cwap", r#", "params": {"regions": "some"}"#, step), "params.regions: unknown variant `some`"),
         (case("cwap", r#", "params": {"bins": 2.5}"#, step), "params.bins: invalid type: floating point"),
         (case("focal", r#", "preset": "best""#, step), "preset: unknown variant `best`"),
-        (case("focal", r#", "drw": {"beta": 0.9}"#, step), "drw: missing field `start`"),
-        (case("focal", r#", "drw": {"start": 1, "beta": 1}"#, step), "drw.beta = 1: must be"),
+        (case("focal", r#", "drw": {"beta": 0.9}"#, step), "drw: missing field `start_epoch`"),
+        (case("focal", r#", "drw": {"start_epoch": 1, "beta": 1}"#, step), "drw.beta is 1; it must be"),
         (case("focal", r#", "extra": 1"#, step), "extra: unknown field `extra`"),
         (
             case("focal", "", r#"{"logits": [[0, 1], [2]], "labels": [0, 1]}"#),
@@ -158,7 +158,7 @@ fn wrong_cases_are_refused_in_one_line_that_names_the_field() {
         ),
         (
             case("focal", "", r#"{"logits": [[0, 1], [2, 3]], "labels": [0, 2]}"#),
-            "steps[0].labels[1] = 2: there are 2 classes",
+            "steps[0].labels[1] is 2; there are 2 classes, numbered from 0",
         ),
         (case("focal", "", r#"{"logits": [[0, 1], [2, 3]], "labels": [0, -1]}"#), "steps[0].labels[1]: invalid value"),
         (
@@ -171,7 +171,7 @@ fn wrong_cases_are_refused_in_one_line_that_names_the_field() {
         (case("focal", "", r#"{"end_epoch": false}"#), "steps[0].end_epoch: it stands alone and is true"),
         (
             case("focal", "", r#"{"logits": [[0, 1]], "labels": [0], "mixed": {"labels": [1], "share": [2]}}"#),
-            "steps[0].mixed.share[0] = 2",
+            "steps[0].mixed.share[0] is 2",
         ),
         (
             case("focal", "", r#"{"logits": [[0, 1]], "labels": [0], "weights": [1]}"#),
@@ -181,16 +181,19 @@ fn wrong_cases_are_refused_in_one_line_that_names_the_field() {
             case("focal", "", r#"{"end_epoch": true, "train": false}"#),
             "steps[0].end_epoch: it stands alone and is true",
         ),
-        (case("drw", "", step), "method: unknown criterion `drw`: `drw` is a schedule on top of a criterion"),
-        (case("\\u001b[31mred", "", step), "method: unknown criterion `\\u{1b}[31mred`"),
+        (case("drw", "", step), "method: unknown criterion 'drw'; it is a schedule on top of a criterion"),
+        (case("\\u001b[31mred", "", step), "method: unknown criterion '\\u{1b}[31mred'"),
         (r#"["softmax", null, {}, null, [9, 1], [], null]"#.to_owned(), "the case is not a JSON object {..}"),
         (
             r#"{"method": "cwap", "params": {"bins": 10000}, "counts": ["#.to_owned()
                 + &"1,".repeat(20_000)
                 + r#"1], "steps": []}"#,
-            "cwap: bins = 10000: must be at most 2^27 over",
+            "cwap: bins is 10000; it must be at most 2^27 over",
         ),
-        (r#"{"method": "focal", "counts": [9], "steps": []}"#.to_owned(), "counts: 1 classes: at least 2 are needed"),
+        (
+            r#"{"method": "focal", "counts": [9], "steps": []}"#.to_owned(),
+            "counts: got 1 classes; at least 2 are needed",
+        ),
         (r#"{"method": "focal", "counts": [0, 0], "steps": []}"#.to_owned(), "counts: every class is empty"),
         (r#"{"method": "focal", "counts": [9, -1], "steps": []}"#.to_owned(), "counts[1]: invalid value: integer `-1`"),
         (r#"{"method": "focal", "steps": []}"#.to_owned(), "missing field `counts`"),

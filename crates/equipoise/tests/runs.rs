@@ -116,7 +116,7 @@ fn all_state_survives_a_stop_in_mid_epoch() {
             "--set",
             "augment.mixup=0.2",
             "--set",
-            "criterion.drw.start=1",
+            "criterion.drw.start_epoch=1",
             "--set",
             "augment.sampler=square-root",
             "--quiet",
@@ -490,7 +490,7 @@ fn presets_and_options() {
     let focal =
         config(&["train", "--config", "base.toml", "--criterion", "focal", "--set", "criterion.params.gamma=5"]);
     assert!(focal.contains("gamma = 5.0"), "{focal}");
-    let kept = config(&["train", "--set", "criterion.drw.start=3", "--set", "criterion.preset=reference"]);
+    let kept = config(&["train", "--set", "criterion.drw.start_epoch=3", "--set", "criterion.preset=reference"]);
     assert!(kept.contains("[criterion.drw]"), "{kept}");
 }
 

@@ -7,7 +7,7 @@
 
 use std::path::Path;
 
-use equipoise_criterion::{Batch, Config, Id, Output, Preset, Work};
+use equipoise_criterion::{Batch, Config, Id, Output, Preset, Workspace};
 use equipoise_data::batch::normalize::Normalize;
 use equipoise_data::batch::sampler::{Sampler, SamplerKind, Shard};
 use equipoise_data::batch::small::SmallTransform;
@@ -36,7 +36,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
             let network = Network::named(model, 3, [32, 32], 10)?;
             let mut engine = Cpu::with_kernels(network, BATCH, seed, pool.clone(), Simd::best(), kernels)?;
             let mut criterion = Config::from(Id::Softmax.preset(Preset::Reference)).init(&[1; 10])?;
-            let mut work = Work::with_pool(pool.clone());
+            let mut work = Workspace::with_pool(pool.clone());
             let sampler = Sampler::new(SamplerKind::Uniform, epochs, &labels, 10, seed)?;
             let (policy, plain) =
                 (SmallTransform::train(Normalize::cifar()), SmallTransform::plain(Normalize::cifar()));
@@ -51,7 +51,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
                     let images = &mut images[..at.len() * 3072];
                     policy.batch(train, &at, seed, epoch, images, &pool);
                     let (mut grad, mut weights) = (vec![0.0; at.len() * 10], vec![0.0; at.len()]);
-                    let output = Output { grad: &mut grad, weights: &mut weights };
+                    let output = Output::new(&mut grad, &mut weights);
                     let batch = Batch::new(engine.forward(images, true)?, &own);
                     loss += criterion.train(&batch, output, &mut work)?.loss * at.len() as f64;
                     engine.backward(&grad)?;

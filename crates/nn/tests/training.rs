@@ -1,6 +1,6 @@
 //! Training really works: small loops over the engine's seam.
 
-use equipoise_criterion::{Batch, Config, Id, Output, Preset, Work};
+use equipoise_criterion::{Batch, Config, Id, Output, Preset, Workspace};
 use equipoise_data::acquire::embedded::fashion_mini;
 use equipoise_data::batch::augmentation::Augmentation;
 use equipoise_data::batch::normalize::Normalize;
@@ -37,7 +37,7 @@ fn train(part: &Split, places: &[u32], epochs: u64, seed: u64, augment: bool, ke
     let policy = if augment { SmallTransform { augmentation, normalize } } else { plain.clone() };
     let labels: Vec<u32> = places.iter().map(|at| part.labels[*at as usize]).collect();
     let mut criterion = Config::from(Id::Softmax.preset(Preset::Reference)).init(&[1; 10]).expect("valid");
-    let mut work = Work::with_pool(pool.clone());
+    let mut work = Workspace::with_pool(pool.clone());
     let sampler = Sampler::new(SamplerKind::Uniform, epochs, &labels, 10, seed).expect("labels");
     let mut losses = Vec::new();
     for epoch in 0..epochs {
@@ -49,7 +49,7 @@ fn train(part: &Split, places: &[u32], epochs: u64, seed: u64, augment: bool, ke
             let labels: Vec<u32> = some.iter().map(|place| labels[*place as usize]).collect();
             let (mut grad, mut weights) = (vec![0.0; at.len() * 10], vec![0.0; at.len()]);
             let logits = engine.forward(&batch, true).expect("fits");
-            let output = Output { grad: &mut grad, weights: &mut weights };
+            let output = Output::new(&mut grad, &mut weights);
             let summary = criterion.train(&Batch::new(logits, &labels), output, &mut work).expect("a good batch");
             loss += summary.loss * at.len() as f64;
             engine.backward(&grad).expect("fits");

@@ -25,14 +25,6 @@ pub(crate) struct Observer {
     pub(crate) tally: Tally,
 }
 
-/// 1 - p_y of an example: the size of the gradient that cross-entropy has on its own logit.
-fn norm(logits: &[f32], label: usize) -> f64 {
-    let own = f64::from(logits[label]);
-    let others = logits.iter().enumerate().filter(|(class, _)| *class != label);
-    let others: f64 = others.map(|(_, z)| (f64::from(*z) - own).exp()).sum();
-    if others.is_finite() { others / (1.0 + others) } else { 1.0 }
-}
-
 impl Observer {
     /// For a training set with these images per class.
     pub(crate) fn new(counts: &[u64]) -> Self {
@@ -46,12 +38,11 @@ impl Observer {
         Self { classes, tally }
     }
 
-    /// Counts a batch with the weights that its examples have got.
-    pub(crate) fn add(&mut self, logits: &[f32], labels: &[u32], weights: &[f32]) {
-        let width = logits.len() / labels.len().max(1);
+    /// Counts the gradient norms of a batch's examples, with their labels and weights.
+    pub(crate) fn add(&mut self, norms: &[f32], labels: &[u32], weights: &[f32]) {
         let half = self.tally.cells.len() / 2;
-        for ((row, &label), weight) in logits.chunks_exact(width.max(1)).zip(labels).zip(weights) {
-            let bin = ((norm(row, label as usize) * BINS as f64) as usize).min(BINS - 1);
+        for ((norm, &label), weight) in norms.iter().zip(labels).zip(weights) {
+            let bin = ((norm * BINS as f32) as usize).min(BINS - 1);
             let weight = (f64::from(*weight) * ONE) as u64;
             let own = self.classes.iter().position(|class| *class == label);
             for view in own.into_iter().chain([self.classes.len()]) {
@@ -87,11 +78,11 @@ impl Observer {
         let views = views.map(|(view, (counts, weights))| {
             let class = self.classes.get(view).copied();
             let mean = |(k, sum): (&u64, &u64)| (*k > 0).then(|| (*sum as f64 / ONE / *k as f64) as f32);
-            let regions = class.and_then(|class| criterion.portrait(class as usize)).map(|portrait| Regions {
-                size: portrait.size,
-                widths: portrait.widths,
-                values: portrait.values,
-                weights: portrait.weights,
+            let regions = class.and_then(|class| criterion.class_histogram(class as usize)).map(|histogram| Regions {
+                size: histogram.effective_size,
+                widths: histogram.widths,
+                values: histogram.densities,
+                weights: histogram.weights,
             });
             View { class, counts: counts.to_vec(), weights: counts.iter().zip(weights).map(mean).collect(), regions }
         });
@@ -114,16 +105,6 @@ mod tests {
     }
 
     #[test]
-    fn norms_by_hand() {
-        assert_eq!(norm(&[0.0, 0.0], 0), 0.5);
-        assert_eq!(norm(&[0.0; 4], 2), 0.75);
-        assert_eq!(norm(&[1e30, 0.0], 1), 1.0);
-        assert_eq!(norm(&[1e30, 0.0], 0), 0.0);
-        // 1 - 1 / (1 + e^-30), which 1 - p would have lost
-        assert!((norm(&[30.0, 0.0], 0) / (-30f64).exp() - 1.0).abs() < 1e-9);
-    }
-
-    #[test]
     fn head_middle_and_tail_are_different_classes_with_images() {
         let classes = |counts: &[u64]| Observer::new(counts).classes;
         assert_eq!(classes(&[5, 50, 0, 9, 7]), [1, 4, 0]);
@@ -135,8 +116,7 @@ mod tests {
     #[test]
     fn examples_are_counted_by_class_and_in_all() {
         let mut observer = Observer::new(&[100, 10, 1]);
-        // g = 2/3 for the first two, 0 for the third
-        observer.add(&[0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 99.0, 0.0], &[0, 2, 1], &[0.5, 3.0, 1.0]);
+        observer.add(&[2.0 / 3.0, 2.0 / 3.0, 0.0], &[0, 2, 1], &[0.5, 3.0, 1.0]);
         let norms = observer.end_epoch(7, &criterion(Id::Softmax, &[100, 10, 1]));
         assert_eq!((norms.epoch, norms.views.len(), norms.margins.len()), (7, 4, 0));
         let found = |view: &View| -> Vec<(usize, u64, Option<f32>)> {

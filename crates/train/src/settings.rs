@@ -347,8 +347,8 @@ impl Settings {
                 return Err(wrong(field, got, "at most 1024"));
             }
         }
-        if let Some(drw) = self.criterion.drw.as_ref().filter(|drw| drw.start >= self.epochs) {
-            return Err(wrong("criterion.drw.start", drw.start, "less than the number of epochs"));
+        if let Some(drw) = self.criterion.drw.as_ref().filter(|drw| drw.start_epoch >= self.epochs) {
+            return Err(wrong("criterion.drw.start_epoch", drw.start_epoch, "less than the number of epochs"));
         }
         share("optimizer.momentum", momentum)?;
         share("optimizer.ema", ema)?;
@@ -563,8 +563,8 @@ mod tests {
             ("seed = 9223372036854775808", "configuration: "),
             ("epochs = \"x\"", "setting `epochs`: invalid type: string \"x\", expected u64"),
             (
-                "[criterion.drw]\nstart = 99",
-                "setting `criterion.drw.start`: 99: must be less than the number of epochs",
+                "[criterion.drw]\nstart_epoch = 99",
+                "setting `criterion.drw.start_epoch`: 99: must be less than the number of epochs",
             ),
             ("[optimizer]\nrate = 1e300", "setting `optimizer.rate`: 1"),
             ("batch = 0", "setting `batch`: 0: must be in 1..=65536"),

@@ -5,7 +5,7 @@
 
 use std::sync::mpsc::sync_channel;
 
-use equipoise_criterion::{Batch, BatchError, Criterion, Mixed, Output, Work};
+use equipoise_criterion::{Batch, BatchError, Criterion, Mixed, Output, Workspace};
 use equipoise_data::batch::mixup::{Mixup, blend};
 use equipoise_data::batch::sampler::Sampler;
 use equipoise_nn::{Engine, Kind, Sgd};
@@ -118,7 +118,7 @@ pub struct Trainer<E, W> {
     sampler: Sampler,
     mix: Option<Mixup>,
     pool: Pool,
-    work: Work,
+    work: Workspace,
     position: Position,
     history: Vec<Epoch>,
     best: Option<u64>,
@@ -177,7 +177,7 @@ impl<E: Engine, W: Workers> Trainer<E, W> {
         let sampler =
             Sampler::new(settings.kind()?, settings.epochs, &data.train.labels, data.classes.len(), settings.seed)?;
         let average = (settings.optimizer.ema > 0.0).then(|| EVALUATED.map(|kind| engine.tensors(kind)));
-        let work = Work::with_pool(pool.clone());
+        let work = Workspace::with_pool(pool.clone());
         let mix = settings.mix()?;
         let (position, history, best) = (Position::default(), Vec::new(), None);
         let norms = Observer::new(&data.counts);
@@ -396,7 +396,7 @@ impl<E: Engine, W: Workers> Trainer<E, W> {
         let Self { data, engine, workers, criterion, settings, work, position, average, last, norms, .. } = self;
         let (train, classes) = (&data.train, data.classes.len());
         let schedule = settings.schedule();
-        let (mut gradient, mut weights) = (Vec::new(), Vec::new());
+        let (mut gradient, mut weights, mut gradient_norms) = (Vec::new(), Vec::new(), Vec::new());
         std::thread::scope(|scope| {
             let (send, receive) = sync_channel::<Result<Made, TrainError>>(1);
             let (give_back, used) = sync_channel::<Made>(4);
@@ -416,17 +416,22 @@ impl<E: Engine, W: Workers> Trainer<E, W> {
                 let number = made.labels.len();
                 gradient.resize(number * classes, 0.0);
                 weights.resize(number, 0.0);
+                gradient_norms.resize(number, 0.0);
                 let rate = schedule.rate(settings.optimizer.rate, settings.epochs, epoch, position.step, steps);
                 let summary = {
                     let logits = engine.forward(&made.images, true)?;
                     let mixed =
                         (!made.partners.is_empty()).then(|| Mixed { labels: &made.partners, share: &made.shares });
                     let batch = Batch { mixed, epoch, examples: &made.examples, ..Batch::new(logits, &made.labels) };
-                    let output = Output { grad: &mut gradient, weights: &mut weights };
+                    let output = Output {
+                        grad: &mut gradient,
+                        weights: &mut weights,
+                        // mixed examples have no gradient norm of their own
+                        gradient_norms: batch.mixed.is_none().then_some(&mut gradient_norms[..]),
+                    };
                     let summary = criterion.train(&batch, output, work);
-                    // mixed examples have no gradient norm of their own
                     if summary.is_ok() && batch.mixed.is_none() {
-                        norms.add(logits, &made.labels, &weights);
+                        norms.add(&gradient_norms, &made.labels, &weights);
                     }
                     summary
                 };

@@ -229,7 +229,7 @@ macro_rules! dispatch {
                 }
                 debug_assert!($crate::kernel::lanes::Simd::available().contains(&simd));
                 match simd {
-                    // SAFETY: a `Work` only holds a level that `Simd::available` found on this CPU.
+                    // SAFETY: a `Workspace` only holds a level that `Simd::available` found on this CPU.
                     $crate::kernel::lanes::Simd::Avx512 => return unsafe { avx512 $(::<$($generic),*>)? ($($arg),*) },
                     // SAFETY: as above.
                     $crate::kernel::lanes::Simd::Avx2 => return unsafe { avx2 $(::<$($generic),*>)? ($($arg),*) },

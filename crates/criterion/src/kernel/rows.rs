@@ -1,26 +1,26 @@
-//! The loop over a batch's rows: which threads do what, and what is kept of each row.
+//! The loop over a batch's rows: how threads share them, and what is kept of each row.
 //!
-//! Rows are independent of each other, and everything that is summed over rows is summed afterwards, in their order;
-//! so results do not depend on the number of threads.
+//! Rows are independent of each other. Sums over rows are taken afterwards, in the order of the rows, so results do not
+//! depend on the number of threads.
 
 use equipoise_pool::Pool;
 
 use super::lanes::Simd;
-use super::shape::Shape;
+use super::shape::{Plain, Shape};
 use super::softmax::{self, BLOCK, Place, Slope, Sums};
 use crate::batch::Batch;
 
 /// Batches of fewer logits than this are not worth a second thread.
 const WORTH_SPLITTING: usize = 16_384;
 const TASKS_PER_THREAD: usize = 4;
-/// Their list is on the stack.
+/// The list of tasks is on the stack.
 const MOST_TASKS: usize = 128;
 
-/// Room that a training loop owns and hands to every call, so that a step allocates nothing once it is warm.
+/// Scratch memory that a training loop owns and passes to every call, so that a warm step allocates nothing.
 ///
-/// Any criterion can use any `Work`; it holds no state that outlives a call.
+/// Any criterion can use any `Workspace`. It holds no state that outlives a call.
 #[derive(Debug, Default)]
-pub struct Work {
+pub struct Workspace {
     pool: Pool,
     pub(crate) simd: Simd,
     pub(crate) rows: Vec<Row>,
@@ -31,42 +31,42 @@ pub struct Work {
     pub(crate) table: Vec<f32>,
     /// What counting this batch would make of the criterion's histogram.
     pub(crate) mass: Vec<f64>,
-    /// Weights that go with `mass`.
+    /// The weight of each entry of `mass`.
     pub(crate) gains: Vec<f64>,
-    /// The classes `mass` speaks of.
+    /// The classes of the entries of `mass`.
     pub(crate) classes: Vec<u32>,
     /// A counter per class, 0 between calls.
     pub(crate) counts: Vec<u32>,
 }
 
-/// Room for one of the tasks that a batch is split into.
+/// Scratch memory of one of the tasks that a batch is split into.
 #[derive(Debug, Default)]
 struct Task {
     maxima: Vec<f32>,
     shifts: Vec<f32>,
     late: Vec<f32>,
     late_at: Vec<u32>,
-    /// For a criterion's own use: a number per class.
+    /// A number per class, for the criterion's own use.
     row: Vec<f32>,
     /// The gradient for a row's second label.
     second: Vec<f32>,
     counts: Vec<u64>,
 }
 
-impl Work {
-    /// Room for calls that run on the calling thread alone.
+impl Workspace {
+    /// A workspace for calls that run on the calling thread alone.
     #[must_use]
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Room for calls that split their batch over the threads of a pool; what they return does not depend on it.
+    /// A workspace for calls that split their batch over the threads of a pool. Results do not depend on the pool.
     #[must_use]
     pub fn with_pool(pool: Pool) -> Self {
         Self { pool, ..Self::default() }
     }
 
-    /// Uses a chosen instruction set instead of the best one; one that this CPU lacks is ignored.
+    /// Uses this instruction set instead of the best one. One that the CPU lacks is ignored.
     #[must_use]
     pub fn with_simd(self, simd: Simd) -> Self {
         if Simd::available().contains(&simd) { Self { simd, ..self } } else { self }
@@ -92,7 +92,7 @@ pub(crate) struct Part {
 pub(crate) struct Weighed {
     /// The part's loss, weight included.
     pub(crate) loss: f64,
-    /// Its weight, as reported.
+    /// The part's weight, as reported.
     pub(crate) weight: f64,
     /// Multiplies softmax(z') - target.
     pub(crate) scale: f64,
@@ -131,14 +131,19 @@ impl Row {
         &self.parts[..self.count]
     }
 
-    /// The row from its parts.
+    /// Computes the totals of the row from its parts.
     fn total(&mut self) {
         self.finite = self.parts().iter().all(|p| p.sums.finite);
         self.loss = self.parts().iter().map(|p| p.gain * p.weighed.loss).sum();
         self.weight = self.parts().iter().map(|p| p.gain * p.weighed.weight).sum();
     }
 
-    /// The largest slope of its parts, before the batch's denominator.
+    /// 1 - p_y of the raw logits, averaged over the labels by share.
+    pub(crate) fn gradient_norm(&self) -> f64 {
+        self.parts().iter().map(|p| p.share * p.sums.raw.miss()).sum()
+    }
+
+    /// The largest slope of the row's parts, before the batch's denominator.
     pub(crate) fn steepest(&self) -> f64 {
         self.parts().iter().map(|p| (p.gain * p.weighed.scale).abs()).fold(0.0, f64::max)
     }
@@ -154,7 +159,7 @@ pub(crate) trait Softmax: Sync {
     type Shape<'a>: Shape
     where
         Self: 'a;
-    /// The shape for one label; `row` is room for a number per class.
+    /// The shape for one label. `row` is scratch memory for a number per class.
     fn shape<'a>(&'a self, part: &Part, row: &'a mut Vec<f32>) -> Self::Shape<'a>;
     /// Loss, weight and slope of one label from the row's sums.
     fn weigh(&self, part: &Part) -> Weighed;
@@ -165,7 +170,9 @@ pub(crate) struct Job<'a> {
     pub(crate) batch: &'a Batch<'a>,
     pub(crate) classes: usize,
     pub(crate) grad: &'a mut [f32],
-    pub(crate) work: &'a mut Work,
+    /// Whether `sums.raw` of every part must be that of the raw logits, whatever the criterion.
+    pub(crate) raw_sums: bool,
+    pub(crate) workspace: &'a mut Workspace,
 }
 
 /// Which passes over a row are wanted.
@@ -179,17 +186,28 @@ enum Stage {
     Both,
 }
 
-/// A row's slices and the room of the task that handles it.
+/// A row's slices, and the scratch memory of the task that handles it.
 struct Line<'a> {
     logits: &'a [f32],
     grad: &'a mut [f32],
     shifts: &'a mut [f32],
     simd: Simd,
+    /// As in [`Job`].
+    raw_sums: bool,
     task: &'a mut Task,
 }
 
 impl Line<'_> {
-    /// One label of a row. The first label's gradient is made in place, a second one's beside it and added.
+    /// The sums of the raw logits, for criteria whose own passes have no softmax. The gradient's memory is scratch.
+    fn raw_sums(&mut self, row: &mut Row) {
+        let Task { maxima, late, late_at, .. } = &mut *self.task;
+        let mut place = Place { maxima, shifts: self.shifts, exps: self.grad, late, late_at };
+        for part in row.parts_mut() {
+            part.sums = softmax::sums(self.simd, &mut Plain, self.logits, part.label, true, &mut place);
+        }
+    }
+
+    /// Handles one label of a row. The first label's gradient is computed in place, a second one's in scratch and added.
     fn part<M: Softmax>(&mut self, method: &M, k: usize, part: &mut Part, stage: Stage) {
         let Task { maxima, shifts, late, late_at, row, second, .. } = &mut *self.task;
         let mut shape = method.shape(part, row);
@@ -201,7 +219,7 @@ impl Line<'_> {
         };
         // nothing was kept of a second label's exponentials
         if stage != Stage::Gradient || k > 0 {
-            part.sums = softmax::sums(self.simd, &mut shape, self.logits, part.label, &mut place);
+            part.sums = softmax::sums(self.simd, &mut shape, self.logits, part.label, self.raw_sums, &mut place);
         }
         if !part.sums.finite || stage == Stage::Sums {
             return;
@@ -220,30 +238,30 @@ impl Line<'_> {
 impl Job<'_> {
     /// Calls `f` for every row with its slices and what is kept of it, on all threads.
     fn each(&mut self, f: impl Fn(&mut Line<'_>, &mut Row) + Sync) {
-        let (classes, work) = (self.classes, &mut *self.work);
-        let (simd, count, blocks) = (work.simd, work.rows.len(), classes.div_ceil(BLOCK));
-        let threads = if count * classes < WORTH_SPLITTING { 1 } else { work.pool.threads() };
-        // more tasks than threads: a thread that was held up is helped out
+        let (classes, raw_sums, workspace) = (self.classes, self.raw_sums, &mut *self.workspace);
+        let (simd, count, blocks) = (workspace.simd, workspace.rows.len(), classes.div_ceil(BLOCK));
+        let threads = if count * classes < WORTH_SPLITTING { 1 } else { workspace.pool.threads() };
+        // more tasks than threads, so that the other threads can help one that was held up
         let tasks = if threads == 1 { 1 } else { (TASKS_PER_THREAD * threads).min(count).min(MOST_TASKS) };
         let height = count.div_ceil(tasks);
-        while work.tasks.len() < tasks {
-            work.tasks.push(Task::default());
+        while workspace.tasks.len() < tasks {
+            workspace.tasks.push(Task::default());
         }
-        work.shifts.resize(count * blocks, 0.0);
+        workspace.shifts.resize(count * blocks, 0.0);
         let mut chunks = [const { None }; MOST_TASKS];
         let logits = self.batch.logits.chunks(height * classes);
         let grads = self.grad.chunks_mut(height * classes);
-        let rows = work.rows.chunks_mut(height).zip(work.shifts.chunks_mut(height * blocks));
-        for (chunk, parts) in chunks.iter_mut().zip(logits.zip(grads).zip(rows).zip(&mut work.tasks)) {
+        let rows = workspace.rows.chunks_mut(height).zip(workspace.shifts.chunks_mut(height * blocks));
+        for (chunk, parts) in chunks.iter_mut().zip(logits.zip(grads).zip(rows).zip(&mut workspace.tasks)) {
             *chunk = Some(parts);
         }
-        work.pool.each(&mut chunks[..tasks], |_, chunk| {
+        workspace.pool.each(&mut chunks[..tasks], |_, chunk| {
             let Some((((logits, grads), (rows, shifts)), task)) = chunk else { return };
             task.maxima.resize(blocks, 0.0);
             task.shifts.resize(blocks, 0.0);
             let lines = logits.chunks_exact(classes).zip(grads.chunks_exact_mut(classes));
             for (((logits, grad), shifts), row) in lines.zip(shifts.chunks_exact_mut(blocks)).zip(rows.iter_mut()) {
-                f(&mut Line { logits, grad, shifts, simd, task }, row);
+                f(&mut Line { logits, grad, shifts, simd, raw_sums, task }, row);
             }
         });
     }
@@ -274,23 +292,23 @@ impl Job<'_> {
 
     /// Whether every row of the first pass was finite.
     pub(crate) fn finite(&self) -> bool {
-        self.work.rows.iter().all(|row| row.finite)
+        self.workspace.rows.iter().all(|row| row.finite)
     }
 
-    /// Counts every logit's gradient norm into `work.mass` (sigmoid forms).
+    /// Counts every logit's gradient norm into `workspace.mass` (sigmoid forms).
     pub(crate) fn count_elements(&mut self, bins: usize) {
-        for task in &mut self.work.tasks {
+        for task in &mut self.workspace.tasks {
             task.counts.clear();
         }
         self.each(|line, row| {
             line.task.counts.resize(bins, 0);
             row.finite = super::sigmoid::count(line.simd, line.logits, row, &mut line.task.counts);
         });
-        let work = &mut *self.work;
-        work.mass.clear();
-        work.mass.resize(bins, 0.0);
-        for task in &work.tasks {
-            for (sum, &n) in work.mass.iter_mut().zip(&task.counts) {
+        let workspace = &mut *self.workspace;
+        workspace.mass.clear();
+        workspace.mass.resize(bins, 0.0);
+        for task in &workspace.tasks {
+            for (sum, &n) in workspace.mass.iter_mut().zip(&task.counts) {
                 *sum += n as f64;
             }
         }
@@ -299,6 +317,11 @@ impl Job<'_> {
     /// Loss and gradient of the sigmoid form, divided by `over`; `gains` holds a weight per region of the gradient norm
     /// (one for all: no regions).
     pub(crate) fn elements(&mut self, gains: &[f32], over: f64) {
-        self.each(|line, row| super::sigmoid::row(line.simd, line.logits, row, gains, over, line.grad));
+        self.each(|line, row| {
+            if line.raw_sums {
+                line.raw_sums(row);
+            }
+            super::sigmoid::row(line.simd, line.logits, row, gains, over, line.grad);
+        });
     }
 }

@@ -13,6 +13,8 @@ pub(crate) trait Shape {
     const SMOOTH: bool = false;
     /// The raw sums need a pass of their own, before z' can be said.
     const APART: bool = false;
+    /// softmax(z') is not softmax(z), and the first pass leaves no sum over the raw logits.
+    const HIDES_RAW: bool = false;
 
     /// Told the label's logit before anything else. A shape that adds to or multiplies logits first takes it off all of
     /// them: a softmax does not change by that, and rounding does not depend on how large the logits are.
@@ -92,6 +94,7 @@ impl<'a> Bias<'a> {
 }
 
 impl Shape for Bias<'_> {
+    const HIDES_RAW: bool = true;
     #[inline(always)]
     fn logit<I: Isa>(&self, z: I::V, at: usize) -> I::V {
         I::add(I::sub(z, I::splat(self.base)), I::at(self.bias, at))
@@ -113,6 +116,7 @@ pub(crate) struct Affine<'a> {
 
 impl Shape for Affine<'_> {
     const SLOPE: bool = true;
+    const HIDES_RAW: bool = true;
     #[inline(always)]
     fn logit<I: Isa>(&self, z: I::V, at: usize) -> I::V {
         I::fma(I::at(self.slope, at), z, I::at(self.bias, at))
@@ -145,6 +149,7 @@ impl Scaled {
 
 impl Shape for Scaled {
     const SLOPE: bool = true;
+    const HIDES_RAW: bool = true;
     #[inline(always)]
     fn logit<I: Isa>(&self, z: I::V, _at: usize) -> I::V {
         I::mul(I::sub(z, I::splat(self.base)), I::splat(self.scale))

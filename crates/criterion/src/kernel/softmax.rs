@@ -73,9 +73,9 @@ impl Tally {
 /// What the first pass finds.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Sums {
-    /// Of the logits as they came.
+    /// The sum over the raw logits. Where a shape has [`HIDES_RAW`](Shape::HIDES_RAW), only if it was asked for.
     pub(crate) raw: Tally,
-    /// Of z' and its factors.
+    /// The sum over z' with its factors.
     pub(crate) adjusted: Tally,
     /// Sum of z' (with `SMOOTH`).
     pub(crate) logits: f64,
@@ -255,10 +255,18 @@ fn exps_of<I: Isa, S: Shape>(shape: &S, z: &Lanes, at: usize, shift: f32, sums: 
 }
 dispatch!(fn sums_pass<S: Shape>(shape: &S, z: &[f32], label: usize, place: &mut Place<'_>) -> Sums = sums_kernel);
 
-/// The first pass: the sums of a row, and its exponentials.
-pub(crate) fn sums<S: Shape>(simd: Simd, shape: &mut S, z: &[f32], label: usize, place: &mut Place<'_>) -> Sums {
+/// The first pass: the sums of a row, and its exponentials. `raw_sums` asks for the sums of the raw logits even where
+/// the shape does not need them.
+pub(crate) fn sums<S: Shape>(
+    simd: Simd,
+    shape: &mut S,
+    z: &[f32],
+    label: usize,
+    raw_sums: bool,
+    place: &mut Place<'_>,
+) -> Sums {
     shape.refer(z[label]);
-    let mut sums = if S::APART {
+    let mut sums = if S::APART || (S::HIDES_RAW && raw_sums) {
         let raw = sums_pass(simd, &Plain, z, label, place).raw;
         shape.learn(&raw);
         Sums { raw, ..sums_pass(simd, shape, z, label, place) }

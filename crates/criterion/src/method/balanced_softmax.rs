@@ -1,4 +1,4 @@
-//! `balanced-softmax`: adds ln n to the logits while training, so that the network learns what is left.
+//! `balanced-softmax`: adds ln n to the logits in training, so that the network need not learn the class sizes.
 //!
 //! # Equation
 //! ```text
@@ -6,25 +6,26 @@
 //! ```
 //!
 //! # Symbols
-//! n_c training images of class c, CE cross-entropy.
+//! n_c is the number of training images of class c, CE the cross-entropy.
 //!
 //! # Paper
 //! Ren et al. 2020: Ren, Yu, Sheng, Ma, Zhao, Yi, Li, "Balanced Meta-Softmax for Long-Tailed Visual Recognition", NeurIPS 2020,
 //! <https://arxiv.org/abs/2007.10740>.
 //!
 //! # Differs
-//! Without the paper's meta sampler. Shares n_c / n are used for the counts, which changes nothing. A class without
-//! images counts as one.
+//! The paper's meta sampler is left out. The code uses shares n_c / n for the counts, which changes nothing. A class
+//! without images counts as having one.
 //!
 //! # Reduces to
-//! `softmax` for equal counts; `logit-adjusted` with tau 1 is the same.
+//! `softmax` for equal counts. It equals `logit-adjusted` with tau 1.
 //!
 //! # Choosing
-//! It has no parameters and is the strongest simple baseline: a method that does not beat it needs another reason.
+//! It has no parameters and is the strongest simple baseline: a method that does not beat it needs another reason to
+//! exist.
 
 use super::biased::Biased;
-use crate::config::{Parameters, parameters};
 use crate::counts::{Counts, table};
+use crate::parameters::{Parameters, parameters};
 
 parameters! {
     /// `balanced-softmax` has no parameters.
@@ -33,6 +34,7 @@ parameters! {
 
 impl Parameters for BalancedSoftmaxConfig {
     type Method = BalancedSoftmax;
+    const CORRECTS_FOR_COUNTS: bool = true;
     fn build(&self, counts: &Counts) -> BalancedSoftmax {
         Biased { bias: table(counts.log_prior(), 0.0) }
     }

@@ -1,13 +1,13 @@
-//! Cross-entropy of a_j z_j + b_j: what `balanced-softmax`, `logit-adjusted`, `vs` and `cdt` have in common.
+//! Cross-entropy of a_j z_j + b_j: shared by `balanced-softmax`, `logit-adjusted`, `vs` and `cdt`.
 
-use crate::criterion::Method;
 use crate::kernel::rows::{Job, Part, Softmax, Weighed};
 use crate::kernel::shape::{Affine, Bias};
+use crate::method::Method;
 
 /// Cross-entropy of z + b.
 #[derive(Clone, Debug)]
 pub(crate) struct Biased {
-    /// b of every class, padded.
+    /// The offset b of every class, padded to whole lanes.
     pub(crate) bias: Vec<f32>,
 }
 
@@ -30,9 +30,9 @@ impl Method for Biased {
 /// Cross-entropy of a z + b.
 #[derive(Clone, Debug)]
 pub(crate) struct ScaledAndBiased {
-    /// a of every class, padded.
+    /// The factor a of every class, padded to whole lanes.
     pub(crate) slope: Vec<f32>,
-    /// b of every class, padded.
+    /// The offset b of every class, padded to whole lanes.
     pub(crate) bias: Vec<f32>,
 }
 

@@ -6,24 +6,25 @@
 //! ```
 //!
 //! # Symbols
-//! n_c training images of class c, n_max the largest, CE cross-entropy. At evaluation the raw logits are used.
+//! n_c is the number of training images of class c, n_max the largest of them, CE the cross-entropy. Evaluation uses the
+//! raw logits.
 //!
 //! # Paper
 //! Ye et al. 2020: Ye, Chen, Zhan, Chao, "Identifying and Compensating for Feature Deviation in Imbalanced Deep Learning", 2020,
 //! <https://arxiv.org/abs/2001.01385>.
 //!
 //! # Differs
-//! Nothing; a class without images counts as one.
+//! Nothing. A class without images counts as having one.
 //!
 //! # Reduces to
-//! `softmax` for gamma 0 or equal counts; `vs` with tau 0 is the same.
+//! `softmax` for gamma 0 or equal counts. It equals `vs` with tau 0.
 //!
 //! # Choosing
-//! gamma 0.1 to 0.4 in the paper's tables, the steeper the tail the smaller.
+//! The paper's tables use gamma 0.1 to 0.4, smaller for steeper tails.
 
 use super::biased::ScaledAndBiased;
-use crate::config::{Parameters, parameters};
 use crate::counts::{Counts, table};
+use crate::parameters::{Parameters, parameters};
 
 parameters! {
     /// Parameters of `cdt`.
@@ -35,6 +36,7 @@ parameters! {
 
 impl Parameters for CdtConfig {
     type Method = Cdt;
+    const CORRECTS_FOR_COUNTS: bool = true;
     fn build(&self, counts: &Counts) -> Cdt {
         ScaledAndBiased {
             slope: table(counts.relative_power(self.gamma), 1.0),

@@ -1,4 +1,4 @@
-//! `class-balanced`: weights every class by the inverse of its size.
+//! `class-balanced`: weights every class by the inverse of its size, or of a power of it.
 //!
 //! # Equation
 //! ```text
@@ -6,44 +6,47 @@
 //! ```
 //!
 //! # Symbols
-//! n_c training images of class c, C classes, CE cross-entropy.
+//! n_c is the number of training images of class c, C the number of classes, CE the cross-entropy.
 //!
 //! # Paper
-//! Folklore: in the GHM-CWAP paper the row "Class balanced". The square root (power 0.5) is from Mahajan et al., "Exploring
+//! Folklore: the row "Class balanced" of the GHM-CWAP paper. The square root (power 0.5) is from Mahajan et al., "Exploring
 //! the Limits of Weakly Supervised Pretraining", ECCV 2018, <https://arxiv.org/abs/1805.00932>.
 //!
 //! # Differs
-//! `reduction: weights` divides by the weights that were drawn, so that the size of the gradient does not depend on
-//! which classes a batch happened to hold; `reduction: batch` divides by the batch, as published code does, which on
-//! CIFAR-10-LT (imbalance 100) lowers the effective learning rate six-fold. A class without images has weight 0.
+//! `reduction: weights` divides by the weights of the batch's examples, so that the size of the gradient does not depend
+//! on which classes a batch happens to hold. `reduction: batch` divides by the batch size, as published code does, which
+//! on CIFAR-10-LT (imbalance 100) lowers the effective learning rate six-fold. A class without images has weight 0.
 //!
 //! # Reduces to
 //! `softmax` for power 0 or equal counts.
 //!
 //! # Choosing
-//! power 1 often overshoots on steep tails (one rare image then counts as a hundred); 0.5 is the gentler choice.
+//! power 1, plain inverse frequency, often overshoots on steep tails, where one rare image counts as a hundred. The
+//! default 0.5 is gentler.
 
 use super::weighted::{Reduction, Weighted};
-use crate::config::{Parameters, Preset, parameters};
+use crate::config::Preset;
 use crate::counts::Counts;
+use crate::parameters::{Parameters, parameters};
 
 parameters! {
     /// Parameters of `class-balanced`.
     pub struct ClassBalancedConfig for ClassBalanced {
-        /// Exponent k of n^-k, 0 to 10; 1 is inverse frequency, 0.5 its square root.
-        pub power: f64 = 1.0, where |x| (0.0..=10.0).contains(&x) => "in 0..=10";
-        /// What the weighted sum is divided by: weights (drawn in this batch) or batch (examples).
+        /// Exponent k of n^-k, 0 to 10: 1 is inverse frequency, 0.5 its square root.
+        pub power: f64 = 0.5, where |x| (0.0..=10.0).contains(&x) => "in 0..=10";
+        /// What the weighted sum is divided by: weights (of the batch's examples) or batch (their number).
         pub reduction: Reduction = Reduction::Weights;
     }
 }
 
 impl Parameters for ClassBalancedConfig {
     type Method = ClassBalanced;
+    const CORRECTS_FOR_COUNTS: bool = true;
     fn preset(preset: Preset) -> Self {
         match preset {
-            Preset::Paper => Self { reduction: Reduction::Batch, ..Self::default() },
-            Preset::Reference => Self::default(),
-            Preset::Recommended => Self { power: 0.5, ..Self::default() },
+            Preset::Paper => Self { power: 1.0, reduction: Reduction::Batch },
+            Preset::Reference => Self { power: 1.0, ..Self::default() },
+            Preset::Recommended => Self::default(),
         }
     }
     fn build(&self, counts: &Counts) -> ClassBalanced {

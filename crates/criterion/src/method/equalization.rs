@@ -1,4 +1,4 @@
-//! `equalization`: lets rare classes off when they would only be pushed down by examples of other classes.
+//! `equalization`: spares rare classes the gradient that examples of other classes push them down with.
 //!
 //! # Equation
 //! ```text
@@ -7,43 +7,43 @@
 //! ```
 //!
 //! # Symbols
-//! n_j training images of class j, n all of them, CE cross-entropy: a dropped class takes no part in the softmax and gets
-//! no gradient.
+//! n_j is the number of training images of class j, n that of all classes, CE the cross-entropy. A dropped class takes no
+//! part in the softmax and gets no gradient.
 //!
 //! # Paper
 //! Tan et al. 2020: Tan, Wang, Li, Li, Ouyang, Yin, Yan, "Equalization Loss for Long-Tailed Object Recognition", CVPR 2020,
 //! <https://arxiv.org/abs/2003.05176>.
 //!
 //! # Differs
-//! The softmax form of the paper, with the mask applied before the log-sum-exp, so that nothing overflows. Draws are a
-//! function of (seed, epoch, example, class): a resumed run repeats them. `form: sigmoid` is what the GHM-CWAP paper's
-//! public code runs under this name: binary cross-entropy of every class without any mask, summed over classes.
+//! This is the softmax form of the paper. The mask is applied before the log-sum-exp, so that nothing overflows. Draws are
+//! a function of (seed, epoch, example, class), so a resumed run repeats them. `form: sigmoid` is what the public code of
+//! the GHM-CWAP paper runs under this name: binary cross-entropy of every class, without a mask, summed over classes.
 //!
 //! # Reduces to
 //! `softmax` for gamma 0 or when no class is rare enough.
 //!
 //! # Choosing
-//! gamma 0.9 (0.95 for CIFAR-100), lambda 5e-3 of the images: check with `equipoise inspect` which classes that makes rare.
+//! gamma 0.9 (0.95 for CIFAR-100) and lambda 5e-3. `equipoise inspect` shows which classes are that rare.
 
 use equipoise_random::Draws;
 use serde::{Deserialize, Serialize};
 
 use crate::batch::Batch;
-use crate::config::{Parameters, Preset, parameters};
+use crate::config::Preset;
 use crate::counts::Counts;
-use crate::criterion::Method;
 use crate::kernel::lanes::{Isa, LANES, Simd, dispatch};
 use crate::kernel::rows::{Job, Part, Softmax, Weighed};
 use crate::kernel::shape::Bias;
+use crate::method::Method;
+use crate::parameters::{Parameters, parameters};
 
-
-/// Which loss stands behind the name.
+/// The loss behind the name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum EqualizationForm {
-    /// Softmax without the dropped classes.
+    /// Cross-entropy of a softmax without the dropped classes.
     Softmax,
-    /// Sigmoid binary cross-entropy, nothing dropped.
+    /// Binary cross-entropy of a sigmoid per class, with no class dropped.
     Sigmoid,
 }
 
@@ -52,17 +52,18 @@ parameters! {
     pub struct EqualizationConfig for Equalization {
         /// Probability that a rare class is dropped, 0 to 1.
         pub gamma: f64 = 0.9, where |x| (0.0..=1.0).contains(&x) => "in 0..=1";
-        /// A class is rare with at most this share of the images, 0 to 1.
+        /// Largest share of the images at which a class is rare, 0 to 1.
         pub lambda: f64 = 5e-3, where |x| (0.0..=1.0).contains(&x) => "in 0..=1";
-        /// softmax (the method) or sigmoid (what was run for the GHM-CWAP paper).
+        /// softmax (the method) or sigmoid (what the GHM-CWAP paper ran).
         pub form: EqualizationForm = EqualizationForm::Softmax;
-        /// Of the random draws.
+        /// Seed of the random draws.
         pub seed: u64 = 0;
     }
 }
 
 impl Parameters for EqualizationConfig {
     type Method = Equalization;
+    const CORRECTS_FOR_COUNTS: bool = true;
     fn preset(preset: Preset) -> Self {
         match preset {
             Preset::Paper => Self { form: EqualizationForm::Sigmoid, ..Self::default() },
@@ -78,7 +79,7 @@ impl Parameters for EqualizationConfig {
     }
 }
 
-/// Cross-entropy without the rare classes that were dropped.
+/// Cross-entropy without the dropped classes.
 #[derive(Clone, Debug)]
 pub(crate) struct Equalization {
     form: EqualizationForm,
@@ -93,7 +94,7 @@ struct Rows<'a> {
     simd: Simd,
 }
 
-/// b of an example: minus infinity for the classes whose draw is below their threshold.
+/// Writes the offsets b of an example: minus infinity for classes whose draw is below their threshold.
 // Plain code, but for the wider 64-bit multiplications that a higher level has.
 #[inline(always)]
 fn drop_classes_kernel<I: Isa>(draws: Draws, thresholds: &[u64], bias: &mut [f32]) {
@@ -122,7 +123,7 @@ impl Softmax for Rows<'_> {
 impl Method for Equalization {
     fn rows(&self, job: &mut Job<'_>) {
         match self.form {
-            EqualizationForm::Softmax => job.fused(&Rows { method: self, batch: job.batch, simd: job.work.simd }),
+            EqualizationForm::Softmax => job.fused(&Rows { method: self, batch: job.batch, simd: job.workspace.simd }),
             EqualizationForm::Sigmoid => job.elements(&[1.0], 1.0),
         }
     }

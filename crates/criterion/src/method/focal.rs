@@ -1,4 +1,4 @@
-//! `focal`: turns down examples that are already classified well.
+//! `focal`: lowers the weight of examples that are already classified well.
 //!
 //! # Equation
 //! ```text
@@ -7,38 +7,39 @@
 //! ```
 //!
 //! # Symbols
-//! p = softmax(z), CE cross-entropy = -ln p_y.
+//! p = softmax(z), and CE = -ln p_y is the cross-entropy.
 //!
 //! # Paper
 //! Lin et al. 2017: Lin, Goyal, Girshick, He, Dollar, "Focal Loss for Dense Object Detection", ICCV 2017,
 //! <https://arxiv.org/abs/1708.02002>.
 //!
 //! # Differs
-//! The softmax form, as in long-tail work; the paper's detector uses a sigmoid per class. The modulator carries
-//! gradient. p_y comes from the logits alone: a class weight never enters it.
+//! This is the softmax form that long-tail papers use. The paper's detector has a sigmoid per class. The factor
+//! (1 - p_y)^gamma carries gradient. p_y comes from the logits alone: a class weight never enters it.
 //!
 //! # Reduces to
 //! `softmax` for gamma 0.
 //!
 //! # Choosing
-//! gamma 1 in long-tail tables, 2 in detection. It balances difficulty, not class sizes: expect little for rare classes.
+//! Long-tail tables use gamma 1, detection 2. It balances difficulty, not class sizes: expect little for rare classes.
 
-use crate::config::{Parameters, parameters};
 use crate::counts::Counts;
-use crate::criterion::Method;
 use crate::kernel::rows::{Job, Part, Weighed};
-use crate::relative::NoMargin;
+use crate::margin::NoMargin;
+use crate::method::Method;
+use crate::parameters::{Parameters, parameters};
 
 parameters! {
     /// Parameters of `focal`.
     pub struct FocalConfig for Focal {
-        /// Focusing exponent, 0 to 100; 0 is cross-entropy.
+        /// Focusing exponent, 0 (cross-entropy) to 100.
         pub gamma: f64 = 1.0, where |x| (0.0..=100.0).contains(&x) => "in 0..=100";
     }
 }
 
 impl Parameters for FocalConfig {
     type Method = Focal;
+    const CORRECTS_FOR_COUNTS: bool = false;
     fn build(&self, _counts: &Counts) -> Focal {
         Focal { gamma: self.gamma }
     }

@@ -1,4 +1,4 @@
-//! `ghm`: weights every example by how few others have a gradient of the same size.
+//! `ghm`: weights every example by how few others have a gradient norm like its own.
 //!
 //! # Equation
 //! ```text
@@ -12,43 +12,46 @@
 //! ```
 //!
 //! # Symbols
-//! p = softmax(z), t_j = 1 at the label and 0 elsewhere, B examples, C classes, A moving average, CE and BCE (binary)
-//! cross-entropy.
+//! p = softmax(z), t_j is 1 at the label and 0 elsewhere, B the number of examples, C that of classes, A a moving average,
+//! CE the cross-entropy, BCE the binary cross-entropy.
 //!
 //! # Paper
 //! Li et al. 2019: Li, Liu, Wang, "Gradient Harmonized Single-stage Detector", AAAI 2019, <https://arxiv.org/abs/1811.05181>.
 //!
 //! # Differs
 //! The sigmoid form is the published one, including that empty regions do not decay and that A starts at 0 without
-//! correction, so that the first step is 1 / (1 - momentum) times too large. The softmax form is ours: the paper leaves
-//! it undefined. Mixed labels: in the softmax form each label counts with its share; in the sigmoid form t is mixed by
-//! the shares (deferred class weights included).
+//! correction, so that the first step is 1 / (1 - momentum) times too large. The softmax form is ours, as the paper leaves
+//! it undefined. With mixed labels, each label counts with its share in the softmax form; in the sigmoid form t is mixed
+//! by the shares (deferred class weights included).
 //!
 //! # Reduces to
 //! `softmax` (softmax form) for one region without momentum.
 //!
 //! # Choosing
-//! 30 regions and momentum 0.75 as published. Head classes fill the one histogram, so rare classes drown in it: that is
-//! what `cwap` mends. The GHM-CWAP paper ran the sigmoid form divided by B C, which hardly learns with many classes.
+//! 30 regions and momentum 0.75 are the published values. Head classes fill the one histogram and rare classes drown in
+//! it, which is what `cwap` corrects. The GHM-CWAP paper ran the sigmoid form divided by B C, which hardly learns with
+//! many classes.
 
 use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
 
 use crate::batch::Batch;
-use crate::config::{Parameters, Preset, parameters};
+use crate::config::Preset;
 use crate::counts::Counts;
-use crate::criterion::Method;
 use crate::error::StateError;
-use crate::kernel::rows::{Job, Part, Row, Weighed, Work};
-use crate::relative::NoMargin;
-use crate::state::{State, check_length, check_values};
+use crate::kernel::rows::{Job, Part, Row, Weighed, Workspace};
+use crate::margin::NoMargin;
+use crate::method::{Method, State};
+use crate::parameters::{Parameters, parameters};
+use crate::state::{check_length, check_values};
 
-/// What has a gradient norm.
+/// What a gradient norm is taken of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum GhmForm {
-    /// Every example.
+    /// Each example.
     Softmax,
-    /// Every example and class.
+    /// Each pair of example and class.
     Sigmoid,
 }
 
@@ -56,18 +59,18 @@ pub enum GhmForm {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum GhmAverage {
-    /// Examples times classes.
+    /// The number of examples times the number of classes.
     Elements,
-    /// Examples.
+    /// The number of examples.
     Samples,
 }
 
 parameters! {
     /// Parameters of `ghm`.
     pub struct GhmConfig for Ghm {
-        /// Regions of [0, 1], 1 to 10000.
+        /// Number of regions of [0, 1], 1 to 10000.
         pub bins: u32 = 30, where |x| (1..=10_000).contains(&x) => "in 1..=10000";
-        /// Of the moving average over batches, at least 0 (none) and less than 1.
+        /// Momentum of the moving average over batches, at least 0 (no average) and less than 1.
         pub momentum: f64 = 0.75, where |x| (0.0..1.0).contains(&x) => "at least 0 and less than 1";
         /// One gradient norm per example (softmax) or per example and class (sigmoid).
         pub form: GhmForm = GhmForm::Softmax;
@@ -78,6 +81,7 @@ parameters! {
 
 impl Parameters for GhmConfig {
     type Method = Ghm;
+    const CORRECTS_FOR_COUNTS: bool = false;
     fn preset(preset: Preset) -> Self {
         match preset {
             Preset::Paper => Self { form: GhmForm::Sigmoid, ..Self::default() },
@@ -93,7 +97,7 @@ impl Parameters for GhmConfig {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct GhmState {
-    /// A_k, all 0 without momentum.
+    /// The moving averages A_k. All are 0 without momentum.
     pub mass: Vec<f64>,
 }
 
@@ -106,7 +110,7 @@ impl GhmState {
     }
 }
 
-/// Gradient harmonizing with one histogram for all classes.
+/// Weights by one histogram of gradient norms for all classes.
 #[derive(Clone, Debug)]
 pub(crate) struct Ghm {
     config: GhmConfig,
@@ -118,17 +122,17 @@ impl Ghm {
         ((g * f64::from(self.config.bins)) as usize).min(self.mass.len() - 1)
     }
 
-    /// From R in `work.mass` to A there, and tot / (A_k valid) of every region in `work.gains`.
-    fn harmonize(&self, work: &mut Work) {
-        let total: f64 = work.mass.iter().sum();
-        let valid = work.mass.iter().filter(|r| **r > 0.0).count() as f64;
-        work.gains.clear();
-        for (now, before) in work.mass.iter_mut().zip(&self.mass) {
+    /// Turns R in `workspace.mass` into A, and writes tot / (A_k valid) of every region to `workspace.gains`.
+    fn harmonize(&self, workspace: &mut Workspace) {
+        let total: f64 = workspace.mass.iter().sum();
+        let valid = workspace.mass.iter().filter(|r| **r > 0.0).count() as f64;
+        workspace.gains.clear();
+        for (now, before) in workspace.mass.iter_mut().zip(&self.mass) {
             let held = *now > 0.0;
             if self.config.momentum > 0.0 {
                 *now = if held { self.config.momentum * before + (1.0 - self.config.momentum) * *now } else { *before };
             }
-            work.gains.push(if held { total / (*now * valid) } else { 0.0 });
+            workspace.gains.push(if held { total / (*now * valid) } else { 0.0 });
         }
     }
 
@@ -138,17 +142,17 @@ impl Ghm {
         if !job.finite() {
             return;
         }
-        let work = &mut *job.work;
-        work.mass.clear();
-        work.mass.resize(self.mass.len(), 0.0);
-        for part in work.rows.iter_mut().flat_map(Row::parts_mut) {
+        let workspace = &mut *job.workspace;
+        workspace.mass.clear();
+        workspace.mass.resize(self.mass.len(), 0.0);
+        for part in workspace.rows.iter_mut().flat_map(Row::parts_mut) {
             let region = self.region(part.sums.raw.miss());
             part.weighed.region = region as u32;
-            work.mass[region] += part.share;
+            workspace.mass[region] += part.share;
         }
-        self.harmonize(work);
-        for part in work.rows.iter_mut().flat_map(Row::parts_mut) {
-            let weight = work.gains[part.weighed.region as usize];
+        self.harmonize(workspace);
+        for part in workspace.rows.iter_mut().flat_map(Row::parts_mut) {
+            let weight = workspace.gains[part.weighed.region as usize];
             part.weighed = Weighed::constant(weight, part.sums.adjusted.cross_entropy());
         }
         job.gradients(&rows);
@@ -159,17 +163,17 @@ impl Ghm {
         if !job.finite() {
             return;
         }
-        self.harmonize(job.work);
-        // the job's loop needs `work` whole
-        let mut table = std::mem::take(&mut job.work.table);
+        self.harmonize(job.workspace);
+        // the loop over rows borrows all of `workspace`
+        let mut table = std::mem::take(&mut job.workspace.table);
         table.clear();
-        table.extend(job.work.gains.iter().map(|w| *w as f32));
+        table.extend(job.workspace.gains.iter().map(|w| *w as f32));
         let over = match self.config.average {
             GhmAverage::Elements => job.classes as f64,
             GhmAverage::Samples => 1.0,
         };
         job.elements(&table, over);
-        job.work.table = table;
+        job.workspace.table = table;
     }
 }
 
@@ -181,18 +185,22 @@ impl Method for Ghm {
         }
     }
 
-    fn observe(&mut self, _batch: &Batch<'_>, work: &Work) {
+    fn observe(&mut self, _batch: &Batch<'_>, workspace: &Workspace) {
         if self.config.momentum > 0.0 {
-            self.mass.copy_from_slice(&work.mass);
+            self.mass.copy_from_slice(&workspace.mass);
         }
     }
 
-    fn regions(&self, work: &Work) -> Option<u64> {
-        Some(work.gains.iter().filter(|w| **w > 0.0).count() as u64)
+    fn regions(&self, workspace: &Workspace) -> Option<u64> {
+        Some(workspace.gains.iter().filter(|w| **w > 0.0).count() as u64)
     }
 
     fn state(&self) -> State {
         State::Ghm(GhmState { mass: self.mass.clone() })
+    }
+
+    fn state_summary(&self) -> Value {
+        json!({"mass": self.mass})
     }
 
     fn restore(&mut self, state: &State) -> Result<(), StateError> {

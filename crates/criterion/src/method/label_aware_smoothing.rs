@@ -1,4 +1,4 @@
-//! `label-aware-smoothing`: softer targets for larger classes, against over-confidence in the head.
+//! `label-aware-smoothing`: softens the targets of larger classes, against overconfidence in the head.
 //!
 //! # Equation
 //! ```text
@@ -7,28 +7,29 @@
 //! ```
 //!
 //! # Symbols
-//! n_c training images of class c, p = softmax(z), CE cross-entropy.
+//! n_c is the number of training images of class c, n_min and n_max the smallest and largest of them, p = softmax(z), CE
+//! the cross-entropy.
 //!
 //! # Paper
 //! Zhong et al. 2021: Zhong, Cui, Liu, Jia, "Improving Calibration for Long-Tailed Recognition" (MiSLAS), CVPR 2021,
 //! <https://arxiv.org/abs/2104.00466>.
 //!
 //! # Differs
-//! Nothing from the published code, which spreads the smoothed mass over all C classes, the label included, where the
-//! paper's equation gives e / (C - 1) to each of the others. The concave form only; with equal counts every class gets
-//! `tail`.
+//! Nothing differs from the published code, which spreads the smoothed mass over all C classes, including the label. The
+//! paper's equation gives e / (C - 1) to each of the others. Only the concave form is implemented. With equal counts every
+//! class gets `tail`.
 //!
 //! # Reduces to
-//! `softmax` for head = tail = 0; ordinary label smoothing for head = tail.
+//! `softmax` for head = tail = 0, and ordinary label smoothing for head = tail.
 //!
 //! # Choosing
-//! head 0.3 to 0.4 and tail 0 to 0.1 in the paper, in a second stage that re-trains the classifier.
+//! The paper uses head 0.3 to 0.4 and tail 0 to 0.1, in a second stage that retrains the classifier.
 
-use crate::config::{Parameters, parameters};
 use crate::counts::Counts;
-use crate::criterion::Method;
 use crate::kernel::rows::{Job, Part, Softmax, Weighed};
 use crate::kernel::shape::WithMean;
+use crate::method::Method;
+use crate::parameters::{Parameters, parameters};
 
 parameters! {
     /// Parameters of `label-aware-smoothing`.
@@ -42,6 +43,7 @@ parameters! {
 
 impl Parameters for LabelAwareSmoothingConfig {
     type Method = LabelAwareSmoothing;
+    const CORRECTS_FOR_COUNTS: bool = true;
     fn build(&self, counts: &Counts) -> LabelAwareSmoothing {
         let (least, most) = (counts.smallest(), counts.largest());
         let rank = |n: f64| if most > least { (n - least) / (most - least) } else { 0.0 };

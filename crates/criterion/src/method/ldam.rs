@@ -1,4 +1,4 @@
-//! `ldam`: a margin on the label's logit that is larger for smaller classes.
+//! `ldam`: subtracts a margin from the label's logit, larger for smaller classes.
 //!
 //! # Equation
 //! ```text
@@ -6,26 +6,27 @@
 //! ```
 //!
 //! # Symbols
-//! z cosines from a normalised head, s scale, n_c training images of class c, CE cross-entropy.
+//! z are cosines from a normalized head, s is the scale, n_c the number of training images of class c, CE the
+//! cross-entropy.
 //!
 //! # Paper
 //! Cao et al. 2019: Cao, Wei, Gaidon, Arechiga, Ma, "Learning Imbalanced Datasets with Label-Distribution-Aware Margin Loss", NeurIPS
 //! 2019, <https://arxiv.org/abs/1906.07413>.
 //!
 //! # Differs
-//! Nothing; a class without images counts as one. The head, not the loss, normalises: use the cosine head.
+//! Nothing. A class without images counts as having one. The loss does not normalize: use the cosine head.
 //!
 //! # Reduces to
-//! `softmax` of s z for max_margin 0; every class has the same margin for equal counts.
+//! `softmax` of s z for max_margin 0. With equal counts every class has the same margin.
 //!
 //! # Choosing
-//! scale 30 and max_margin 0.5 everywhere in the paper; it is meant to be used with `drw`.
+//! The paper uses scale 30 and max_margin 0.5 throughout, together with `drw`.
 
-use crate::config::{Parameters, parameters};
 use crate::counts::Counts;
-use crate::criterion::Method;
 use crate::kernel::rows::{Job, Part, Softmax, Weighed};
 use crate::kernel::shape::Scaled;
+use crate::method::Method;
+use crate::parameters::{Parameters, parameters};
 
 parameters! {
     /// Parameters of `ldam`.
@@ -39,6 +40,7 @@ parameters! {
 
 impl Parameters for LdamConfig {
     type Method = Ldam;
+    const CORRECTS_FOR_COUNTS: bool = true;
     fn build(&self, counts: &Counts) -> Ldam {
         // n^(-1/4) / max_k n_k^(-1/4) = (n_min / n)^(1/4)
         let least = counts.smallest().max(1.0);

@@ -1,127 +1,111 @@
 //! The criteria, one file each.
+//!
+//! A new criterion is a file in this folder and two lines here: `mod` and its entry in the list.
 
-use serde::{Deserialize, Deserializer, Serialize};
+mod balanced_softmax;
+mod cdt;
+mod class_balanced;
+mod cwap;
+mod effective_number;
+mod equalization;
+mod focal;
+mod ghm;
+mod label_aware_smoothing;
+mod ldam;
+mod logit_adjusted;
+mod seesaw;
+mod softmax;
+mod vs;
 
-use crate::config::{Declared, Field, Parameters, Preset};
-use crate::counts::Counts;
-use crate::criterion::Method;
-use crate::error::ConfigError;
-use crate::page::Page;
-
-pub(crate) mod biased;
+// shared by several criteria
+mod biased;
 pub(crate) mod weighted;
 
-pub use cwap::{AverageState, CwapState, Memory, Norm, Normalize, Portrait, Regions};
-pub use equalization::EqualizationForm;
-pub use ghm::{GhmAverage, GhmForm, GhmState};
-pub use seesaw::SeesawState;
+use serde::{Deserialize, Deserializer, Serialize};
+use serde_json::{Value, json};
+
+use crate::batch::Batch;
+use crate::config::Preset;
+use crate::counts::Counts;
+use crate::documentation::Documentation;
+use crate::error::{ConfigError, StateError};
+use crate::kernel::rows::{Job, Workspace};
+use crate::parameters::{Declared, Field, Parameters};
+use crate::registry::methods;
+
 pub use weighted::Reduction;
 
-/// Lists the criteria: variant, name, module, parameters, method.
-macro_rules! methods {
-    ($($variant:ident $name:literal $module:ident $file:literal $config:ident $method:ident;)*) => {
-        $(
-            pub(crate) mod $module;
-            pub use $module::$config;
-        )*
-
-        /// The name of a criterion.
-        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-        pub enum Id {
-            $(#[doc = concat!("`", $name, "`")] $variant,)*
-        }
-
-        impl Id {
-            /// Every criterion.
-            pub const ALL: &'static [Self] = &[$(Self::$variant),*];
-
-            /// The word used everywhere: files, configurations, command line.
-            #[must_use]
-            pub fn name(self) -> &'static str {
-                match self { $(Self::$variant => $name),* }
-            }
-
-            /// What the method's file says about it.
-            #[must_use]
-            pub fn page(self) -> Page {
-                Page::of(match self { $(Self::$variant => include_str!($file)),* })
-            }
-
-            /// Its parameters.
-            #[must_use]
-            pub fn fields(self) -> &'static [Field] {
-                match self { $(Self::$variant => <$config as Declared>::FIELDS),* }
-            }
-
-            /// Its parameters with the values of a preset.
-            #[must_use]
-            pub fn preset(self, preset: Preset) -> MethodConfig {
-                match self { $(Self::$variant => MethodConfig::$variant($config::preset(preset))),* }
-            }
-
-            /// Reads its parameters; what is left out has its default.
-            ///
-            /// # Errors
-            /// The deserializer's, also for a parameter that the criterion does not have.
-            pub fn params<'de, D: Deserializer<'de>>(self, from: D) -> Result<MethodConfig, D::Error> {
-                match self { $(Self::$variant => $config::deserialize(from).map(MethodConfig::$variant)),* }
-            }
-        }
-
-        /// A criterion with its parameters.
-        #[derive(Clone, Debug, PartialEq, Serialize)]
-        #[serde(untagged)]
-        pub enum MethodConfig {
-            $(#[doc = concat!("`", $name, "`")] $variant($config),)*
-        }
-
-        impl MethodConfig {
-            /// Which criterion it is.
-            #[must_use]
-            pub fn id(&self) -> Id {
-                match self { $(Self::$variant(_) => Id::$variant),* }
-            }
-
-            pub(crate) fn build(&self, counts: &Counts) -> Result<Kind, ConfigError> {
-                match self { $(Self::$variant(config) => {
-                    config.check()?;
-                    config.check_for(counts)?;
-                    Ok(Kind::$variant(config.build(counts)))
-                })* }
-            }
-        }
-
-        /// A criterion that runs.
-        #[derive(Clone, Debug)]
-        pub(crate) enum Kind {
-            $($variant($module::$method),)*
-        }
-
-        impl Kind {
-            pub(crate) fn as_method(&self) -> &dyn Method {
-                match self { $(Self::$variant(method) => method),* }
-            }
-
-            pub(crate) fn as_method_mut(&mut self) -> &mut dyn Method {
-                match self { $(Self::$variant(method) => method),* }
-            }
-        }
-    };
+methods! {
+    Softmax "softmax" = softmax::SoftmaxConfig;
+    ClassBalanced "class-balanced" = class_balanced::ClassBalancedConfig;
+    EffectiveNumber "effective-number" = effective_number::EffectiveNumberConfig;
+    Focal "focal" = focal::FocalConfig;
+    Ghm "ghm" = ghm::GhmConfig, state GhmState;
+    Equalization "equalization" = equalization::EqualizationConfig;
+    Seesaw "seesaw" = seesaw::SeesawConfig, state SeesawState;
+    Cwap "cwap" = cwap::CwapConfig, state CwapState;
+    BalancedSoftmax "balanced-softmax" = balanced_softmax::BalancedSoftmaxConfig;
+    LogitAdjusted "logit-adjusted" = logit_adjusted::LogitAdjustedConfig;
+    Vs "vs" = vs::VsConfig;
+    Cdt "cdt" = cdt::CdtConfig;
+    Ldam "ldam" = ldam::LdamConfig;
+    LabelAwareSmoothing "label-aware-smoothing" = label_aware_smoothing::LabelAwareSmoothingConfig;
 }
 
-methods! {
-    Softmax "softmax" softmax "softmax.rs" SoftmaxConfig Softmax;
-    ClassBalanced "class-balanced" class_balanced "class_balanced.rs" ClassBalancedConfig ClassBalanced;
-    EffectiveNumber "effective-number" effective_number "effective_number.rs" EffectiveNumberConfig EffectiveNumber;
-    Focal "focal" focal "focal.rs" FocalConfig Focal;
-    Ghm "ghm" ghm "ghm.rs" GhmConfig Ghm;
-    Equalization "equalization" equalization "equalization.rs" EqualizationConfig Equalization;
-    Seesaw "seesaw" seesaw "seesaw.rs" SeesawConfig Seesaw;
-    Cwap "cwap" cwap "cwap/mod.rs" CwapConfig Cwap;
-    BalancedSoftmax "balanced-softmax" balanced_softmax "balanced_softmax.rs" BalancedSoftmaxConfig BalancedSoftmax;
-    LogitAdjusted "logit-adjusted" logit_adjusted "logit_adjusted.rs" LogitAdjustedConfig LogitAdjusted;
-    Vs "vs" vs "vs.rs" VsConfig Vs;
-    Cdt "cdt" cdt "cdt.rs" CdtConfig Cdt;
-    Ldam "ldam" ldam "ldam.rs" LdamConfig Ldam;
-    LabelAwareSmoothing "label-aware-smoothing" label_aware_smoothing "label_aware_smoothing.rs" LabelAwareSmoothingConfig LabelAwareSmoothing;
+/// A criterion that runs. Each method's file implements it; [`Criterion`](crate::Criterion) calls it.
+pub(crate) trait Method {
+    /// Class weights whose sum over the batch divides the loss, for methods that are weighted means.
+    fn divisor(&self) -> Option<&[f64]> {
+        None
+    }
+    /// Whether a class without training images has weight 0.
+    fn ignores_empty_classes(&self) -> bool {
+        false
+    }
+    /// Computes the loss and gradient of every row as if the batch had been counted. Counts nothing.
+    fn rows(&self, job: &mut Job<'_>);
+    /// Counts the batch that `rows` has just seen.
+    fn observe(&mut self, _batch: &Batch<'_>, _workspace: &Workspace) {}
+    /// Turns what the epoch has counted into what the next one uses.
+    fn end_epoch(&mut self) {}
+    /// The number of non-empty regions of the histogram behind the weights.
+    fn regions(&self, _workspace: &Workspace) -> Option<u64> {
+        None
+    }
+    /// The margin on the logit of `class` for examples of `label`, if it follows from what was counted.
+    fn margin(&self, _label: usize, _class: usize) -> Option<f64> {
+        None
+    }
+    /// The histogram of a class's gradient norms and the weights that follow from it.
+    fn class_histogram(&self, _class: usize) -> Option<ClassHistogram> {
+        None
+    }
+    /// Everything that was counted.
+    fn state(&self) -> State {
+        State::Stateless
+    }
+    /// Puts a state back. An error leaves the method unchanged.
+    fn restore(&mut self, state: &State) -> Result<(), StateError> {
+        match state {
+            State::Stateless => Ok(()),
+            other => Err(StateError::Method { got: other.name(), want: "stateless" }),
+        }
+    }
+    /// The state as `equipoise loss` prints it: an object of what another implementation can compare.
+    fn state_summary(&self) -> Value {
+        json!({})
+    }
+}
+
+/// The gradient norms of one class in the last epoch, as regions of [0, 1], and what the next epoch makes of them.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ClassHistogram {
+    /// Effective size S of the class.
+    pub effective_size: f64,
+    /// Widths d of the regions.
+    pub widths: Vec<f64>,
+    /// Densities v of the regions.
+    pub densities: Vec<f64>,
+    /// Weights W of examples in each region. With `normalize: batch-mean` each batch scales them further.
+    pub weights: Vec<f64>,
 }

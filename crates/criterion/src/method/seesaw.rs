@@ -1,4 +1,4 @@
-//! `seesaw`: eases the pressure on rare classes, and puts it back where they are scored too high.
+//! `seesaw`: eases the pressure on rare classes, and restores it where they score too high.
 //!
 //! # Equation
 //! ```text
@@ -8,35 +8,37 @@
 //! ```
 //!
 //! # Symbols
-//! seen_j examples of class j up to and including this batch, s = softmax(z) as a constant, CE cross-entropy. M and C are
-//! constants: no gradient flows through them.
+//! seen_j is the number of examples of class j up to and including this batch, s = softmax(z), CE the cross-entropy. M and
+//! C are constants: no gradient flows through them.
 //!
 //! # Paper
 //! Wang et al. 2021: Wang, Zhang, Zang, Cao, Pang, Gong, Chen, Liu, Loy, Lin, "Seesaw Loss for Long-Tailed Instance Segmentation", CVPR
 //! 2021, <https://arxiv.org/abs/2008.10032>.
 //!
 //! # Differs
-//! Counters are 64-bit integers (f32 counters of public code stop at 2^24) and add up over workers. Neither C x C
+//! Counters are 64-bit integers, which add up over workers; the f32 counters of public code stop at 2^24. Neither C x C
 //! ratios nor B x C factors are stored. A mixed example counts for the label with the larger share.
 //!
 //! # Reduces to
-//! `softmax` for p = q = 0. For q = 0 it is the margin of `cwap` with seen in place of S and p of gamma.
+//! `softmax` for p = q = 0. For q = 0 it is the margin of `cwap` with seen in place of S and p in place of gamma.
 //!
 //! # Choosing
-//! p 0.8, q 2, eps 0.01 as published. The GHM-CWAP paper's "Seesaw" row is q = 0.
+//! p 0.8, q 2 and eps 0.01 are the published values. The "Seesaw" row of the GHM-CWAP paper is q = 0.
 
 use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
 
 use crate::batch::Batch;
-use crate::config::{Parameters, Preset, parameters};
+use crate::config::Preset;
 use crate::counts::Counts;
-use crate::criterion::Method;
 use crate::error::StateError;
 use crate::kernel::lanes::LANES;
-use crate::kernel::rows::{Job, Row, Weighed, Work};
+use crate::kernel::rows::{Job, Row, Weighed, Workspace};
 use crate::kernel::shape::Boost;
-use crate::relative::{Form, LevelRows, RatioRows};
-use crate::state::{State, check_length};
+use crate::margin::{Form, LevelRows, RatioRows};
+use crate::method::{Method, State};
+use crate::parameters::{Parameters, parameters};
+use crate::state::check_length;
 
 parameters! {
     /// Parameters of `seesaw`.
@@ -52,6 +54,7 @@ parameters! {
 
 impl Parameters for SeesawConfig {
     type Method = Seesaw;
+    const CORRECTS_FOR_COUNTS: bool = true;
     fn preset(preset: Preset) -> Self {
         match preset {
             Preset::Paper => Self { q: 0.0, ..Self::default() },
@@ -81,7 +84,7 @@ impl SeesawState {
     pub(crate) fn merge(&mut self, other: &Self) -> Result<(), StateError> {
         check_length("seen", other.seen.len(), self.seen.len())?;
         if self.before != other.before {
-            return Err(StateError::Apart { field: "before" });
+            return Err(StateError::DifferentStart { field: "before" });
         }
         for (a, b) in self.seen.iter_mut().zip(&other.seen) {
             *a = a.saturating_add(*b);
@@ -99,22 +102,17 @@ impl SeesawState {
 pub(crate) struct Seesaw {
     config: SeesawConfig,
     state: SeesawState,
-    /// All examples seen.
+    /// Number of all examples seen.
     total: u64,
     form: Form,
-    /// max(seen, 1)^p of every class, or its logarithm.
+    /// max(seen, 1)^p of every class, or its logarithm, depending on `form`.
     table: Vec<f32>,
 }
 
 impl Seesaw {
-    /// The form of the table once `total` examples are seen: no level is larger than that of a class that had them all.
+    /// The form of the table once `total` examples are seen. No level exceeds that of a class that holds them all.
     fn form_for(&self, total: u64) -> Form {
         Form::for_span(self.config.p * (total.max(1) as f64).ln())
-    }
-
-    /// The margin, without the compensation by scores.
-    pub(crate) fn margin(&self, label: usize, class: usize) -> f64 {
-        self.form.difference(self.table[label], self.table[class]).min(0.0)
     }
 
     fn entry(&self, form: Form, seen: u64) -> f32 {
@@ -125,7 +123,7 @@ impl Seesaw {
         }
     }
 
-    /// Everything that follows from the counts.
+    /// Recomputes everything that follows from the counts.
     fn rebuild(&mut self) {
         let classes = self.state.seen.len();
         self.total = (0..classes).fold(0, |sum, c| sum.saturating_add(self.state.of(c)));
@@ -144,7 +142,7 @@ impl Seesaw {
 impl Method for Seesaw {
     fn rows(&self, job: &mut Job<'_>) {
         // the table as it is once this batch is counted
-        let mut table = std::mem::take(&mut job.work.table);
+        let mut table = std::mem::take(&mut job.workspace.table);
         let form = self.form_for(self.total.saturating_add(job.batch.len() as u64));
         table.clear();
         if form == self.form {
@@ -154,7 +152,7 @@ impl Method for Seesaw {
             table.resize(self.table.len(), 0.0);
         }
         // examples per class in this batch; all 0 between calls
-        let Work { rows, counts, .. } = &mut *job.work;
+        let Workspace { rows, counts, .. } = &mut *job.workspace;
         counts.resize(counts.len().max(table.len()), 0);
         rows.iter().for_each(|row| counts[Self::counted(row)] += 1);
         for class in rows.iter().map(Self::counted) {
@@ -169,16 +167,16 @@ impl Method for Seesaw {
             Form::Ratios => job.fused(&RatioRows { table: &table, boost, weigh }),
             Form::Levels => job.fused(&LevelRows { table: &table, most: 0.0, boost, weigh }),
         }
-        job.work.table = table;
+        job.workspace.table = table;
     }
 
-    fn observe(&mut self, batch: &Batch<'_>, work: &Work) {
-        for row in &work.rows {
+    fn observe(&mut self, batch: &Batch<'_>, workspace: &Workspace) {
+        for row in &workspace.rows {
             self.state.seen[Self::counted(row)] += 1;
         }
         self.total = self.total.saturating_add(batch.len() as u64);
         self.form = self.form_for(self.total);
-        self.table.copy_from_slice(&work.table);
+        self.table.copy_from_slice(&workspace.table);
     }
 
     fn end_epoch(&mut self) {
@@ -187,8 +185,18 @@ impl Method for Seesaw {
         }
     }
 
+    /// The mitigation alone: the compensation depends on the scores of each example.
+    fn margin(&self, label: usize, class: usize) -> Option<f64> {
+        Some(self.form.difference(self.table[label], self.table[class]).min(0.0))
+    }
+
     fn state(&self) -> State {
         State::Seesaw(self.state.clone())
+    }
+
+    fn state_summary(&self) -> Value {
+        let seen: Vec<u64> = (0..self.state.seen.len()).map(|class| self.state.of(class)).collect();
+        json!({"seen": seen})
     }
 
     fn restore(&mut self, state: &State) -> Result<(), StateError> {

@@ -7,10 +7,10 @@
 //! ```
 //!
 //! # Symbols
-//! z logits, y label, lse log-sum-exp, p = softmax(z). The batch's loss is the mean over its examples.
+//! z are the logits, y is the label, lse the log-sum-exp, p = softmax(z). The loss of a batch is the mean over its examples.
 //!
 //! # Paper
-//! Folklore: in the GHM-CWAP paper the row "Softmax".
+//! Folklore: the row "Softmax" of the GHM-CWAP paper.
 //!
 //! # Differs
 //! Nothing.
@@ -19,13 +19,13 @@
 //! ln C when all logits are equal.
 //!
 //! # Choosing
-//! It has no parameters. Use it to see what the imbalance costs; on balanced data it is all you need.
+//! It has no parameters. Use it to see what the imbalance costs. On balanced data it is all you need.
 
-use crate::config::{Parameters, parameters};
 use crate::counts::Counts;
-use crate::criterion::Method;
 use crate::kernel::rows::{Job, Weighed};
-use crate::relative::NoMargin;
+use crate::margin::NoMargin;
+use crate::method::Method;
+use crate::parameters::{Parameters, parameters};
 
 parameters! {
     /// `softmax` has no parameters.
@@ -34,6 +34,7 @@ parameters! {
 
 impl Parameters for SoftmaxConfig {
     type Method = Softmax;
+    const CORRECTS_FOR_COUNTS: bool = false;
     fn build(&self, _counts: &Counts) -> Softmax {
         Softmax
     }

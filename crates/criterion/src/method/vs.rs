@@ -1,4 +1,4 @@
-//! `vs`: vector scaling, a factor and an offset per class on the logits while training.
+//! `vs`: scales and shifts the logits of each class in training (vector scaling).
 //!
 //! # Equation
 //! ```text
@@ -6,24 +6,24 @@
 //! ```
 //!
 //! # Symbols
-//! n_c training images of class c, n_max the largest, pi_c = n_c / n, CE cross-entropy.
+//! n_c is the number of training images of class c, n_max the largest of them, pi_c = n_c / n, CE the cross-entropy.
 //!
 //! # Paper
 //! Kini et al. 2021: Kini, Paraskevas, Oymak, Thrampoulidis, "Label-Imbalanced and Group-Sensitive Classification under
 //! Overparameterization", NeurIPS 2021, <https://arxiv.org/abs/2103.01550>.
 //!
 //! # Differs
-//! Nothing; a class without images counts as one.
+//! Nothing. A class without images counts as having one.
 //!
 //! # Reduces to
 //! `logit-adjusted` for gamma 0, `cdt` for tau 0, `softmax` for equal counts.
 //!
 //! # Choosing
-//! gamma 0.2 to 0.3 and tau 1 to 1.25 in the paper's tables.
+//! The paper's tables use gamma 0.2 to 0.3 and tau 1 to 1.25.
 
 use super::biased::ScaledAndBiased;
-use crate::config::{Parameters, parameters};
 use crate::counts::{Counts, table};
+use crate::parameters::{Parameters, parameters};
 
 parameters! {
     /// Parameters of `vs`.
@@ -37,6 +37,7 @@ parameters! {
 
 impl Parameters for VsConfig {
     type Method = Vs;
+    const CORRECTS_FOR_COUNTS: bool = true;
     fn build(&self, counts: &Counts) -> Vs {
         ScaledAndBiased {
             slope: table(counts.relative_power(self.gamma), 1.0),

@@ -1,16 +1,16 @@
-//! Cross-entropy with a weight per class: what `class-balanced` and `effective-number` have in common.
+//! Cross-entropy with a weight per class: shared by `class-balanced` and `effective-number`.
 
 use serde::{Deserialize, Serialize};
 
-use crate::criterion::Method;
 use crate::kernel::rows::{Job, Part, Weighed};
-use crate::relative::NoMargin;
+use crate::margin::NoMargin;
+use crate::method::Method;
 
 /// What a weighted sum of losses is divided by.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Reduction {
-    /// The sum of the weights that were drawn: a weighted mean.
+    /// The sum of the weights of the batch's examples: a weighted mean.
     #[default]
     Weights,
     /// The number of examples.
@@ -27,6 +27,10 @@ pub(crate) struct Weighted {
 impl Method for Weighted {
     fn divisor(&self) -> Option<&[f64]> {
         (self.reduction == Reduction::Weights).then_some(&self.weights)
+    }
+
+    fn ignores_empty_classes(&self) -> bool {
+        true
     }
 
     fn rows(&self, job: &mut Job<'_>) {

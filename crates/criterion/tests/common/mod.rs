@@ -10,25 +10,28 @@ pub struct Result {
     pub summary: Summary,
     pub grad: Vec<f32>,
     pub weights: Vec<f32>,
+    pub gradient_norms: Vec<f32>,
 }
 
 pub fn call(
     batch: &Batch<'_>,
     f: impl FnOnce(&Batch<'_>, Output<'_>) -> std::result::Result<Summary, BatchError>,
 ) -> std::result::Result<Result, BatchError> {
-    let (mut grad, mut weights) = (vec![f32::NAN; batch.logits.len()], vec![f32::NAN; batch.labels.len()]);
-    let summary = f(batch, Output { grad: &mut grad, weights: &mut weights })?;
-    Ok(Result { summary, grad, weights })
+    let mut grad = vec![f32::NAN; batch.logits.len()];
+    let (mut weights, mut gradient_norms) = (vec![f32::NAN; batch.len()], vec![f32::NAN; batch.len()]);
+    let out = Output { grad: &mut grad, weights: &mut weights, gradient_norms: Some(&mut gradient_norms) };
+    let summary = f(batch, out)?;
+    Ok(Result { summary, grad, weights, gradient_norms })
 }
 
 /// Trains on a batch.
 pub fn train(criterion: &mut Criterion, batch: &Batch<'_>) -> Result {
-    call(batch, |batch, out| criterion.train(batch, out, &mut Work::new())).expect("a good batch")
+    call(batch, |batch, out| criterion.train(batch, out, &mut Workspace::new())).expect("a good batch")
 }
 
 /// Evaluates a batch.
 pub fn evaluate(criterion: &Criterion, batch: &Batch<'_>) -> Result {
-    call(batch, |batch, out| criterion.evaluate(batch, out, &mut Work::new())).expect("a good batch")
+    call(batch, |batch, out| criterion.evaluate(batch, out, &mut Workspace::new())).expect("a good batch")
 }
 
 /// Every criterion in every form that has code of its own.
@@ -36,12 +39,14 @@ pub fn configs() -> Vec<(String, Config)> {
     let mut all: Vec<(String, Config)> =
         Id::ALL.iter().map(|id| (id.to_string(), Config::from(id.preset(Preset::Reference)))).collect();
     for id in Id::ALL {
-        let paper = id.preset(Preset::Paper);
-        if paper != id.preset(Preset::Reference) {
-            all.push((format!("{id} paper"), paper.into()));
+        for (name, preset) in [("paper", Preset::Paper), ("recommended", Preset::Recommended)] {
+            let config = id.preset(preset);
+            if config != id.preset(Preset::Reference) {
+                all.push((format!("{id} {name}"), config.into()));
+            }
         }
     }
-    let cwap = CwapConfig::default();
+    let cwap = CwapConfig::preset(Preset::Reference);
     let mut add = |name: &str, method: MethodConfig| all.push((name.to_owned(), method.into()));
     add("cwap ema", MethodConfig::Cwap(CwapConfig { memory: Memory::Ema, ..cwap.clone() }));
     add("cwap batch-mean", MethodConfig::Cwap(CwapConfig { normalize: Normalize::BatchMean, ..cwap.clone() }));
@@ -50,7 +55,7 @@ pub fn configs() -> Vec<(String, Config)> {
     add("cwap margin", MethodConfig::Cwap(CwapConfig { intra: false, ..cwap }));
     add("seesaw wide", MethodConfig::Seesaw(SeesawConfig { p: 40.0, ..SeesawConfig::default() }));
     add("focal 0.5", MethodConfig::Focal(FocalConfig { gamma: 0.5 }));
-    let drw = DrwConfig { start: 0, beta: 0.99, reduction: Reduction::Weights };
+    let drw = DrwConfig { start_epoch: 0, beta: 0.99, reduction: Reduction::Weights };
     all.push(("drw".to_owned(), Config { method: Id::Softmax.preset(Preset::Reference), drw: Some(drw) }));
     all
 }

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use anyhow::Context;
 use clap::{Subcommand, ValueEnum};
 use equipoise_criterion::random::Draws;
-use equipoise_criterion::{Batch, Config, Id, Output, Pool, Preset, Simd, Work};
+use equipoise_criterion::{Batch, Config, Id, Output, Pool, Preset, Simd, Workspace};
 use equipoise_data::batch::augmentation::Augmentation;
 use equipoise_data::batch::loader::{Loader, Transform};
 use equipoise_data::batch::normalize::Normalize;
@@ -237,7 +237,7 @@ fn loss(args: &LossArgs, pool: Pool, out: &mut impl Write) -> Result<(), Failure
     // 1280 images in the largest class, 5 in the smallest
     let counts: Vec<u64> =
         (0..classes).map(|c| (1280.0 * 256f64.powf(-(c as f64) / (classes - 1) as f64)).max(1.0) as u64).collect();
-    let (mut grad, mut weights, mut work) = (vec![0.0; logits.len()], vec![0.0; rows], Work::with_pool(pool));
+    let (mut grad, mut weights, mut work) = (vec![0.0; logits.len()], vec![0.0; rows], Workspace::with_pool(pool));
     work = work.with_simd(args.simd.unwrap_or_default());
     let batch = Batch::new(&logits, &labels);
     if !args.json {
@@ -248,7 +248,7 @@ fn loss(args: &LossArgs, pool: Pool, out: &mut impl Write) -> Result<(), Failure
         let mut criterion = Config::from(id.preset(Preset::Reference)).init(&counts)?;
         let mut times = Vec::new();
         for round in 0..args.repeats + args.repeats.min(20) {
-            let output = Output { grad: &mut grad, weights: &mut weights };
+            let output = Output::new(&mut grad, &mut weights);
             let (summary, time) = timed(|| criterion.train(&batch, output, &mut work));
             summary?;
             if round >= args.repeats.min(20) {
@@ -292,14 +292,14 @@ fn step(args: &StepArgs, out: &mut impl Write) -> Result<(), Failure> {
         (_, true) => None,
     };
     let (mut grad, mut weights) = (vec![0.0; batch * classes], vec![0.0; batch]);
-    let mut work = Work::with_pool(pool).with_simd(level);
+    let mut work = Workspace::with_pool(pool).with_simd(level);
     let sgd = Sgd { rate: 0.1, momentum: 0.9, weight_decay: 2e-4, clip: None };
     let mut times = Vec::new();
     for round in 0..args.steps + 3 {
         let (done, time) = timed(|| -> Result<(), Failure> {
             let logits = engine.forward(&images, !args.evaluate).map_err(wrong)?;
             if let Some(criterion) = &mut criterion {
-                let output = Output { grad: &mut grad, weights: &mut weights };
+                let output = Output::new(&mut grad, &mut weights);
                 criterion.train(&Batch::new(logits, &labels), output, &mut work)?;
                 engine.backward(&grad).map_err(wrong)?;
                 engine.step(&sgd);

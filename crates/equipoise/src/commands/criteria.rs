@@ -5,7 +5,7 @@ use std::io::Write;
 use std::path::PathBuf;
 
 use anyhow::Context;
-use equipoise_criterion::{DrwConfig, Field, Id, Page, Preset};
+use equipoise_criterion::{Documentation, DrwConfig, Field, Id, Preset};
 use serde_json::{Map, Value, json};
 
 use crate::Failure;
@@ -30,7 +30,7 @@ pub(crate) struct Args {
 /// A criterion, or the schedule on top of them.
 struct Topic {
     name: &'static str,
-    page: Page,
+    page: Documentation,
     fields: &'static [Field],
     /// Defaults; a parameter that must be given has none.
     values: Map<String, Value>,
@@ -44,15 +44,15 @@ impl Topic {
             Ok(Value::Object(values)) => values,
             _ => Map::new(),
         };
-        let values = of(Preset::Reference);
+        let values = of(Preset::default());
         let mut presets = Vec::new();
-        for (name, preset) in [("paper", Preset::Paper), ("recommended", Preset::Recommended)] {
+        for (name, preset) in [("paper", Preset::Paper), ("reference", Preset::Reference)] {
             let changed: Map<_, _> = of(preset).into_iter().filter(|(key, value)| values[key] != *value).collect();
             if !changed.is_empty() {
                 presets.push((name, changed));
             }
         }
-        Self { name: id.name(), page: id.page(), fields: id.fields(), values, presets }
+        Self { name: id.name(), page: id.documentation(), fields: id.fields(), values, presets }
     }
 
     fn drw() -> Self {
@@ -60,8 +60,8 @@ impl Topic {
             Ok(Value::Object(values)) => values,
             _ => Map::new(),
         };
-        values.remove("start");
-        Self { name: "drw", page: DrwConfig::page(), fields: DrwConfig::FIELDS, values, presets: Vec::new() }
+        values.remove("start_epoch");
+        Self { name: "drw", page: DrwConfig::documentation(), fields: DrwConfig::FIELDS, values, presets: Vec::new() }
     }
 
     fn all() -> impl Iterator<Item = Self> {
@@ -133,7 +133,7 @@ fn plain(value: &Value) -> String {
 }
 
 /// The paper in few words: what its section has before the colon.
-fn short(page: &Page) -> &str {
+fn short(page: &Documentation) -> &str {
     page.section("Paper").split_once(": ").map_or("", |(short, _)| short)
 }
 

@@ -4,10 +4,10 @@ use std::io::{Read, Write};
 use std::path::PathBuf;
 
 use anyhow::Context;
-use equipoise_criterion::{Batch, Config, ConfigError, Criterion, DrwConfig, Id, Mixed, Output, Preset, State, Work};
+use equipoise_criterion::{Batch, Config, ConfigError, Criterion, DrwConfig, Id, Mixed, Output, Preset, Workspace};
 use serde::de::IgnoredAny;
 use serde::{Deserialize, Serialize};
-use serde_json::{Map, Value, json};
+use serde_json::{Map, Value};
 
 use crate::Failure;
 
@@ -17,7 +17,7 @@ Input:
   {\"method\": ID, \"params\": {..}, \"counts\": [images per class], \"steps\": [STEP, ..]}
   STEP is {\"logits\": [[..], ..], \"labels\": [..]} or {\"end_epoch\": true}.
   Beside the method: \"preset\" (paper, reference, recommended; params override it),
-  \"drw\" {\"start\", \"beta\", \"reduction\"} for deferred re-weighting, \"expected\" (ignored).
+  \"drw\" {\"start_epoch\", \"beta\", \"reduction\"} for deferred re-weighting, \"expected\" (ignored).
   In a step: \"mixed\" {\"labels\": [..], \"share\": [..]} for mixup, \"examples\" [..] for random draws,
   \"train\": false to evaluate without counting.
 Output:
@@ -88,13 +88,15 @@ pub(crate) fn run(args: &Args, out: &mut impl Write) -> Result<(), Failure> {
     }
     let case = parse(&bytes)?;
     let usage = |error: ConfigError| Failure::Usage(error.to_string());
-    let config = Config::from_parts(case.method, case.preset, &case.params, case.drw.clone()).map_err(usage)?;
+    // cases are checks of the published methods, so without a preset their parameters are laid over the reference
+    let preset = case.preset.unwrap_or(Preset::Reference);
+    let config = Config::from_parts(case.method, preset, &case.params, case.drw.clone()).map_err(usage)?;
     let mut criterion = config.init(&case.counts).map_err(usage)?;
     for warning in criterion.warnings() {
         // a warning that nobody can read is no reason to stop
         let _ = writeln!(std::io::stderr(), "equipoise: warning: {warning}");
     }
-    let mut work = Work::new();
+    let mut work = Workspace::new();
     let (mut steps, mut epoch) = (Vec::new(), 0);
     for (number, step) in case.steps.iter().enumerate() {
         let at = format!("steps[{number}]");
@@ -102,7 +104,7 @@ pub(crate) fn run(args: &Args, out: &mut impl Write) -> Result<(), Failure> {
             Step { end_epoch: Some(true), logits: None, labels: None, mixed: None, examples: None, train: None } => {
                 criterion.end_epoch();
                 epoch += 1;
-                steps.push(StepAnswer::End { end_epoch: true, state: state(&criterion) });
+                steps.push(StepAnswer::End { end_epoch: true, state: criterion.state_summary() });
             }
             Step { end_epoch: Some(_), .. } => {
                 return Err(Failure::Usage(format!("{at}.end_epoch: it stands alone and is true")));
@@ -131,7 +133,13 @@ fn parse(bytes: &[u8]) -> Result<Case, Failure> {
     Ok(case)
 }
 
-fn batch(at: &str, step: &Step, epoch: u64, criterion: &mut Criterion, work: &mut Work) -> Result<StepAnswer, Failure> {
+fn batch(
+    at: &str,
+    step: &Step,
+    epoch: u64,
+    criterion: &mut Criterion,
+    work: &mut Workspace,
+) -> Result<StepAnswer, Failure> {
     let usage = |what: String| Failure::Usage(format!("{at}.{what}"));
     let rows = step.logits.as_ref().ok_or_else(|| usage("logits: missing".to_owned()))?;
     let labels = step.labels.as_ref().ok_or_else(|| usage("labels: missing".to_owned()))?;
@@ -151,7 +159,7 @@ fn batch(at: &str, step: &Step, epoch: u64, criterion: &mut Criterion, work: &mu
         examples: step.examples.as_deref().unwrap_or_default(),
     };
     let (mut grad, mut weights) = (vec![0.0; logits.len()], vec![0.0; labels.len()]);
-    let output = Output { grad: &mut grad, weights: &mut weights };
+    let output = Output::new(&mut grad, &mut weights);
     let summary = if step.train.unwrap_or(true) {
         criterion.train(&batch, output, work)
     } else {
@@ -160,20 +168,4 @@ fn batch(at: &str, step: &Step, epoch: u64, criterion: &mut Criterion, work: &mu
     let summary = summary.map_err(|error| usage(error.to_string()))?;
     let grad = grad.chunks(classes).map(<[f32]>::to_vec).collect();
     Ok(StepAnswer::Batch { loss: summary.loss, grad, weights })
-}
-
-/// What the contract shows of a state.
-fn state(criterion: &Criterion) -> Value {
-    match criterion.state() {
-        State::Stateless => json!({}),
-        State::Ghm(state) => json!({"mass": state.mass}),
-        State::Seesaw(state) => {
-            let seen: Vec<u64> = state.before.iter().zip(&state.seen).map(|(a, b)| a + b).collect();
-            json!({"seen": seen})
-        }
-        State::Cwap(state) => {
-            let by_class = |table: &[f64]| table.chunks(state.bins).map(<[f64]>::to_vec).collect::<Vec<_>>();
-            json!({"sizes": criterion.effective_sizes(), "values": by_class(&state.values), "widths": by_class(&state.filling)})
-        }
-    }
 }

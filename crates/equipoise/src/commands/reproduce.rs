@@ -267,7 +267,7 @@ impl Recipe {
         }
         if let Some(share) = method.drw {
             let start = (share * settings.epochs as f64) as u64;
-            settings.criterion.drw = Some(DrwConfig::from(start));
+            settings.criterion.drw = Some(DrwConfig::new(start));
         }
         settings.check().map_err(wrong)?;
         Ok(settings)

@@ -1,17 +1,17 @@
-//! The histogram of gradient norms of every class, with uniform or adaptive regions (URA, AURA).
+//! The histogram of the gradient norms of every class, with uniform or adaptive regions (URA, AURA).
 //!
-//! An epoch counts integers into the regions as they are cut now; when it ends, densities v = k / (N d) become the frozen
-//! snapshot that the next epoch looks up, and with adaptive regions the cut for the next epoch follows from them.
+//! An epoch counts integers into the current regions. When it ends, the densities v = k / (N d) become the frozen snapshot
+//! that the next epoch looks up. With adaptive regions, the regions of the next epoch follow from them.
 
 use serde::{Deserialize, Serialize};
 
 use super::intra::Scale;
 use crate::counts::Counts;
 use crate::error::StateError;
-use crate::kernel::rows::{Part, Row, Work};
+use crate::kernel::rows::{Part, Row, Workspace};
 use crate::state::{check_length, check_values};
 
-/// The region that holds g: [lo, hi), the last one closed.
+/// The region that holds g. Regions are [lo, hi), the last one closed.
 pub(super) fn region(widths: &[f64], g: f64) -> usize {
     let mut edge = 0.0;
     for (i, width) in widths.iter().enumerate() {
@@ -32,7 +32,7 @@ fn cut(values: &[f64], widths: &mut [f64]) {
     widths.iter_mut().for_each(|width| *width /= sum);
 }
 
-/// Counts by class and region, and the snapshot of the epoch before.
+/// Counts by class and region, and the snapshot of the previous epoch.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Histogram {
     pub(super) bins: usize,
@@ -47,7 +47,7 @@ pub(super) struct Histogram {
 }
 
 impl Histogram {
-    /// Before the first epoch every class is spread evenly over its regions: v = n / N.
+    /// The histogram before the first epoch: every class is spread evenly over its regions, v = n / N.
     pub(super) fn new(counts: &Counts, bins: usize) -> Self {
         let cells = counts.classes() * bins;
         let uniform = vec![1.0 / bins as f64; cells];
@@ -60,16 +60,21 @@ impl Histogram {
         self.values.chunks_exact(self.bins).zip(self.widths.chunks_exact(self.bins))
     }
 
-    /// The region now being filled that an example with this gradient norm belongs to.
+    /// The region that an example with this gradient norm is counted in.
     pub(super) fn filling(&self, class: usize, g: f64) -> usize {
         region(&self.filling[class * self.bins..][..self.bins], g)
+    }
+
+    /// Widths of the regions that are being filled, class after class.
+    pub(super) fn filling_widths(&self) -> &[f64] {
+        &self.filling
     }
 
     pub(super) fn count(&mut self, class: usize, region: usize) {
         self.counts[class * self.bins + region] += 1;
     }
 
-    /// Freezes what was counted; a class that was not seen keeps its snapshot and its regions.
+    /// Freezes what was counted. A class that was not seen keeps its snapshot and its regions.
     pub(super) fn end_epoch(&mut self, adaptive: bool) {
         let bins = self.bins;
         for at in (0..self.counts.len()).step_by(bins) {
@@ -139,26 +144,28 @@ fn check_widths(field: &'static str, widths: &[f64], bins: usize) -> Result<(), 
     check_values(field, widths, |d| d > 0.0 && d <= 1.0, "more than 0 and at most 1")?;
     let whole = |class: &[f64]| (class.iter().sum::<f64>() - 1.0).abs() < 1e-6;
     match widths.chunks_exact(bins).position(|class| !whole(class)) {
-        Some(class) => Err(StateError::Value { field, at: class * bins, want: "the first of widths that add up to 1" }),
+        Some(class) => {
+            Err(StateError::Value { field, index: class * bins, want: "the first of widths that add up to 1" })
+        }
         None => Ok(()),
     }
 }
 
-/// What `cwap` has counted. Tables are class after class, `bins` numbers each.
+/// What `cwap` has counted. Tables hold `bins` numbers per class, class after class.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct CwapState {
-    /// Regions per class.
+    /// Number of regions per class.
     pub bins: usize,
     /// Examples per class and region in this epoch.
     pub counts: Vec<u64>,
     /// Widths of the regions that are being filled.
     pub filling: Vec<f64>,
-    /// Densities v of the epoch before.
+    /// Densities v of the previous epoch.
     pub values: Vec<f64>,
-    /// Widths d of its regions.
+    /// Widths d of the regions of the previous epoch.
     pub widths: Vec<f64>,
-    /// With `memory: ema`, the moving averages.
+    /// The moving averages, with `memory: ema`.
     pub average: Option<AverageState>,
 }
 
@@ -179,12 +186,13 @@ impl CwapState {
         }
         check_length("bins", other.bins, self.bins)?;
         check_length("counts", other.counts.len(), self.counts.len())?;
-        let same = |a: &[f64], b: &[f64]| a.len() == b.len() && a.iter().zip(b).all(|(a, b)| a.to_bits() == b.to_bits());
+        let same =
+            |a: &[f64], b: &[f64]| a.len() == b.len() && a.iter().zip(b).all(|(a, b)| a.to_bits() == b.to_bits());
         if !same(&self.filling, &other.filling) {
-            return Err(StateError::Apart { field: "filling" });
+            return Err(StateError::DifferentStart { field: "filling" });
         }
         if !same(&self.values, &other.values) || !same(&self.widths, &other.widths) {
-            return Err(StateError::Apart { field: "values" });
+            return Err(StateError::DifferentStart { field: "values" });
         }
         for (a, b) in self.counts.iter_mut().zip(&other.counts) {
             *a = a.saturating_add(*b);
@@ -195,8 +203,8 @@ impl CwapState {
 
 /// `memory: ema`: densities as a moving average over batches, as in GHM and in the authors' early code.
 ///
-/// A batch is counted, then weighted; classes absent from it keep their densities. Margins stay with the epoch's counts: a
-/// batch says nothing about the size of a class.
+/// A batch is counted, then weighted. Classes absent from it keep their densities. Margins still follow from the counts of
+/// the epoch, as a batch says nothing about the size of a class.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Averages {
     bins: usize,
@@ -209,57 +217,58 @@ impl Averages {
         Self { bins, values: vec![0.0; classes * bins], widths: vec![1.0 / bins as f64; classes * bins] }
     }
 
-    /// The densities of the batch's classes once it is counted: `work.classes` in order, `work.mass` their values.
-    pub(super) fn absorb(&self, work: &mut Work, momentum: f64, norm: impl Fn(&Part) -> f64) {
+    /// Computes the densities of the batch's classes once it is counted: `workspace.classes` lists the classes in order,
+    /// `workspace.mass` holds their densities.
+    pub(super) fn absorb(&self, workspace: &mut Workspace, momentum: f64, norm: impl Fn(&Part) -> f64) {
         let bins = self.bins;
-        work.classes.clear();
-        work.classes.extend(work.rows.iter().flat_map(Row::parts).map(|part| part.label as u32));
-        work.classes.sort_unstable();
-        work.classes.dedup();
+        workspace.classes.clear();
+        workspace.classes.extend(workspace.rows.iter().flat_map(Row::parts).map(|part| part.label as u32));
+        workspace.classes.sort_unstable();
+        workspace.classes.dedup();
         // examples per class and region in this batch; mixed ones are not counted
-        work.gains.clear();
-        work.gains.resize(work.classes.len() * bins, 0.0);
-        for row in work.rows.iter().filter(|row| row.count == 1) {
-            let (k, widths) = self.find(&work.classes, row.parts[0].label);
-            work.gains[k * bins + region(widths, norm(&row.parts[0]))] += 1.0;
+        workspace.gains.clear();
+        workspace.gains.resize(workspace.classes.len() * bins, 0.0);
+        for row in workspace.rows.iter().filter(|row| row.count == 1) {
+            let (k, widths) = self.find(&workspace.classes, row.parts[0].label);
+            workspace.gains[k * bins + region(widths, norm(&row.parts[0]))] += 1.0;
         }
-        work.mass.clear();
-        for (&class, counts) in work.classes.iter().zip(work.gains.chunks_exact(bins)) {
+        workspace.mass.clear();
+        for (&class, counts) in workspace.classes.iter().zip(workspace.gains.chunks_exact(bins)) {
             let at = class as usize * bins;
             let (values, widths) = (&self.values[at..at + bins], &self.widths[at..at + bins]);
             if counts.iter().all(|k| *k == 0.0) {
-                work.mass.extend_from_slice(values);
+                workspace.mass.extend_from_slice(values);
                 continue;
             }
             let density = counts.iter().zip(widths).map(|(k, d)| k / (bins as f64 * d));
-            work.mass.extend(values.iter().zip(density).map(|(v, now)| momentum * v + (1.0 - momentum) * now));
+            workspace.mass.extend(values.iter().zip(density).map(|(v, now)| momentum * v + (1.0 - momentum) * now));
         }
     }
 
-    /// Weights of every part from the densities in `work`.
-    pub(super) fn weigh(&self, work: &mut Work, scale: &Scale, norm: impl Fn(&Part) -> f64) {
+    /// Sets the weight of every part from the densities in `workspace`.
+    pub(super) fn weigh(&self, workspace: &mut Workspace, scale: &Scale, norm: impl Fn(&Part) -> f64) {
         let bins = self.bins;
-        for (k, &class) in work.classes.iter().enumerate() {
+        for (k, &class) in workspace.classes.iter().enumerate() {
             let cells = k * bins..(k + 1) * bins;
             let widths = &self.widths[class as usize * bins..][..bins];
-            scale.weights(&work.mass[cells.clone()], widths, &mut work.gains[cells]);
+            scale.weights(&workspace.mass[cells.clone()], widths, &mut workspace.gains[cells]);
         }
-        for part in work.rows.iter_mut().flat_map(Row::parts_mut) {
-            let (k, widths) = self.find(&work.classes, part.label);
-            part.weighed.weight = work.gains[k * bins + region(widths, norm(part))];
+        for part in workspace.rows.iter_mut().flat_map(Row::parts_mut) {
+            let (k, widths) = self.find(&workspace.classes, part.label);
+            part.weighed.weight = workspace.gains[k * bins + region(widths, norm(part))];
         }
     }
 
-    /// Where a class stands in the batch's list, and its regions.
+    /// The position of a class in the batch's list, and the widths of its regions.
     fn find(&self, classes: &[u32], class: usize) -> (usize, &[f64]) {
         let k = classes.partition_point(|c| (*c as usize) < class);
         (k, &self.widths[class * self.bins..][..self.bins])
     }
 
-    /// Keeps the densities of `work`; returns how many more regions are filled now.
-    pub(super) fn put(&mut self, work: &Work) -> i64 {
+    /// Keeps the densities of `workspace` and returns how many more regions are non-empty now.
+    pub(super) fn put(&mut self, workspace: &Workspace) -> i64 {
         let mut more = 0;
-        for (&class, values) in work.classes.iter().zip(work.mass.chunks_exact(self.bins)) {
+        for (&class, values) in workspace.classes.iter().zip(workspace.mass.chunks_exact(self.bins)) {
             for (old, new) in self.values[class as usize * self.bins..].iter_mut().zip(values) {
                 more += i64::from(*new > 0.0) - i64::from(*old > 0.0);
                 *old = *new;
@@ -268,7 +277,7 @@ impl Averages {
         more
     }
 
-    /// AURA between epochs: the re-cut regions take their examples over by overlap.
+    /// AURA between epochs: examples move from old regions to new ones by overlap.
     pub(super) fn recut(&mut self) {
         let bins = self.bins;
         let mut cut_widths = vec![0.0; bins];

@@ -2,21 +2,21 @@
 
 use super::Normalize;
 
-/// How densities become weights.
+/// How densities are turned into weights.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Scale {
     pub(super) alpha: f64,
     pub(super) prior: f64,
     pub(super) normalize: Normalize,
-    /// With moving averages: what one example just counted leaves in its region. Without a prior no region is looked up as
-    /// holding less, or a region that only decays would weigh more and more.
+    /// With moving averages: what one example leaves in its region when it is counted. Without a prior, no region counts as
+    /// holding less; otherwise the weight of a region that only decays would grow without bound.
     pub(super) one: Option<f64>,
-    /// Whether examples that are easier than the class's median weigh as much as that does.
+    /// Whether examples easier than the class's median get the median's weight.
     pub(super) hard: bool,
 }
 
 impl Scale {
-    /// W of every region of a class with these densities v and widths d; a class without examples weighs 1.
+    /// Writes the weight W of every region of a class with these densities v and widths d. Without examples all are 1.
     pub(super) fn weights(&self, values: &[f64], widths: &[f64], into: &mut [f64]) {
         let bins = values.len() as f64;
         // v is examples / (N d)
@@ -27,7 +27,7 @@ impl Scale {
             return;
         }
         let smooth = |i: usize| values[i] + self.prior * total / bins;
-        // an empty region counts as if it held this one example
+        // an empty region counts as if it held one example
         let one = |i: usize| self.one.unwrap_or(1.0) / (bins * widths[i]);
         let held = |i: usize| match smooth(i) {
             v if self.one.is_some() && self.prior == 0.0 => v.max(one(i)),
@@ -50,7 +50,7 @@ impl Scale {
         let scale = match self.normalize {
             Normalize::ClassMean => total / (0..values.len()).map(|i| examples(i) * into[i]).sum::<f64>(),
             Normalize::ClassGradient => {
-                // a region's examples stand at its middle
+                // a region's examples are taken to lie at its middle
                 let (mut low, mut before, mut after) = (0.0, 0.0, 0.0);
                 for (i, width) in widths.iter().enumerate() {
                     let norms = examples(i) * (low + width / 2.0);

@@ -1,38 +1,36 @@
-//! Relative margins: min(0, l_j - l_y) on logit j for label y, from one number per class.
+//! Margins between classes: min(0, l_j - l_y) on logit j for label y, from one level l per class.
 //!
-//! Shared by `seesaw` (l = p ln seen) and `cwap` (l = gamma ln S). The C x C matrix is never stored: a row of it follows
-//! from l. Where the l are close together their exponentials multiply e^z, which saves a second exponential; where they
-//! are not, or where margins are to reach to both sides (l_j - l_y without a limit), they are added to the logits.
+//! `seesaw` (l = p ln seen) and `cwap` (l = gamma ln S) share them. The C x C matrix is never stored: a row of it follows
+//! from l. If the levels are close together, their exponentials multiply e^z, which saves a second exponential. If they
+//! are not, or if margins are two-sided (l_j - l_y without a limit), they are added to the logits.
 
 use crate::kernel::rows::{Part, Softmax, Weighed};
 use crate::kernel::shape::{Boost, NARROW, Plain, Relative, Wide};
 
-/// Exponentials of the levels, or the levels.
+/// How a table represents the levels.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Form {
-    /// The table holds e^l, relative to any common factor.
+    /// The table holds e^l, up to a common factor.
     Ratios,
     /// The table holds l.
     Levels,
 }
 
 impl Form {
-    /// The form for levels that span this much.
+    /// The form for levels that span a range of `span`.
     pub(crate) fn for_span(span: f64) -> Self {
         if span <= NARROW { Self::Ratios } else { Self::Levels }
     }
 
-    /// A table's entry for a level.
+    /// The table entry of a level.
     pub(crate) fn entry(self, level: f64) -> f64 {
         match self {
             Self::Ratios => level.exp(),
             Self::Levels => level,
         }
     }
-}
 
-impl Form {
-    /// l_j - l_y between two entries of a table.
+    /// The difference l_j - l_y of two table entries.
     pub(crate) fn difference(self, label: f32, class: f32) -> f64 {
         let (label, class) = (f64::from(label), f64::from(class));
         match self {
@@ -81,7 +79,7 @@ impl<W: Fn(&Part) -> Weighed + Sync> Softmax for RatioRows<'_, W> {
 /// Rows with a margin from levels.
 pub(crate) struct LevelRows<'t, W> {
     pub(crate) table: &'t [f32],
-    /// Largest margin: 0, or infinity for margins to both sides.
+    /// Largest margin: 0, or infinity for two-sided margins.
     pub(crate) most: f32,
     pub(crate) boost: Option<Boost>,
     pub(crate) weigh: W,

@@ -10,82 +10,84 @@
 //! ```
 //!
 //! # Symbols
-//! v_{c,i} density of the gradient norms g that class c had in region i of [0, 1] in the epoch before (examples in the
-//! region / (N d_{c,i}), d its width, N regions), T_c the examples behind it, p = softmax(z), CE cross-entropy. W and M are
-//! constants: no gradient flows through them. Adaptive regions (AURA): after an epoch d_i <- 1 / ln(e + v_i), scaled to
-//! the sum 1; uniform regions (URA): d_i = 1 / N forever.
+//! v_{c,i} is the density of the gradient norms g of class c in region i of [0, 1] in the previous epoch: examples in the
+//! region / (N d_{c,i}) for N regions of width d. T_c is the number of examples behind it, p = softmax(z), CE the
+//! cross-entropy. W and M are constants: no gradient flows through them. Adaptive regions (AURA): after an epoch
+//! d_i <- 1 / ln(e + v_i), scaled to the sum 1. Uniform regions (URA): d_i = 1 / N always.
 //!
 //! # Paper
 //! Zhang et al. 2022: Zhang, Lin, Zhang, Xu, "Solving The Long-Tailed Problem via Intra- and Inter-Category Balance" (GHM-CWAP), ICASSP
 //! 2022, <https://arxiv.org/abs/2204.09234>.
 //!
 //! # Differs
-//! The paper is silent or singular in places; docs/method.md lists every reading. The two that matter: W is scaled so that
-//! the mean gradient norm W g over the class's own examples is what it was (`normalize: class-gradient`; if the mean of W
-//! were 1 instead, classes with few hard examples among many easy ones, the head, would pull harder than without weights),
-//! and a uniform pseudo-histogram keeps it bounded (`prior: 5`). The paper's letter is `normalize: none, prior: 0`; it is
-//! available, trains badly, and without clipped gradients not at all. 1 / ln(v), infinite at v = 1, is 1 / ln(e + v).
+//! The paper is silent or singular in places; docs/method.md lists every reading. Two of them matter. W is scaled to leave
+//! the mean gradient norm over the class's own examples as it was (`normalize: class-gradient`): with a mean of W of 1
+//! instead, classes with few hard examples among many easy ones, the head, would pull harder than without weights. And a
+//! uniform pseudo-histogram keeps W bounded (`prior: 5`). The paper to the letter is `normalize: none, prior: 0` (preset
+//! `paper`); it trains badly, and without gradient clipping not at all. 1 / ln(v), infinite at v = 1, becomes
+//! 1 / ln(e + v). Two-sided margins (the default) are ours; preset `reference` has the paper's.
 //!
 //! # Reduces to
-//! `softmax` with `intra` and `inter` off. alpha 0 gives flat weights. In the first epoch weights are flat and the margin
-//! is that of `seesaw` (q 0) with p = gamma alpha and the true counts for seen, or with `two_sided` that of `logit-adjusted`
-//! with tau = gamma alpha; with equal counts it is `softmax`.
+//! `softmax` with `intra` and `inter` off. alpha 0 gives flat weights. In the first epoch weights are flat, and the margin
+//! is that of `logit-adjusted` with tau = gamma alpha, or with `two_sided: false` that of `seesaw` (q 0) with
+//! p = gamma alpha and the true counts for seen; with equal counts it is `softmax`.
 //!
 //! # Choosing
-//! The margin carries the gain; that the weight adds to it has not been shown (docs/results.md). bins 30, alpha 0.9 and
-//! gamma 0.8 are the paper's, whose margins spare rare classes but never favour them; preset `recommended` lets them reach
-//! to both sides, as those of `balanced-softmax` do, which lifts rare classes far more and costs the most frequent ones
-//! some. A larger prior or a `cap` calms the weights. The rows of the paper's Table 3: R is `seesaw` with q 0 (a row that the
-//! paper lacks, the margin from S alone, is `intra: false`), A-URA `inter: false, regions: uniform`, R+A-URA
-//! `regions: uniform`, R+A-AURA the default. Mixed examples (mixup) are weighted but not counted.
+//! The margin carries the gain; that the weight adds to it has not been shown (docs/results.md). The paper's values are
+//! bins 30, alpha 0.9 and gamma 0.8 with one-sided margins (preset `reference`), which spare rare classes but never favor
+//! them. The default margins reach to both sides, as those of `balanced-softmax` do, which lifts rare classes far more at
+//! some cost to the most frequent ones. A larger prior or a `cap` calms the weights. The rows of the paper's Table 3, all
+//! with preset `reference`: R is `seesaw` with q 0 (the margin from S alone, a row that the paper lacks, is
+//! `intra: false`), A-URA `inter: false, regions: uniform`, R+A-URA `regions: uniform`, R+A-AURA the preset itself. Mixed
+//! examples (mixup) are weighted but not counted.
 
 mod histogram;
 mod inter;
 mod intra;
 
 use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
 
 use crate::batch::Batch;
-use crate::config::{Parameters, Preset, parameters};
+use crate::config::Preset;
 use crate::counts::Counts;
-use crate::criterion::Method;
 use crate::error::{ConfigError, StateError};
-use crate::kernel::rows::{Job, Part, Row, Softmax, Weighed, Work};
-use crate::relative::{Form, LevelRows, NoMargin, RatioRows};
-use crate::method::Id;
-use crate::state::State;
+use crate::kernel::rows::{Job, Part, Row, Softmax, Weighed, Workspace};
+use crate::margin::{Form, LevelRows, NoMargin, RatioRows};
+use crate::method::{ClassHistogram, Id, Method, State};
+use crate::parameters::{Parameters, parameters};
 
 pub use histogram::{AverageState, CwapState};
 use histogram::{Averages, Histogram, region};
 use inter::Margins;
 use intra::Scale;
 
-/// Classes times regions: 36 bytes each.
+/// Most cells (classes times regions) that a histogram may have, at 36 bytes each.
 const MOST_CELLS: usize = 1 << 27;
 
-/// How the regions of a class are cut.
+/// How the gradient norms of a class are divided into regions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Regions {
-    /// By how full they were (AURA).
+    /// The fuller a region was, the narrower it becomes (AURA).
     Adaptive,
-    /// Equally (URA).
+    /// All regions are equally wide (URA).
     Uniform,
 }
 
-/// The scale of the weights.
+/// How the weights of a class are scaled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Normalize {
-    /// The mean over the class's own examples is 1.
+    /// The mean weight over the class's own examples is 1.
     ClassMean,
-    /// The mean gradient norm over the class's own examples is what it was without weights.
+    /// The mean weighted gradient norm over the class's own examples is what it is without weights.
     ClassGradient,
-    /// S_c / v^alpha over the class's non-empty regions, as GHM.
+    /// S_c / v^alpha divided by the number of the class's non-empty regions, as in GHM.
     ValidBins,
-    /// S_c / v^alpha, the mean over each batch 1.
+    /// S_c / v^alpha, scaled to a mean of 1 over each batch.
     BatchMean,
-    /// S_c / v^alpha, as printed.
+    /// S_c / v^alpha, as printed in the paper.
     None,
 }
 
@@ -93,9 +95,9 @@ pub enum Normalize {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Memory {
-    /// The epoch before, frozen.
+    /// The previous epoch, frozen.
     Epoch,
-    /// A moving average over batches, this one included.
+    /// A moving average over batches, including the current one.
     Ema,
 }
 
@@ -112,49 +114,51 @@ pub enum Norm {
 parameters! {
     /// Parameters of `cwap`.
     pub struct CwapConfig for Cwap {
-        /// Regions N of the gradient norm per class, 1 to 10000.
+        /// Number N of regions of the gradient norm per class, 1 to 10000.
         pub bins: u32 = 30, where |x| (1..=10_000).contains(&x) => "in 1..=10000";
         /// Exponent of the densities, 0 (flat weights) to 10.
         pub alpha: f64 = 0.9, where |x| (0.0..=10.0).contains(&x) => "in 0..=10";
         /// Strength of the margins, 0 (none) to 100.
-        pub gamma: f64 = 0.8, where |x| (0.0..=100.0).contains(&x) => "in 0..=100";
-        /// How regions are cut: adaptive (AURA) or uniform (URA).
+        pub gamma: f64 = 1.1, where |x| (0.0..=100.0).contains(&x) => "in 0..=100";
+        /// Widths of the regions: adaptive (AURA) or uniform (URA).
         pub regions: Regions = Regions::Adaptive;
         /// Whether examples are weighted inside their class.
         pub intra: bool = true;
-        /// First epoch (from 0) in which examples are weighted; before it all weigh 1.
+        /// First epoch (from 0) in which examples are weighted. Before it every weight is 1.
         pub intra_start: u64 = 0;
-        /// Exponent of the densities behind the weights, 0 to 10; left out: alpha.
+        /// Exponent of the densities behind the weights, 0 to 10. If left out, alpha.
         pub intra_alpha: Option<f64> = None, where |x| x.is_none_or(|x| (0.0..=10.0).contains(&x)) => "in 0..=10";
-        /// Whether only examples harder than their class's median are weighted; easier ones weigh what the median does.
+        /// Whether only examples harder than their class's median are weighted. Easier ones get the median's weight.
         pub intra_hard: bool = false;
         /// Whether classes have margins.
         pub inter: bool = true;
-        /// Whether margins reach to both sides, gamma ln(S_n / S_m): towards more frequent classes too, as in balanced-softmax.
-        pub two_sided: bool = false;
+        /// Whether margins are gamma ln(S_n / S_m), toward more frequent classes too, as in balanced-softmax.
+        pub two_sided: bool = true;
         /// Scale of the weights: class-mean, class-gradient, valid-bins, batch-mean or none.
         pub normalize: Normalize = Normalize::ClassGradient;
         /// Uniform pseudo-examples per real one that keep the weights bounded, 0 to 1e6.
         pub prior: f64 = 5.0, where |x| (0.0..=1e6).contains(&x) => "in 0..=1e6";
-        /// Where the weights' densities come from: epoch (the one before) or ema (moving average over batches).
+        /// Source of the densities behind the weights: epoch (the previous one) or ema (moving average over batches).
         pub memory: Memory = Memory::Epoch;
-        /// Of the moving average with memory ema, at least 0 and less than 1.
+        /// Momentum of the moving average with memory ema, at least 0 and less than 1.
         pub momentum: f64 = 0.75, where |x| (0.0..1.0).contains(&x) => "at least 0 and less than 1";
         /// The gradient norm: softmax (1 - p_y) or sigmoid-own (1 - sigmoid(z_y)).
         pub norm: Norm = Norm::Softmax;
-        /// Largest weight there may be, more than 0; left out: no limit.
+        /// Upper limit of the weights, more than 0. If left out, there is no limit.
         pub cap: Option<f64> = None, where |x| x.is_none_or(|x| x > 0.0 && x.is_finite()) => "more than 0";
     }
 }
 
 impl Parameters for CwapConfig {
     type Method = Cwap;
-    /// `paper` is the paper to the letter.
+    const CORRECTS_FOR_COUNTS: bool = true;
     fn preset(preset: Preset) -> Self {
+        let reference = Self { gamma: 0.8, two_sided: false, ..Self::default() };
         match preset {
-            Preset::Paper => Self { normalize: Normalize::None, prior: 0.0, ..Self::default() },
-            Preset::Reference => Self::default(),
-            Preset::Recommended => Self { two_sided: true, gamma: 1.1, ..Self::default() },
+            // the paper to the letter
+            Preset::Paper => Self { normalize: Normalize::None, prior: 0.0, ..reference },
+            Preset::Reference => reference,
+            Preset::Recommended => Self::default(),
         }
     }
     fn check_for(&self, counts: &Counts) -> Result<(), ConfigError> {
@@ -167,23 +171,11 @@ impl Parameters for CwapConfig {
     fn build(&self, counts: &Counts) -> Cwap {
         let histogram = Histogram::new(counts, self.bins as usize);
         let averages = (self.memory == Memory::Ema).then(|| Averages::new(counts.classes(), self.bins as usize));
-        let mut cwap = Cwap { config: self.clone(), histogram, averages, margins: None, weights: Vec::new(), filled: 0 };
+        let mut cwap =
+            Cwap { config: self.clone(), histogram, averages, margins: None, weights: Vec::new(), filled: 0 };
         cwap.rebuild();
         cwap
     }
-}
-
-/// What `cwap` knows of a class.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Portrait {
-    /// Effective size S.
-    pub size: f64,
-    /// Widths d of the regions.
-    pub widths: Vec<f64>,
-    /// Densities v.
-    pub values: Vec<f64>,
-    /// Weights W that examples in each region get in the next epoch; with `normalize: batch-mean`, before a batch scales them.
-    pub weights: Vec<f64>,
 }
 
 /// Intra- and inter-category balance.
@@ -191,13 +183,13 @@ pub struct Portrait {
 pub(crate) struct Cwap {
     config: CwapConfig,
     histogram: Histogram,
-    /// With `memory: ema`.
+    /// The moving averages, with `memory: ema`.
     averages: Option<Averages>,
-    /// M, unless `inter` is off.
+    /// The margins M, unless `inter` is off.
     margins: Option<Margins>,
-    /// W of every class and region (with `memory: epoch`).
+    /// The weights W of every class and region, with `memory: epoch`.
     weights: Vec<f32>,
-    /// Non-empty regions behind W.
+    /// Number of non-empty regions behind W.
     filled: u64,
 }
 
@@ -208,7 +200,7 @@ impl Cwap {
         Scale { alpha: intra_alpha.unwrap_or(alpha), prior, normalize, one, hard }
     }
 
-    /// W and M from the histogram.
+    /// Recomputes W and M from the histogram.
     fn rebuild(&mut self) {
         let bins = self.histogram.bins;
         let epoch = self.config.memory == Memory::Epoch;
@@ -226,31 +218,9 @@ impl Cwap {
         self.margins = self.config.inter.then(|| Margins::new(&self.sizes(), self.config.gamma, self.config.two_sided));
     }
 
-    /// S of every class.
-    pub(crate) fn sizes(&self) -> Vec<f64> {
+    /// The effective size S of every class.
+    fn sizes(&self) -> Vec<f64> {
         self.histogram.classes().map(|(values, _)| inter::size(values, self.config.alpha)).collect()
-    }
-
-    /// The regions behind the next epoch's weights of a class, and the weights.
-    pub(crate) fn portrait(&self, class: usize) -> Portrait {
-        let bins = self.histogram.bins;
-        let cells = class * bins..(class + 1) * bins;
-        let (values, widths) = match &self.averages {
-            None => (&self.histogram.values, &self.histogram.widths),
-            Some(averages) => (&averages.values, &averages.widths),
-        };
-        let (values, widths) = (values[cells.clone()].to_vec(), widths[cells.clone()].to_vec());
-        let mut weights = vec![1.0; bins];
-        if self.config.intra {
-            self.scale().weights(&values, &widths, &mut weights);
-            weights.iter_mut().for_each(|w| *w = self.capped(*w));
-        }
-        let size = inter::size(&self.histogram.values[cells], self.config.alpha);
-        Portrait { size, widths, values, weights }
-    }
-
-    pub(crate) fn margin(&self, label: usize, class: usize) -> Option<f64> {
-        Some(self.margins.as_ref()?.margin(label, class))
     }
 
     /// The gradient norm g of an example.
@@ -266,7 +236,7 @@ impl Cwap {
         self.config.cap.map_or(weight, |cap| weight.min(cap))
     }
 
-    /// W with `memory: epoch`, before the cap.
+    /// The weight W with `memory: epoch`, before the cap.
     fn frozen(&self, part: &Part) -> f64 {
         let bins = self.histogram.bins;
         let at = part.label * bins;
@@ -274,18 +244,18 @@ impl Cwap {
         f64::from(self.weights[at + i])
     }
 
-    /// Whether examples of an epoch are weighted.
+    /// Whether the examples of an epoch are weighted.
     fn intra(&self, epoch: u64) -> bool {
         self.config.intra && epoch >= self.config.intra_start
     }
 
-    /// Weight and loss of a part, and the region that it will be counted in.
+    /// The weight and loss of a part, and the region it will be counted in.
     fn weighed(&self, part: &Part, weight: f64) -> Weighed {
         let region = self.histogram.filling(part.label, self.norm(part)) as u32;
         Weighed { region, ..Weighed::constant(self.capped(weight), part.sums.adjusted.cross_entropy()) }
     }
 
-    /// Runs the rows, by themselves or, where weights depend on the whole batch, in two sweeps.
+    /// Runs the rows one by one, or in two sweeps if weights depend on the whole batch.
     fn run<M: Softmax>(&self, job: &mut Job<'_>, rows: &M) {
         let jointly = self.config.memory == Memory::Ema || self.config.normalize == Normalize::BatchMean;
         if !self.intra(job.batch.epoch) || !jointly {
@@ -297,22 +267,22 @@ impl Cwap {
             return;
         }
         match &self.averages {
-            None => job.work.rows.iter_mut().flat_map(Row::parts_mut).for_each(|part| {
+            None => job.workspace.rows.iter_mut().flat_map(Row::parts_mut).for_each(|part| {
                 part.weighed.weight = self.frozen(part);
             }),
             Some(averages) => {
-                averages.absorb(job.work, self.config.momentum, |part| self.norm(part));
-                averages.weigh(job.work, &self.scale(), |part| self.norm(part));
+                averages.absorb(job.workspace, self.config.momentum, |part| self.norm(part));
+                averages.weigh(job.workspace, &self.scale(), |part| self.norm(part));
             }
         }
         let mean = match self.config.normalize {
             Normalize::BatchMean => {
-                let parts = job.work.rows.iter().flat_map(Row::parts);
-                parts.map(|part| part.share * part.weighed.weight).sum::<f64>() / job.work.rows.len() as f64
+                let parts = job.workspace.rows.iter().flat_map(Row::parts);
+                parts.map(|part| part.share * part.weighed.weight).sum::<f64>() / job.workspace.rows.len() as f64
             }
             _ => 1.0,
         };
-        for part in job.work.rows.iter_mut().flat_map(Row::parts_mut) {
+        for part in job.workspace.rows.iter_mut().flat_map(Row::parts_mut) {
             part.weighed = self.weighed(part, part.weighed.weight / mean);
         }
         job.gradients(rows);
@@ -321,7 +291,7 @@ impl Cwap {
 
 impl Method for Cwap {
     fn rows(&self, job: &mut Job<'_>) {
-        // the densities of a moving average begin with the weights
+        // with moving averages the weights are set between two sweeps, if at all
         let intra = self.intra(job.batch.epoch) && self.config.memory == Memory::Epoch;
         let weigh = |part: &Part| self.weighed(part, if intra { self.frozen(part) } else { 1.0 });
         match &self.margins {
@@ -333,16 +303,16 @@ impl Method for Cwap {
         }
     }
 
-    fn observe(&mut self, batch: &Batch<'_>, work: &Work) {
+    fn observe(&mut self, batch: &Batch<'_>, workspace: &Workspace) {
         // mixed examples are not counted
-        for row in work.rows.iter().filter(|row| row.count == 1) {
+        for row in workspace.rows.iter().filter(|row| row.count == 1) {
             self.histogram.count(row.parts[0].label, row.parts[0].weighed.region as usize);
         }
         let intra = self.intra(batch.epoch);
         if let Some(averages) = &mut self.averages
             && intra
         {
-            self.filled = self.filled.saturating_add_signed(averages.put(work));
+            self.filled = self.filled.saturating_add_signed(averages.put(workspace));
         }
     }
 
@@ -357,8 +327,35 @@ impl Method for Cwap {
         self.rebuild();
     }
 
-    fn regions(&self, _work: &Work) -> Option<u64> {
+    fn regions(&self, _workspace: &Workspace) -> Option<u64> {
         Some(self.filled)
+    }
+
+    fn margin(&self, label: usize, class: usize) -> Option<f64> {
+        Some(self.margins.as_ref()?.margin(label, class))
+    }
+
+    fn class_histogram(&self, class: usize) -> Option<ClassHistogram> {
+        let bins = self.histogram.bins;
+        let cells = class * bins..(class + 1) * bins;
+        let (values, widths) = match &self.averages {
+            None => (&self.histogram.values, &self.histogram.widths),
+            Some(averages) => (&averages.values, &averages.widths),
+        };
+        let (densities, widths) = (values[cells.clone()].to_vec(), widths[cells.clone()].to_vec());
+        let mut weights = vec![1.0; bins];
+        if self.config.intra {
+            self.scale().weights(&densities, &widths, &mut weights);
+            weights.iter_mut().for_each(|w| *w = self.capped(*w));
+        }
+        let effective_size = inter::size(&self.histogram.values[cells], self.config.alpha);
+        Some(ClassHistogram { effective_size, widths, densities, weights })
+    }
+
+    fn state_summary(&self) -> Value {
+        let by_class = |table: &[f64]| table.chunks(self.histogram.bins).map(<[f64]>::to_vec).collect::<Vec<_>>();
+        let (values, widths) = (by_class(&self.histogram.values), by_class(self.histogram.filling_widths()));
+        json!({"sizes": self.sizes(), "values": values, "widths": widths})
     }
 
     fn state(&self) -> State {
