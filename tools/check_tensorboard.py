@@ -4,7 +4,7 @@
     check_tensorboard.py FOLDER             prints JSON: {"scalars": {tag: [[step, value], ..]},
                                             "histograms": {tag: [[step, [[left, right, count], ..]], ..]}}
     check_tensorboard.py --server FOLDER    asks the data server that TensorBoard starts where it can, not the reader in Python
-    check_tensorboard.py --bytes            prints the small file of the test in crates/report/src/tensorboard.rs, as TensorBoard's
+    check_tensorboard.py --bytes            prints the small file of the test in crates/report/src/tensorboard/, as TensorBoard's
                                             own writer makes it, as hexadecimal digits
 
 Needs tensorboard (`pip install tensorboard`). Numbers that JSON does not have are printed as "nan", "inf" and "-inf". A folder to

@@ -150,7 +150,7 @@ for (const [width, scheme] of [[1280, 'light'], [1280, 'dark'], [768, 'light'], 
     check((await tip()) !== '', `${title}: no values under the pointer`);
     await page.mouse.move(0, 0);
   }
-  for (const table of await page.$$('table.every')) {
+  for (const table of await page.$$('table.class-table')) {
     const id = await table.getAttribute('id');
     const rows = () => table.$$eval('tbody tr', (rows) => rows.map((row) => row.cells[0].innerText));
     const before = await rows();
@@ -166,10 +166,10 @@ for (const [width, scheme] of [[1280, 'light'], [1280, 'dark'], [768, 'light'], 
     check((await rows()).length === 0, `${id}: found what is not there`);
     await page.fill(`[id="${id}-find"]`, '');
   }
-  for (const button of (await page.$$('button[data-pick]')).slice(0, 2)) {
+  for (const button of (await page.$$('button[data-highlight]')).slice(0, 2)) {
     await button.click();
     const dimmed = await page.$$eval('svg.chart .dim', (nodes) => nodes.length);
-    check(dimmed > 0 || (await page.$$('button[data-pick="1"]')).length === 0, 'legend: nothing steps back');
+    check(dimmed > 0 || (await page.$$('button[data-highlight="1"]')).length === 0, 'legend: nothing steps back');
     await button.click();
     await page.mouse.move(0, 0);
     check((await page.$$eval('svg.chart .dim', (nodes) => nodes.length)) === 0, 'legend: nothing comes back');
@@ -183,9 +183,9 @@ for (const [width, scheme] of [[1280, 'light'], [1280, 'dark'], [768, 'light'], 
     await box.click();
     check((await shown()) === before, 'differences: not there again');
   }
-  for (const live of await page.$$('.live')) {
+  for (const live of await page.$$('.norm-player')) {
     const slider = await live.$('input[type="range"]');
-    const area = () => live.$eval('.of:not([hidden]) .area', (node) => node.getAttribute('d'));
+    const area = () => live.$eval('.variant-norms:not([hidden]) .area', (node) => node.getAttribute('d'));
     const last = await area();
     await slider.focus();
     await page.keyboard.press('Home');
@@ -196,12 +196,12 @@ for (const [width, scheme] of [[1280, 'light'], [1280, 'dark'], [768, 'light'], 
     check((await area()) === last, 'slider: another picture at the end than at first');
     for (const radio of await live.$$('input[type="radio"]')) {
       await radio.check();
-      check((await live.$$('.of:not([hidden])')).length === 1, 'radio: not one part shown');
+      check((await live.$$('.variant-norms:not([hidden])')).length === 1, 'radio: not one part shown');
     }
     const play = await live.$('.play');
     if (frames > 1) {
       await play.click();
-      const now = () => live.$eval('.now', (node) => node.textContent);
+      const now = () => live.$eval('.current-epoch', (node) => node.textContent);
       const one = await now();
       await page.waitForTimeout(900);
       check((await now()) !== one, 'play: nothing moves');

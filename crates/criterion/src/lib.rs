@@ -32,7 +32,7 @@ pub use documentation::{Documentation, Section};
 pub use drw::DrwConfig;
 pub use equipoise_pool::Pool;
 pub use equipoise_random as random;
-pub use equipoise_simd::Simd;
+pub use equipoise_simd::SimdLevel;
 pub use error::{BatchError, ConfigError, StateError};
 pub use kernel::rows::Workspace;
 pub use method::*;

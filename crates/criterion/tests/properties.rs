@@ -171,7 +171,7 @@ fn threads_do_not_matter() {
 #[test]
 fn instruction_sets_agree() {
     for (name, config) in configs() {
-        let runs: Vec<common::Result> = Simd::available()
+        let runs: Vec<common::Result> = SimdLevel::available()
             .iter()
             .map(|simd| {
                 let mut workspace = Workspace::new().with_simd(*simd);

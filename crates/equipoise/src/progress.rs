@@ -1,10 +1,15 @@
-//! How far a command is: one line on a terminal, redrawn; a line now and then elsewhere.
+//! Progress on standard error: a line that is redrawn on a terminal, else a line now and then.
 
 use std::io::{self, IsTerminal, Write};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-/// Shows how much of a whole is done. It writes to standard error only, and nothing for what is done within a second.
+use equipoise_train::run::Feedback;
+
+use crate::clock::{duration, now};
+use crate::output;
+
+/// Progress of work with a known size. Work of less than a second shows nothing.
 pub(crate) struct Progress {
     what: &'static str,
     state: Mutex<State>,
@@ -13,34 +18,29 @@ pub(crate) struct Progress {
 
 struct State {
     start: Instant,
-    shown: Option<Instant>,
+    drawn: Option<Instant>,
 }
 
 impl Progress {
     pub(crate) fn new(what: &'static str) -> Self {
-        let state = Mutex::new(State { start: now(), shown: None });
+        let state = Mutex::new(State { start: now(), drawn: None });
         Self { what, state, terminal: io::stderr().is_terminal() }
     }
 
-    /// Some of the whole is done.
-    pub(crate) fn at(&self, done: u64, whole: u64) {
+    pub(crate) fn update(&self, done: u64, total: u64) {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
-        let (now, pause) = (now(), if self.terminal { Duration::from_millis(100) } else { Duration::from_secs(10) });
-        let since = now - state.shown.unwrap_or(state.start);
-        // short work says nothing
-        if since < pause || now - state.start < Duration::from_secs(1) {
+        let (now, interval) = (now(), if self.terminal { Duration::from_millis(100) } else { Duration::from_secs(10) });
+        let since = now - state.drawn.unwrap_or(state.start);
+        if since < interval || now - state.start < Duration::from_secs(1) {
             return;
         }
-        state.shown = Some(now);
-        let spent = (now - state.start).as_secs_f64();
-        let rate = done as f64 / spent;
-        let left = (whole - done) as f64 / rate.max(1e-9);
-        let line = format!("{}: {done} of {whole}, {rate:.0} a second, {} left", self.what, time(left));
-        // nobody to tell if this fails
+        state.drawn = Some(now);
+        let speed = done as f64 / (now - state.start).as_secs_f64();
+        let left = (total - done) as f64 / speed.max(1e-9);
+        let line = format!("{}: {done} of {total}, {speed:.0} per second, {} left", self.what, duration(left));
+        // progress that nobody can read is lost
         let _ = if self.terminal {
-            const WIDTH: usize = 30;
-            let filled = (WIDTH as u64 * done / whole.max(1)) as usize;
-            write!(io::stderr(), "\r\x1b[2K[{}{}] {line}", "=".repeat(filled), " ".repeat(WIDTH - filled))
+            write!(io::stderr(), "\r\x1b[2K{} {line}", bar(30, done, total))
         } else {
             writeln!(io::stderr(), "{line}")
         };
@@ -48,39 +48,43 @@ impl Progress {
 }
 
 impl Drop for Progress {
-    /// Leaves the terminal's line free for what comes.
+    /// Clears the line on the terminal.
     fn drop(&mut self) {
         let state = self.state.get_mut().unwrap_or_else(PoisonError::into_inner);
-        if self.terminal && state.shown.is_some() {
+        if self.terminal && state.drawn.is_some() {
             let _ = write!(io::stderr(), "\r\x1b[2K");
         }
     }
 }
 
-/// Seconds as a person would say them.
-pub(crate) fn time(seconds: f64) -> String {
-    let whole = seconds.round() as u64;
-    match whole {
-        0..60 => format!("{whole} s"),
-        60..3600 => format!("{}:{:02} min", whole / 60, whole % 60),
-        _ => format!("{}:{:02} h", whole / 3600, whole / 60 % 60),
+/// A progress bar.
+pub(crate) fn bar(width: usize, done: u64, total: u64) -> String {
+    let filled = ((width as u64 * done / total.max(1)) as usize).min(width);
+    format!("[{}{}]", "=".repeat(filled), " ".repeat(width - filled))
+}
+
+/// Shows the warnings and the progress of a run that is built.
+#[derive(Default)]
+pub(crate) struct Console {
+    reading: Mutex<Option<Progress>>,
+}
+
+impl Console {
+    fn reading(&self) -> std::sync::MutexGuard<'_, Option<Progress>> {
+        self.reading.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-#[expect(clippy::disallowed_methods, reason = "a person wants to know how long it takes")]
-fn now() -> Instant {
-    Instant::now()
-}
+impl Feedback for Console {
+    fn warn(&self, text: &str) {
+        output::warn(text);
+    }
 
-#[cfg(test)]
-mod tests {
-    use super::time;
+    fn reading(&self, done: u64, total: u64) {
+        self.reading().get_or_insert_with(|| Progress::new("images read")).update(done, total);
+    }
 
-    #[test]
-    fn times_are_readable() {
-        assert_eq!(
-            [0.4, 59.4, 60.0, 125.0, 3600.0, 5430.0].map(time),
-            ["0 s", "59 s", "1:00 min", "2:05 min", "1:00 h", "1:30 h"]
-        );
+    fn reading_done(&self) {
+        self.reading().take();
     }
 }

@@ -1,75 +1,75 @@
-//! Ctrl-C and SIGTERM: at once while nothing can be lost, at the next step while a run is under way.
+//! Ctrl-C and SIGTERM: they end the program at once, or after the next step while a run is being trained.
 
 use std::sync::atomic::{AtomicI32, AtomicUsize, Ordering};
 
-/// The signal that came, or 0.
-static CAME: AtomicI32 = AtomicI32::new(0);
-/// How many runs ask for it.
-static AWAITED: AtomicUsize = AtomicUsize::new(0);
+/// The signal that was received, or 0.
+static RECEIVED: AtomicI32 = AtomicI32::new(0);
+/// Number of runs that are being trained.
+static GUARDS: AtomicUsize = AtomicUsize::new(0);
 
 #[cfg(unix)]
 extern "C" fn handle(signal: libc::c_int) {
-    // the second one means it
-    if CAME.swap(signal, Ordering::SeqCst) != 0 || AWAITED.load(Ordering::SeqCst) == 0 {
-        // SAFETY: one of the few functions that a handler may call.
+    // the user insists
+    if RECEIVED.swap(signal, Ordering::SeqCst) != 0 || GUARDS.load(Ordering::SeqCst) == 0 {
+        // SAFETY: `_exit` is async-signal-safe.
         unsafe { libc::_exit(128 + signal) };
     }
-    // a step that takes longer than anybody waits: what was saved last is good, and a resumed run ends alike
+    // do not wait for a long step: the last checkpoint is good, and a resumed run ends with the same result
     let wait = libc::timeval { tv_sec: 1, tv_usec: 700_000 };
     let never = libc::timeval { tv_sec: 0, tv_usec: 0 };
     let timer = libc::itimerval { it_interval: never, it_value: wait };
-    // SAFETY: a system call with a good pointer.
+    // SAFETY: a plain system call; `timer` lives until it returns.
     unsafe { libc::setitimer(libc::ITIMER_REAL, &raw const timer, std::ptr::null_mut()) };
 }
 
 #[cfg(unix)]
-extern "C" fn too_long(_: libc::c_int) {
-    const SAID: &[u8] =
-        b"\nequipoise: stopped within a long step: the last checkpoint is kept, and the run can be taken up there\n";
-    // SAFETY: functions that a handler may call, and good memory.
+extern "C" fn give_up(_: libc::c_int) {
+    const MESSAGE: &[u8] =
+        b"\nequipoise: stopped during a long step; the run can be resumed from its last checkpoint\n";
+    // SAFETY: `write` and `_exit` are async-signal-safe, and `MESSAGE` is static.
     unsafe {
-        libc::write(2, SAID.as_ptr().cast(), SAID.len());
-        libc::_exit(128 + CAME.load(Ordering::SeqCst));
+        libc::write(2, MESSAGE.as_ptr().cast(), MESSAGE.len());
+        libc::_exit(128 + RECEIVED.load(Ordering::SeqCst));
     }
 }
 
-/// From now on signals end the program with their exit code, and during a [`Guard`] wait for it.
+/// Installs the handlers. Signals then end the program with their exit code; while a [`Guard`] exists they are only recorded.
 pub(crate) fn install() {
     #[cfg(unix)]
     for signal in [libc::SIGINT, libc::SIGTERM] {
-        // SAFETY: the handler uses atomics and `_exit` only.
+        // SAFETY: the handler uses only atomics, `setitimer` and `_exit`.
         unsafe { libc::signal(signal, handle as *const () as libc::sighandler_t) };
     }
     #[cfg(unix)]
-    // SAFETY: as above.
+    // SAFETY: the handler calls only `write` and `_exit`, which a handler may call, and reads atomics.
     unsafe {
-        libc::signal(libc::SIGALRM, too_long as *const () as libc::sighandler_t)
+        libc::signal(libc::SIGALRM, give_up as *const () as libc::sighandler_t)
     };
-    // a file that may not grow is an error to be reported, not the end
+    // a file that may not grow is an error to report
     #[cfg(unix)]
-    // SAFETY: to be ignored needs no handler.
+    // SAFETY: ignoring a signal needs no handler.
     unsafe {
         libc::signal(libc::SIGXFSZ, libc::SIG_IGN)
     };
 }
 
-/// While it lives, signals are noted instead of ending the program.
+/// While it exists, signals are recorded instead of ending the program.
 pub(crate) struct Guard;
 
 impl Guard {
     pub(crate) fn new() -> Self {
-        AWAITED.fetch_add(1, Ordering::SeqCst);
+        GUARDS.fetch_add(1, Ordering::SeqCst);
         Self
     }
 }
 
-/// The signal that came.
-pub(crate) fn came() -> Option<i32> {
-    Some(CAME.load(Ordering::SeqCst)).filter(|signal| *signal != 0)
+/// The signal that was received.
+pub(crate) fn received() -> Option<i32> {
+    Some(RECEIVED.load(Ordering::SeqCst)).filter(|signal| *signal != 0)
 }
 
 impl Drop for Guard {
     fn drop(&mut self) {
-        AWAITED.fetch_sub(1, Ordering::SeqCst);
+        GUARDS.fetch_sub(1, Ordering::SeqCst);
     }
 }

@@ -168,7 +168,10 @@ fn wrong_cases_are_refused_in_one_line_that_names_the_field() {
         (case("focal", "", r#"{"logits": [], "labels": []}"#), "steps[0].labels: the batch is empty"),
         (case("focal", "", r#"{"labels": [0]}"#), "steps[0].logits: missing"),
         (case("focal", "", r#"{"logits": [[0, 1]]}"#), "steps[0].labels: missing"),
-        (case("focal", "", r#"{"end_epoch": false}"#), "steps[0].end_epoch: it stands alone and is true"),
+        (
+            case("focal", "", r#"{"end_epoch": false}"#),
+            "steps[0].end_epoch must be true and the only field of its step",
+        ),
         (
             case("focal", "", r#"{"logits": [[0, 1]], "labels": [0], "mixed": {"labels": [1], "share": [2]}}"#),
             "steps[0].mixed.share[0] is 2",
@@ -179,7 +182,7 @@ fn wrong_cases_are_refused_in_one_line_that_names_the_field() {
         ),
         (
             case("focal", "", r#"{"end_epoch": true, "train": false}"#),
-            "steps[0].end_epoch: it stands alone and is true",
+            "steps[0].end_epoch must be true and the only field of its step",
         ),
         (case("drw", "", step), "method: unknown criterion 'drw'; it is a schedule on top of a criterion"),
         (case("\\u001b[31mred", "", step), "method: unknown criterion '\\u{1b}[31mred'"),
@@ -218,8 +221,8 @@ fn exit_codes_are_honest() {
     assert_eq!(code(&["criteria", "sesaw"]), Some(2));
     assert_eq!(code(&["no-such-command"]), Some(2));
     assert_eq!(code(&["loss"]), Some(2));
-    assert_eq!(code(&["bench", "loss", "--batch", "0"]), Some(2));
-    assert_eq!(code(&["bench", "loss", "--batch", "1000000", "--classes", "10000000"]), Some(2));
+    assert_eq!(code(&["bench", "loss", "--batch-size", "0"]), Some(2));
+    assert_eq!(code(&["bench", "loss", "--batch-size", "1000000", "--classes", "10000000"]), Some(2));
     assert_eq!(code(&["bench", "loss", "--criteria", "softmax,sesaw"]), Some(2));
     assert_eq!(code(&["bench", "data", "--policy", "autoaugment"]), Some(2));
     assert_eq!(code(&["--version"]), Some(0));
@@ -275,7 +278,7 @@ fn warnings_go_to_standard_error() {
 
 #[test]
 fn bench_loss_keeps_its_contract() {
-    let args = ["bench", "loss", "--batch", "8", "--classes", "50", "--threads", "2", "--repeats", "3", "--json"];
+    let args = ["bench", "loss", "--batch-size", "8", "--classes", "50", "--threads", "2", "--repeats", "3", "--json"];
     let text = stdout(&equipoise(&args, ""));
     assert_eq!(text.lines().count(), 14);
     for line in text.lines() {
@@ -286,7 +289,7 @@ fn bench_loss_keeps_its_contract() {
         assert!(0.0 < best && best <= median && line["criterion"].is_string(), "{line}");
     }
     let table = stdout(&equipoise(
-        &["bench", "loss", "--batch", "8", "--classes", "50", "--repeats", "3", "--criteria", "cwap"],
+        &["bench", "loss", "--batch-size", "8", "--classes", "50", "--repeats", "3", "--criteria", "cwap"],
         "",
     ));
     assert_eq!(table.lines().count(), 3, "{table}");
@@ -343,12 +346,12 @@ fn data_lists_sets_and_writes_subsets() {
     let file = folder().join("subset.txt");
     let path = file.to_str().expect("UTF-8");
     let said = stdout(&equipoise(&["data", "index", "fashion-mini", "--imbalance", "10", "-o", path], ""));
-    assert_eq!(said, format!("{} positions are in {path}\n", positions.len()));
+    assert_eq!(said, format!("{} indices written to {path}\n", positions.len()));
     assert_eq!(std::fs::read_to_string(&file).expect("reads"), text);
-    let by_file = stdout(&equipoise(&["inspect", "fashion-mini", "--subset", path], ""));
+    let by_file = stdout(&equipoise(&["inspect", "fashion-mini", "--subset-file", path], ""));
     assert_eq!(by_file, stdout(&equipoise(&["inspect", "fashion-mini", "--imbalance", "10"], "")));
     std::fs::write(&file, text.replace("# fingerprint 1485 ", "# fingerprint 1484 ")).expect("writes");
-    let out = equipoise(&["inspect", "fashion-mini", "--subset", path], "");
+    let out = equipoise(&["inspect", "fashion-mini", "--subset-file", path], "");
     assert_eq!(out.status.code(), Some(2));
     let said = String::from_utf8_lossy(&out.stderr);
     assert!(said.contains("subset.txt: a subset of another set: its fingerprint is 1484 "), "{said}");
@@ -357,14 +360,17 @@ fn data_lists_sets_and_writes_subsets() {
         let out = equipoise(args, "");
         (out.status.code(), String::from_utf8_lossy(&out.stderr).trim_end().to_owned())
     };
-    let (code, said) = error(&["inspect", "fashion-mini", "--subset", path]);
+    let (code, said) = error(&["inspect", "fashion-mini", "--subset-file", path]);
     assert_eq!(code, Some(2));
     assert!(said.ends_with("subset.txt: line 2: index 1485, but there are 1485 training images"), "{said}");
     let (code, said) = error(&["data", "index", "fashion-mini"]);
-    assert_eq!((code, said.as_str()), (Some(2), "equipoise: --imbalance: say how steep the subset is to be"));
+    assert_eq!(
+        (code, said.as_str()),
+        (Some(2), "equipoise: --imbalance is required: the imbalance factor of the subset")
+    );
     let (code, said) = error(&["inspect", "fashion-mini", "--imbalance", "0.5"]);
     assert_eq!((code, said.as_str()), (Some(2), "equipoise: imbalance = 0.5: must be at least 1 and finite"));
-    let (code, said) = error(&["inspect", "fashion-mini", "--test", "2"]);
+    let (code, said) = error(&["inspect", "fashion-mini", "--test-fraction", "2"]);
     assert_eq!((code, said.as_str()), (Some(2), "equipoise: test fraction = 2: must be more than 0 and less than 1"));
     let (code, said) = error(&["inspect", concat!(env!("CARGO_MANIFEST_DIR"), "/Cargo.toml")]);
     assert!(code == Some(2) && said.contains("Cargo.toml: not a dataset: expected a folder per class,"), "{said}");
@@ -436,7 +442,7 @@ fn odd_names_are_shown_and_do_nothing() {
 fn a_subset_that_cannot_be_filled_says_so() {
     let out = equipoise(&["inspect", "fashion-mini", "--imbalance", "10"], "");
     let said = String::from_utf8_lossy(&out.stderr);
-    let want = "equipoise: warning: 4 classes have fewer images than the subset asks for, all are taken: ";
+    let want = "equipoise: warning: 4 classes have fewer images than the subset asks for, so all of them are used: ";
     assert!(out.status.success() && said.starts_with(want) && said.lines().count() == 1, "{said}");
     assert!(said.contains("shirt has 27 of 31, ") && said.ends_with(" of 14\n"), "{said}");
     let out = equipoise(&["inspect", "fashion-mini", "--imbalance", "1000000"], "");
@@ -483,7 +489,7 @@ fn data_fetch_refuses_what_is_not_official() {
     assert_eq!(lines[0], format!("equipoise: fetching {from}{name}"));
     assert!(lines.contains(&"equipoise: 0.0 MB of 9.9 MB"), "{said}");
     assert!(lines.iter().any(|line| line.starts_with("equipoise: 9.9 MB of 9.9 MB, ")), "{said}");
-    assert!(lines.contains(&format!("equipoise: {name} is here: checking its sum").as_str()), "{said}");
+    assert!(lines.contains(&format!("equipoise: {name} is complete: verifying its checksum").as_str()), "{said}");
     let last = lines.last().expect("a line");
     assert!(last.starts_with(&format!("equipoise: {from}{name}: its MD5 sum is ")), "{said}");
     assert!(last.ends_with(", the official one f68b3c2dcbeaaa9fbdd348bbdeb94873: what came was removed"), "{said}");
@@ -502,10 +508,13 @@ fn data_fetch_says_what_it_cannot_do() {
         String::from_utf8(out.stderr).expect("UTF-8")
     };
     let said = error(&["imagenet"]);
-    assert!(said.starts_with("equipoise: imagenet: its makers give it out after a login only"), "{said}");
+    assert!(
+        said.starts_with("equipoise: imagenet is only available after a login at https://www.image-net.org"),
+        "{said}"
+    );
     assert!(said.contains("`equipoise data import imagenet PATH`"), "{said}");
     let said = error(&["fashion-mini"]);
-    assert_eq!(said, "equipoise: fashion-mini is inside the program: there is nothing to fetch\n");
+    assert_eq!(said, "equipoise: fashion-mini is built into the program: there is nothing to fetch\n");
     assert!(error(&["nowhere"]).starts_with("equipoise: `nowhere` is neither a known dataset ("));
     let said = error(&["cifar10", "--from", "mirror"]);
     assert_eq!(said, "equipoise: mirror: http:// or https:// and a server are needed\n");
@@ -544,7 +553,7 @@ fn data_import_compares_with_the_whole_set() {
     for part in ["train", "t10k"] {
         write(&format!("{part}-labels-idx1-ubyte"), &[0x801, 2], &[0, 9]);
     }
-    let want = "equipoise: warning: this is not the whole set: 2 of 60000 training images, 2 of 10000 test images";
+    let want = "equipoise: warning: this is not the whole dataset: 2 of 60000 training images, 2 of 10000 test images";
     assert_eq!(run(&from), (Some(0), want.to_owned()));
     std::fs::remove_dir_all(here.join("root")).expect("removes");
     let (code, said) = run("nowhere");
@@ -570,7 +579,7 @@ fn bench_kernels() {
 #[test]
 fn bench_step() {
     let line = stdout(&equipoise(
-        &["bench", "step", "--model", "resnet8", "--batch", "4", "--steps", "2", "--threads", "2", "--json"],
+        &["bench", "step", "--model", "resnet8", "--batch-size", "4", "--steps", "2", "--threads", "2", "--json"],
         "",
     ));
     let report: Value = serde_json::from_str(&line).expect("JSON");
@@ -579,12 +588,15 @@ fn bench_step() {
     assert!(median > Some(0.0) && best >= median, "{report}");
     assert!(report["device"].as_str().is_some_and(|device| device.starts_with("cpu ")), "{report}");
     for (args, want) in [
-        (["--size", "60000"], "a batch of 60000 images takes about "),
-        (["--model", "resnet31"], "model `resnet31`: known are resnet8, "),
-        (["--channels", "0"], "channels = 0: must be 1 to 1024"),
+        (["--image-size", "60000"], "equipoise: a batch of 60000 images takes about "),
+        (
+            ["--model", "resnet31"],
+            "error: invalid value 'resnet31' for '--model <NAME>': unknown model 'resnet31'; did you mean 'resnet32'? Known models: resnet8, ",
+        ),
+        (["--channels", "0"], "equipoise: channels = 0: must be 1 to 1024"),
     ] {
-        let out = equipoise(&[&["bench", "step", "--batch", "60000"], &args[..]].concat(), "");
+        let out = equipoise(&[&["bench", "step", "--batch-size", "60000"], &args[..]].concat(), "");
         let said = String::from_utf8_lossy(&out.stderr);
-        assert!(out.status.code() == Some(2) && said.starts_with(&format!("equipoise: {want}")), "{said}");
+        assert!(out.status.code() == Some(2) && said.starts_with(want), "{said}");
     }
 }

@@ -13,7 +13,7 @@ fn place() -> &'static Path {
     PLACE.get_or_init(|| {
         let path = std::env::temp_dir().join(format!("equipoise-report-{}", std::process::id()));
         std::fs::create_dir_all(&path).expect("a folder");
-        let args = "compare --criteria softmax,cwap --epochs 3 --batch 64 --imbalance 100 --seeds 2 --out runs --quiet";
+        let args = "compare --criteria softmax,cwap --epochs 3 --batch-size 64 --imbalance 100 --seeds 2 --output runs --quiet";
         succeeded(&equipoise(&path, &args.split(' ').collect::<Vec<_>>()));
         path
     })
@@ -114,9 +114,9 @@ fn pages_go_where_they_are_wanted() {
     for (args, want) in [
         (&["report"][..], "RUN"),
         (&["report", "nowhere"], "nowhere"),
-        (&["report", "empty"], "no run"),
-        (&["report", "runs/cwap-s0", "runs/cwap-s0"], "twice"),
-        (&["report", "runs", "runs/cwap-s0"], "twice"),
+        (&["report", "empty"], "not a run"),
+        (&["report", "runs/cwap-s0", "runs/cwap-s0"], "more than once"),
+        (&["report", "runs", "runs/cwap-s0"], "more than once"),
         (&["report", "runs/cwap-s0/result.json"], "result.json"),
         (&["report", "runs", "--plain", "-o", "x"], "cannot be used with"),
         (&["report", "runs", "--format", "latex", "--table", "best"], "nothing"),
@@ -145,7 +145,7 @@ fn pages_go_where_they_are_wanted() {
 fn records_of_a_run_that_was_stopped() {
     let place = place();
     let run = place.join("stopped");
-    let args = "train --model resnet8 --epochs 3 --batch 64 --imbalance 100 --out stopped --quiet";
+    let args = "train --model resnet8 --epochs 3 --batch-size 64 --imbalance 100 --output stopped --quiet";
     let args: Vec<&str> = args.split(' ').collect();
     // as if it had been killed after its end, before the result was written, in the middle of a line
     succeeded(&equipoise(place, &args));
@@ -176,8 +176,7 @@ fn records_of_a_run_that_was_stopped() {
 #[test]
 fn events_of_a_run_that_was_killed() {
     let place = place();
-    let args =
-        "train --model resnet8 --epochs 8 --batch 64 --imbalance 100 --out killed --quiet --set evaluate_every=8";
+    let args = "train --model resnet8 --epochs 8 --batch-size 64 --imbalance 100 --output killed --quiet --set evaluate_every=8";
     let mut command = Command::new(env!("CARGO_BIN_EXE_equipoise"));
     let mut child = command.current_dir(place).args(args.split(' ')).stdin(Stdio::null()).spawn().expect("it runs");
     let run = place.join("killed");
@@ -243,7 +242,7 @@ fn hostile_class_names() {
             }
         }
     }
-    let args = "train hostile --model resnet8 --epochs 1 --batch 4 --out hostile-run --quiet";
+    let args = "train hostile --model resnet8 --epochs 1 --batch-size 4 --output hostile-run --quiet";
     succeeded(&equipoise(place, &args.split(' ').collect::<Vec<_>>()));
     let page = std::fs::read_to_string(place.join("hostile-run/report.html")).expect("a page");
     let page = Document::parse_with_options(&page, ParsingOptions { allow_dtd: true, ..ParsingOptions::default() });
@@ -259,10 +258,10 @@ fn hostile_class_names() {
 const RECIPE: &str = r#"
 title = "A small table"
 columns = ["Rare", "overall"]
-settings = { batch = 64, model.name = "resnet8" }
+settings = { batch_size = 64, model.name = "resnet8" }
 [schedules.paper]
 epochs = 3
-choose = "test"
+select_best = "test"
 [schedules.short]
 epochs = 2
 [[method]]
@@ -273,11 +272,11 @@ settings.criterion.method = "softmax"
 name = "late"
 label = "LDAM | deferred"
 drw = 0.5
-settings = { criterion.method = "ldam", model.head = "cosine", model.scale = 1.0 }
+settings = { criterion.method = "ldam", model.head = "cosine", model.head_scale = 1.0 }
 [[cell]]
 name = "fashion/100"
 images = [300, 1000]
-settings.data = { set = "fashion-mini", imbalance = 100.0 }
+settings.data = { dataset = "fashion-mini", imbalance = 100.0 }
 [cell.published]
 softmax = [12.5, 50.25]
 "#;
@@ -289,7 +288,7 @@ fn a_table_is_reproduced() {
     std::fs::create_dir_all(place).expect("room");
     std::fs::write(place.join("recipe.toml"), RECIPE).expect("room");
     let plan = said(place, &["reproduce", "recipe.toml", "--dry-run"]);
-    assert!(plan.contains("fashion/100") && plan.contains("in all"), "{plan}");
+    assert!(plan.contains("fashion/100") && plan.contains("in total"), "{plan}");
     // only what was published, unless others are named
     let plan = |more: &[&str]| -> Vec<Value> {
         let args = [&["reproduce", "recipe.toml", "--dry-run", "--json"], more].concat();
@@ -331,12 +330,15 @@ fn a_table_is_reproduced() {
     for (args, want) in [
         (&["reproduce", "table9"][..], "table1, table2, table3, ingredients"),
         (&["reproduce", "nowhere.toml"], "nowhere.toml"),
-        (&["reproduce", "settings.toml"], "these are the settings of a run, no table: `equipoise train --config"),
-        (&["train", "--config", "recommendd"], "the one recipe by name is `recommended`"),
-        (&["reproduce", "mistyped.toml", "--out", "new"], "fashion-mimi: no set of this name is known"),
+        (
+            &["reproduce", "settings.toml"],
+            "these are the settings of a run, not a table; use `equipoise train --config",
+        ),
+        (&["train", "--config", "recommendd"], "the only recipe by name is 'recommended'"),
+        (&["reproduce", "mistyped.toml", "--output", "new"], "fashion-mimi: neither a known dataset"),
         (&["reproduce", "table1", "--only", "mnist"], "cifar10/500"),
         (&["reproduce", "table1", "--criteria", "sofmax"], "softmax"),
-        (&["reproduce", "table1", "--schedule", "long"], "paper or short"),
+        (&["reproduce", "table1", "--schedule", "long"], "--schedule long: the table has paper, short"),
         (&["reproduce", "table1", "--only", "cifar10/100", "--data-root", "empty"], "data fetch cifar10"),
     ] {
         let out = equipoise(place, args);
@@ -345,12 +347,12 @@ fn a_table_is_reproduced() {
     // data that cannot be used leaves no folder behind that would be in the way of other data
     std::fs::create_dir(place.join("nothing")).expect("room");
     std::fs::write(place.join("mistyped.toml"), RECIPE.replace("fashion-mini", "nothing")).expect("room");
-    let out = equipoise(place, &["reproduce", "mistyped.toml", "--out", "new", "--quiet"]);
+    let out = equipoise(place, &["reproduce", "mistyped.toml", "--output", "new", "--quiet"]);
     assert!(out.status.code() == Some(1) && text(&out.stderr).contains("1 of 1 runs failed"), "{}", text(&out.stderr));
     assert!(!place.join("new/paper/fashion-100/softmax-s0").exists());
     for table in ["table1", "table2", "table3"] {
         let plan = said(place, &["reproduce", table, "--dry-run", "--data-root", "empty"]);
-        assert!(plan.contains("not here"), "{plan}");
+        assert!(plan.contains("no dataset"), "{plan}");
     }
 }
 
@@ -360,20 +362,24 @@ fn wrong_recipes() {
     let place = place();
     let softmax = "name = \"softmax\"";
     for (old, new, want) in [
-        ("\"Rare\", \"overall\"", "\"rare\", \"overall\"", "column `rare`: must be one of overall, Many"),
+        ("\"Rare\", \"overall\"", "\"rare\", \"overall\"", "column 'rare': must be one of overall, Many"),
         ("[\"Rare\", \"overall\"]", "[]", "there is no column"),
-        ("name = \"late\"", softmax, "method `softmax`: there are two of this name"),
-        ("name = \"late\"", "name = \"late.part\"", "method `late.part`: a name has letters"),
-        ("name = \"fashion/100\"", "name = \"a//b\"", "cell `a//b`: a name has letters"),
-        ("name = \"fashion/100\"", "name = \"../b\"", "cell `../b`: a name has letters"),
-        ("drw = 0.5", "drw = nan", "method `late`: drw is NaN"),
-        ("drw = 0.5", "drw = -3.0", "must be above 0 and below 1"),
-        ("[12.5, 50.25]", "[12.5]", "softmax has 1 figures for 2 columns"),
-        ("[12.5, 50.25]", "[12.5, inf]", "inf is no accuracy"),
-        ("softmax = [12.5", "sofmax = [12.5", "there is no method `sofmax`"),
-        ("batch = 64", "seed = 7", "`seed` is no setting of a recipe"),
-        ("batch = 64", "bach = 64", "cell `fashion/100`, method `softmax`: "),
-        ("[cell.published]", "[cell.schedules.shrt]\nepochs = 1\n[cell.published]", "there is no schedule `shrt`"),
+        ("name = \"late\"", softmax, "method 'softmax': there are two methods with this name"),
+        ("name = \"late\"", "name = \"late.part\"", "method 'late.part': a name has letters"),
+        ("name = \"fashion/100\"", "name = \"a//b\"", "cell 'a//b': a name has letters"),
+        ("name = \"fashion/100\"", "name = \"../b\"", "cell '../b': a name has letters"),
+        ("drw = 0.5", "drw = nan", "method 'late': drw is NaN"),
+        ("drw = 0.5", "drw = -3.0", "it must be more than 0 and less than 1"),
+        ("[12.5, 50.25]", "[12.5]", "softmax has 1 numbers for 2 columns"),
+        ("[12.5, 50.25]", "[12.5, inf]", "inf is not an accuracy"),
+        ("softmax = [12.5", "sofmax = [12.5", "there is no method 'sofmax'"),
+        ("batch_size = 64", "seed = 7", "'seed' cannot be set in a recipe"),
+        (
+            "batch_size = 64",
+            "bach_size = 64",
+            "cell 'fashion/100', method 'softmax': unknown setting 'bach_size'; did you mean 'batch_size'?",
+        ),
+        ("[cell.published]", "[cell.schedules.shrt]\nepochs = 1\n[cell.published]", "there is no schedule 'shrt'"),
         ("title", "titel", "titel"),
     ] {
         assert!(RECIPE.contains(old), "{old}");
@@ -386,17 +392,17 @@ fn wrong_recipes() {
         RECIPE.replace("[[cell]]", "[[cell]]\nname = \"fashion-100\"\nimages = [1, 1]\nsettings = {}\n[[cell]]");
     std::fs::write(place.join("wrong.toml"), twice).expect("room");
     let said = text(&equipoise(place, &["reproduce", "wrong.toml", "--show"]).stderr);
-    assert!(said.contains("two whose runs would be in fashion-100"), "{said}");
+    assert!(said.contains("two cells whose runs would be in fashion-100"), "{said}");
 }
 
 /// A run that fails is named, and the others are run nevertheless; a result that cannot be is not believed.
 #[test]
 fn one_bad_run_of_a_table() {
     let place = place();
-    let wild = RECIPE.replacen("settings.criterion.method = \"softmax\"", "settings.optimizer.rate = 1e30", 1);
+    let wild = RECIPE.replacen("settings.criterion.method = \"softmax\"", "settings.optimizer.learning_rate = 1e30", 1);
     std::fs::write(place.join("wild.toml"), wild).expect("room");
     let args =
-        ["reproduce", "wild.toml", "--criteria", "softmax, late", "--schedule", "short", "--out", "wild", "--quiet"];
+        ["reproduce", "wild.toml", "--criteria", "softmax, late", "--schedule", "short", "--output", "wild", "--quiet"];
     let out = equipoise(place, &args);
     let said = text(&out.stderr);
     assert!(out.status.code() == Some(1), "{said}");
@@ -410,12 +416,12 @@ fn one_bad_run_of_a_table() {
         std::fs::write(&done, result.to_string()).expect("room");
         result["last"][field] = good;
         let said = text(&equipoise(place, &[&args[..], &["--show"]].concat()).stderr);
-        assert!(said.contains("result.json") && said.contains("taken up from its checkpoint"), "{said}");
+        assert!(said.contains("result.json") && said.contains("continue the run from its checkpoint"), "{said}");
     }
     result["seed"] = 9.into();
     std::fs::write(&done, result.to_string()).expect("room");
     let said = text(&equipoise(place, &[&args[..], &["--show"]].concat()).stderr);
-    assert!(said.contains("result.json: not of this run"), "{said}");
+    assert!(said.contains("result.json: not the result of this run"), "{said}");
 }
 
 /// Ctrl-C saves every run that is under way, also when another has ended before.
@@ -426,7 +432,7 @@ fn several_runs_are_stopped_at_once() {
     let longer = RECIPE.replacen("drw = 0.5\nsettings = {", "settings = { epochs = 5000,", 1);
     std::fs::write(place.join("longer.toml"), longer).expect("room");
     let mut command = Command::new(env!("CARGO_BIN_EXE_equipoise"));
-    let args = "reproduce longer.toml --criteria softmax,late --schedule short --out longer --quiet --jobs 2";
+    let args = "reproduce longer.toml --criteria softmax,late --schedule short --output longer --quiet --jobs 2";
     let command = command.current_dir(place).stdin(Stdio::null()).args(args.split(' '));
     let child = command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().expect("it starts");
     let runs = place.join("longer/short/fashion-100");

@@ -53,7 +53,7 @@ const TINY: [&str; 12] = [
     "resnet8",
     "--imbalance",
     "200",
-    "--batch",
+    "--batch-size",
     "16",
     "--epochs",
     "3",
@@ -81,7 +81,7 @@ fn succeeded(out: &Output) {
 
 /// The undisturbed run.
 fn undisturbed(place: &Place) -> [Vec<u8>; 5] {
-    succeeded(&equipoise(place, &tiny(&["--out", "whole", "--quiet"])));
+    succeeded(&equipoise(place, &tiny(&["--output", "whole", "--quiet"])));
     outcome(&place.join("whole"))
 }
 
@@ -90,13 +90,13 @@ fn the_same_again_and_with_other_threads() {
     let place = Place::new();
     let want = undisturbed(&place);
     for (name, threads) in [("again", "2"), ("one", "1"), ("five", "5")] {
-        let args: Vec<&str> = tiny(&["--out", name, "--quiet"]);
+        let args: Vec<&str> = tiny(&["--output", name, "--quiet"]);
         let args: Vec<&str> = args.iter().map(|arg| if *arg == "2" { threads } else { *arg }).collect();
         succeeded(&equipoise(&place, &args));
         assert!(outcome(&place.join(name)) == want, "{name}");
     }
     // and the seed matters
-    succeeded(&equipoise(&place, &tiny(&["--out", "other", "--quiet", "--seed", "1"])));
+    succeeded(&equipoise(&place, &tiny(&["--output", "other", "--quiet", "--seed", "1"])));
     assert!(outcome(&place.join("other"))[0] != want[0]);
 }
 
@@ -109,27 +109,27 @@ fn all_state_survives_a_stop_in_mid_epoch() {
         let more = [
             "--criterion",
             criterion,
-            "--val",
+            "--val-fraction",
             "0.2",
             "--set",
-            "optimizer.ema=0.9",
+            "optimizer.ema_decay=0.9",
             "--set",
-            "augment.mixup=0.2",
+            "augment.mixup_alpha=0.2",
             "--set",
             "criterion.drw.start_epoch=1",
             "--set",
-            "augment.sampler=square-root",
+            "data.sampler=square-root",
             "--quiet",
         ];
         let (whole, parts) = (format!("whole-{number}"), format!("parts-{number}"));
-        succeeded(&equipoise(&place, &[tiny(&more), vec!["--out", &whole]].concat()));
-        let child = start(&place, &[tiny(&more), vec!["--out", &parts]].concat());
+        succeeded(&equipoise(&place, &[tiny(&more), vec!["--output", &whole]].concat()));
+        let child = start(&place, &[tiny(&more), vec!["--output", &parts]].concat());
         let code = signal_after(child, libc_sigterm(), Duration::from_millis(120));
         assert!(matches!(code, Some(0 | 143)), "{code:?}");
         if code == Some(143) && place.join(&parts).join("config.toml").exists() {
             finish(&place, &parts);
         } else if code == Some(143) {
-            succeeded(&equipoise(&place, &[tiny(&more), vec!["--out", &parts]].concat()));
+            succeeded(&equipoise(&place, &[tiny(&more), vec!["--output", &parts]].concat()));
         }
         assert!(outcome(&place.join(&parts)) == outcome(&place.join(&whole)), "{criterion}");
         assert!(place.join(&parts).join("best.eqp").exists());
@@ -193,8 +193,8 @@ fn killed_again_and_again() {
         let mut begun = false;
         loop {
             let args = match begun {
-                true => vec!["train", "--resume", &run, "--quiet", "--save-minutes", "0"],
-                false => tiny(&["--out", &run, "--quiet", "--save-minutes", "0"]),
+                true => vec!["train", "--resume", &run, "--quiet", "--checkpoint-minutes", "0"],
+                false => tiny(&["--output", &run, "--quiet", "--checkpoint-minutes", "0"]),
             };
             let mut child = start(&place, &args);
             let (wait, began) = (Duration::from_micros((draws.unit(done) * 250_000.0) as u64), now());
@@ -228,7 +228,7 @@ fn killed_again_and_again() {
                 if begun {
                     finish(&place, &run);
                 } else {
-                    succeeded(&equipoise(&place, &tiny(&["--out", &run, "--quiet"])));
+                    succeeded(&equipoise(&place, &tiny(&["--output", &run, "--quiet"])));
                 }
                 break;
             }
@@ -250,7 +250,7 @@ fn signals_save_and_end_with_their_code() {
     for number in 0..24u64 {
         let run = format!("run-{number}");
         let (signal, code) = if number % 2 == 0 { (2, 130) } else { (15, 143) };
-        let child = start(&place, &tiny(&["--out", &run, "--quiet"]));
+        let child = start(&place, &tiny(&["--output", &run, "--quiet"]));
         let got = signal_after(child, signal, Duration::from_micros((draws.unit(number) * 600_000.0) as u64));
         match got {
             Some(0) => {}
@@ -259,7 +259,7 @@ fn signals_save_and_end_with_their_code() {
                     finish(&place, &run);
                 } else {
                     let _ = std::fs::remove_dir_all(place.join(&run));
-                    succeeded(&equipoise(&place, &tiny(&["--out", &run, "--quiet"])));
+                    succeeded(&equipoise(&place, &tiny(&["--output", &run, "--quiet"])));
                 }
             }
             // before the program could say what it wants to do with it
@@ -275,7 +275,7 @@ fn a_damaged_checkpoint_is_refused_and_the_one_before_used() {
     let place = Place::new();
     let want = undisturbed(&place);
     // stopped after its first epoch
-    let two = tiny(&["--out", "run", "--quiet"]);
+    let two = tiny(&["--output", "run", "--quiet"]);
     succeeded(&equipoise(&place, &two));
     let run = place.join("run");
     let newest = run.join("checkpoint.eqp");
@@ -295,13 +295,13 @@ fn a_damaged_checkpoint_is_refused_and_the_one_before_used() {
     // and with both gone it says so, and changes nothing
     std::fs::remove_file(run.join("result.json")).expect("there");
     for name in ["checkpoint.eqp", "previous.eqp"] {
-        std::fs::write(run.join(name), b"EQPCHK01 torn").expect("written");
+        std::fs::write(run.join(name), b"EQPCHK02 torn").expect("written");
     }
     let out = equipoise(&place, &["train", "--resume", "run"]);
     assert_eq!(out.status.code(), Some(2));
     let said = text(&out.stderr);
     assert!(said.contains("checkpoint.eqp") && said.contains("previous.eqp"), "{said}");
-    assert_eq!(std::fs::read(&newest).expect("there"), b"EQPCHK01 torn");
+    assert_eq!(std::fs::read(&newest).expect("there"), b"EQPCHK02 torn");
 }
 
 /// Files may not grow beyond a limit: an error, and what was there before still loads.
@@ -310,11 +310,11 @@ fn a_damaged_checkpoint_is_refused_and_the_one_before_used() {
 fn no_space() {
     let place = Place::new();
     let want = undisturbed(&place);
-    succeeded(&equipoise(&place, &tiny(&["--out", "part", "--quiet", "--set", "seed=0"])));
+    succeeded(&equipoise(&place, &tiny(&["--output", "part", "--quiet", "--set", "seed=0"])));
     for kilobytes in [0, 1, 4, 64, 300, 600] {
         let run = format!("run-{kilobytes}");
         let program = env!("CARGO_BIN_EXE_equipoise");
-        let line = format!("ulimit -f {kilobytes}; exec {program} {} --out {run} --quiet", TINY.join(" "));
+        let line = format!("ulimit -f {kilobytes}; exec {program} {} --output {run} --quiet", TINY.join(" "));
         let out = Command::new("bash").arg("-c").arg(&line).current_dir(&place.0).output().expect("bash");
         assert_eq!(out.status.code(), Some(1), "{kilobytes}: {}", text(&out.stderr));
         let said = text(&out.stderr);
@@ -324,7 +324,7 @@ fn no_space() {
             finish(&place, &run);
         } else {
             let _ = std::fs::remove_dir_all(place.join(&run));
-            succeeded(&equipoise(&place, &tiny(&["--out", &run, "--quiet"])));
+            succeeded(&equipoise(&place, &tiny(&["--output", &run, "--quiet"])));
         }
         assert!(outcome(&place.join(&run)) == want, "{kilobytes}");
     }
@@ -333,7 +333,7 @@ fn no_space() {
 #[test]
 fn two_processes_on_one_folder() {
     let place = Place::new();
-    let long = ["train", "--model", "resnet8", "--epochs", "1000", "--out", "run", "--quiet"];
+    let long = ["train", "--model", "resnet8", "--epochs", "1000", "--output", "run", "--quiet"];
     let mut first = start(&place, &long);
     let began = now();
     while !place.join("run").join("checkpoint.eqp").exists() {
@@ -355,7 +355,7 @@ fn two_processes_on_one_folder() {
 #[test]
 fn a_run_that_diverges_stops_and_keeps_what_was_good() {
     let place = Place::new();
-    let out = equipoise(&place, &tiny(&["--rate", "1e30", "--out", "run", "--quiet"]));
+    let out = equipoise(&place, &tiny(&["--lr", "1e30", "--output", "run", "--quiet"]));
     assert_eq!(out.status.code(), Some(1));
     let said = text(&out.stderr);
     for part in ["epoch 1, step", "the largest weight is", "images of this batch: number "] {
@@ -365,7 +365,18 @@ fn a_run_that_diverges_stops_and_keeps_what_was_good() {
     succeeded(&equipoise(&place, &["evaluate", "run", "--json"]));
     // a step that is seen in the evaluation only: nothing of it is kept
     let args = [
-        "train", "--model", "resnet8", "--batch", "1485", "--rate", "1e30", "--epochs", "3", "--out", "late", "--quiet",
+        "train",
+        "--model",
+        "resnet8",
+        "--batch-size",
+        "1485",
+        "--lr",
+        "1e30",
+        "--epochs",
+        "3",
+        "--output",
+        "late",
+        "--quiet",
     ];
     let out = equipoise(&place, &args);
     assert_eq!(out.status.code(), Some(1));
@@ -382,26 +393,26 @@ fn a_run_can_be_adjusted_after_training() {
     let place = Place::new();
     let train =
         |more: &[&'static str]| succeeded(&equipoise(&place, &tiny(&[more, &["--criterion", "softmax"]].concat())));
-    train(&["--out", "plain"]);
-    train(&["--out", "adjusted", "--set", "logit_adjust=1"]);
+    train(&["--output", "plain"]);
+    train(&["--output", "adjusted", "--set", "logit_adjustment=1"]);
     let evaluate = |args: &[&str]| {
         let out = equipoise(&place, &[&["evaluate"], args, &["--json"]].concat());
         succeeded(&out);
         let mut said: serde_json::Value = serde_json::from_slice(&out.stdout).expect("JSON");
-        (said["metrics"].take(), said["logit_adjust"].take())
+        (said["metrics"].take(), said["logit_adjustment"].take())
     };
     let (plain, adjusted) = (evaluate(&["plain"]), evaluate(&["adjusted"]));
     assert_eq!((&plain.1, &adjusted.1), (&serde_json::json!(0.0), &serde_json::json!(1.0)));
     assert_ne!(plain.0, adjusted.0);
-    assert_eq!(evaluate(&["plain", "--logit-adjust", "1"]), adjusted);
-    assert_eq!(evaluate(&["adjusted", "--logit-adjust", "0"]), plain);
+    assert_eq!(evaluate(&["plain", "--logit-adjustment", "1"]), adjusted);
+    assert_eq!(evaluate(&["adjusted", "--logit-adjustment", "0"]), plain);
     let result = std::fs::read(place.join("adjusted").join("result.json")).expect("a result");
     let result: serde_json::Value = serde_json::from_slice(&result).expect("JSON");
     assert_eq!(result["last"]["top1"], adjusted.0["top1"]);
     // the weights know nothing of it
     let out = equipoise(&place, &["export", "adjusted", "-o", "w.safetensors"]);
     succeeded(&out);
-    assert!(text(&out.stdout).contains("post-hoc adjustment"), "{}", text(&out.stdout));
+    assert!(text(&out.stdout).contains("post-hoc logit adjustment"), "{}", text(&out.stdout));
 }
 
 /// A run that ends early has been looked at when it ends, and cannot be taken up.
@@ -414,9 +425,9 @@ fn early_stopping() {
         "resnet8",
         "--imbalance",
         "50",
-        "--val",
+        "--val-fraction",
         "0.3",
-        "--batch",
+        "--batch-size",
         "512",
         "--epochs",
         "200",
@@ -424,7 +435,7 @@ fn early_stopping() {
         "patience=3",
         "--set",
         "evaluate_every=2",
-        "--out",
+        "--output",
         "run",
         "--json",
         "--quiet",
@@ -444,7 +455,7 @@ fn early_stopping() {
 #[test]
 fn the_papers_habit_is_labelled() {
     let place = Place::new();
-    let args = tiny(&["--set", "choose=test", "--out", "run"]);
+    let args = tiny(&["--set", "select_best=test", "--output", "run"]);
     let out = equipoise(&place, &args);
     succeeded(&out);
     assert!(
@@ -455,7 +466,7 @@ fn the_papers_habit_is_labelled() {
     let (evaluated, exported) =
         (equipoise(&place, &["evaluate", "run"]), equipoise(&place, &["export", "run", "-o", "w.safetensors"]));
     for out in [evaluated, exported, equipoise(&place, &["evaluate", "run", "--json"])] {
-        assert!(text(&out.stdout).contains("chosen on the test set"), "{}", text(&out.stdout));
+        assert!(text(&out.stdout).contains("selected on the test split"), "{}", text(&out.stdout));
     }
 }
 
@@ -471,7 +482,7 @@ fn what_we_recommend() {
     };
     overall(&["--set", "epochs=1"]);
     let plain = ["--set", "augment.cutout=0", "--set", "augment.randaugment=none"];
-    let (averaged, not) = (overall(&plain), overall(&[&plain[..], &["--set", "optimizer.ema=0"]].concat()));
+    let (averaged, not) = (overall(&plain), overall(&[&plain[..], &["--set", "optimizer.ema_decay=0"]].concat()));
     assert!(averaged > 20.0 && averaged > not - 10.0, "{averaged} and without an average {not}");
 }
 
@@ -486,7 +497,7 @@ fn presets_and_options() {
     };
     std::fs::write(place.join("base.toml"), config(&["train"])).expect("written");
     let seesaw = config(&["train", "--config", "base.toml", "--criterion", "seesaw", "--preset", "paper"]);
-    assert!(seesaw.contains("q = 0.0") && seesaw.contains("choose = \"test\""), "{seesaw}");
+    assert!(seesaw.contains("q = 0.0") && seesaw.contains("select_best = \"test\""), "{seesaw}");
     let focal =
         config(&["train", "--config", "base.toml", "--criterion", "focal", "--set", "criterion.params.gamma=5"]);
     assert!(focal.contains("gamma = 5.0"), "{focal}");
@@ -515,12 +526,12 @@ fn changed_and_moved_data() {
         "--model",
         "resnet8",
         "--set",
-        "data.side=8",
-        "--batch",
+        "data.image_size=8",
+        "--batch-size",
         "4",
         "--epochs",
         "2",
-        "--out",
+        "--output",
         "run",
         "--quiet",
     ];
@@ -553,7 +564,7 @@ fn changed_and_moved_data() {
 fn compare_is_taken_up() {
     let place = Place::new();
     let args = |out: &'static str| {
-        ["compare", "--criteria", "softmax,cwap", "--epochs", "3", "--out", out, "--json", "--quiet"]
+        ["compare", "--criteria", "softmax,cwap", "--epochs", "3", "--output", out, "--json", "--quiet"]
     };
     let out = equipoise(&place, &args("whole"));
     succeeded(&out);
@@ -563,8 +574,37 @@ fn compare_is_taken_up() {
     let again = equipoise(&place, &args("parts"));
     succeeded(&again);
     assert_eq!(rows(&again), rows(&out));
-    let other = equipoise(&place, &["compare", "--criteria", "softmax", "--epochs", "4", "--out", "parts"]);
-    assert!(other.status.code() == Some(2) && text(&other.stderr).contains("`epochs`"), "{}", text(&other.stderr));
+    let other = equipoise(&place, &["compare", "--criteria", "softmax", "--epochs", "4", "--output", "parts"]);
+    assert!(other.status.code() == Some(2) && text(&other.stderr).contains("'epochs'"), "{}", text(&other.stderr));
+}
+
+/// The folder of a comparison is not a run: it cannot be resumed as one, and stays as it is.
+#[test]
+fn a_comparison_is_not_resumed_as_a_run() {
+    let place = Place::new();
+    let args = ["compare", "--criteria", "softmax", "--epochs", "1", "--output", "several", "--quiet"];
+    succeeded(&equipoise(&place, &args));
+    let files = || {
+        let files = std::fs::read_dir(place.join("several")).expect("a folder").flatten();
+        let mut names: Vec<_> = files.map(|file| file.file_name()).collect();
+        names.sort();
+        names
+    };
+    let refused = |before: &[std::ffi::OsString]| {
+        let out = equipoise(&place, &["train", "--resume", "several"]);
+        let said = text(&out.stderr);
+        assert_eq!(out.status.code(), Some(2), "{said}");
+        assert!(said.contains("several is the folder of a comparison") && said.contains("equipoise compare"), "{said}");
+        let out = equipoise(&place, &["train", "--output", "several", "--epochs", "1"]);
+        assert_eq!(out.status.code(), Some(2), "{}", text(&out.stderr));
+        assert_eq!(files(), before, "nothing is written");
+    };
+    refused(&files());
+    // as it is while it runs, and after it was stopped
+    std::fs::remove_file(place.join("several/compare.json")).expect("there");
+    refused(&files());
+    // the command that the message names continues it
+    succeeded(&equipoise(&place, &args));
 }
 
 /// Memory and open files of a long run: 300 epochs, or as many as EQUIPOISE_EPOCHS says.
@@ -579,11 +619,11 @@ fn a_long_run_takes_no_more_and_more() {
         "resnet8",
         "--imbalance",
         "1000",
-        "--batch",
+        "--batch-size",
         "64",
         "--epochs",
         &epochs,
-        "--out",
+        "--output",
         "run",
         "--quiet",
         "--set",
@@ -644,20 +684,28 @@ fn compare_shows_what_is_gained() {
 fn starting_from_another_run() {
     let place = Place::new();
     undisturbed(&place);
-    let args =
-        tiny(&["--out", "head", "--quiet", "--init", "whole", "--freeze", "--set", "augment.sampler=class-balanced"]);
+    let args = tiny(&[
+        "--output",
+        "head",
+        "--quiet",
+        "--weights",
+        "whole",
+        "--freeze-backbone",
+        "--set",
+        "data.sampler=class-balanced",
+    ]);
     succeeded(&equipoise(&place, &args));
     // through a file that PyTorch reads too, and back
     succeeded(&equipoise(&place, &["export", "whole", "-o", "w.safetensors"]));
     let args = tiny(&[
-        "--out",
+        "--output",
         "file",
         "--quiet",
-        "--init",
+        "--weights",
         "w.safetensors",
-        "--freeze",
+        "--freeze-backbone",
         "--set",
-        "augment.sampler=class-balanced",
+        "data.sampler=class-balanced",
     ]);
     succeeded(&equipoise(&place, &args));
     let metrics = |run: &str| std::fs::read(place.join(run).join("metrics.jsonl")).expect("metrics");
@@ -667,8 +715,10 @@ fn starting_from_another_run() {
         Some(2),
         "nothing is overwritten"
     );
-    let out =
-        equipoise(&place, &["train", "--init", "whole", "--model", "resnet14", "--epochs", "1", "--out", "other"]);
+    let out = equipoise(
+        &place,
+        &["train", "--weights", "whole", "--model", "resnet14", "--epochs", "1", "--output", "other"],
+    );
     assert_eq!(out.status.code(), Some(2));
     assert!(text(&out.stderr).contains("another network"), "{}", text(&out.stderr));
     assert!(!place.join("other").exists(), "nothing is made for a run that cannot start");
@@ -702,14 +752,14 @@ fn bad_input() {
         (&["train", "one"], 2, "class"),
         (&["train", "--resume", "tree"], 2, "config.toml"),
         (&["train", "--resume", "whole"], 2, "is finished"),
-        (&["train", "--out", "whole"], 2, "whole"),
+        (&["train", "--output", "whole"], 2, "whole"),
         (&["train", "--config", "nowhere.toml"], 2, "nowhere.toml"),
         (&["train", "--resume", "whole", "--epochs", "9"], 2, "--epochs"),
-        (&["train", "--set", "choose=val"], 2, "validation"),
+        (&["train", "--set", "select_best=val"], 2, "validation"),
         (&["evaluate", "tree"], 2, "not a run"),
         (&["evaluate", "whole", "tree"], 2, "classes"),
         (&["evaluate", "whole", "--tau-norm=-1"], 2, "--tau-norm"),
-        (&["train", "--set", "logit_adjust=-1"], 2, "logit_adjust"),
+        (&["train", "--set", "logit_adjustment=-1"], 2, "logit_adjustment"),
         (&["predict", "whole", "no.png"], 2, "no.png"),
         (&["compare", "--criteria", "softmax,softmax"], 2, "twice"),
         (&["completions", "fishy"], 2, "fishy"),
@@ -722,15 +772,19 @@ fn bad_input() {
     }
     assert_eq!(std::fs::read_dir(&place.0).expect("a folder").count(), before, "nothing was made");
     // a class without training images is trained without, and named
-    let out = equipoise(&place, &tiny(&["--out", "t"]));
+    let out = equipoise(&place, &tiny(&["--output", "t"]));
     assert!(text(&out.stderr).contains("class 9 has no training images"), "{}", text(&out.stderr));
     succeeded(&out);
     // a batch larger than the set is the whole set
     let out = equipoise(
         &place,
-        &["train", "tree", "--model", "resnet8", "--epochs", "1", "--set", "data.side=8", "--out", "u"],
+        &["train", "tree", "--model", "resnet8", "--epochs", "1", "--set", "data.image_size=8", "--output", "u"],
     );
-    assert!(text(&out.stderr).contains("a batch of 128 is the whole set of 5 images"), "{}", text(&out.stderr));
+    assert!(
+        text(&out.stderr).contains("a batch of 128 is the whole training split of 5 images"),
+        "{}",
+        text(&out.stderr)
+    );
     succeeded(&out);
 }
 

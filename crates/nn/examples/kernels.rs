@@ -1,9 +1,9 @@
-//! Does it matter how convolutions are computed? Trains the same network with Winograd and with direct kernels on real data:
+//! Does the algorithm of convolution matter? Trains the same network with both algorithms on real data:
 //!
 //!     cargo run --release -p equipoise-nn --example kernels -- CIFAR-10-FOLDER [epochs] [seeds] [model]
 //!
-//! A long-tailed subset with imbalance 10 (20,431 images), batch 128, rate 0.1 falling linearly, pad 4, crop, flip. Prints a line
-//! for every run: mean loss of every epoch and accuracy on the test set at the end.
+//! A long-tailed subset with imbalance 10 (20,431 images), batch size 128, learning rate 0.1 falling linearly, padded
+//! crops and flips. Prints a line for every run: the mean loss of every epoch, and the accuracy on the test set.
 
 use std::path::Path;
 
@@ -13,9 +13,9 @@ use equipoise_data::batch::sampler::{Sampler, SamplerKind, Shard};
 use equipoise_data::batch::small::SmallTransform;
 use equipoise_data::read::format::cifar::cifar10;
 use equipoise_data::subset::long_tail::LongTail;
-use equipoise_nn::{Cpu, Engine, Kernels, Network, Sgd};
+use equipoise_nn::{ConvolutionAlgorithm, Cpu, Engine, Network, Sgd};
 use equipoise_pool::Pool;
-use equipoise_simd::Simd;
+use equipoise_simd::SimdLevel;
 
 const BATCH: usize = 128;
 
@@ -32,9 +32,9 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let test = set.test.images.pixels().ok_or("CIFAR-10 is in memory")?;
     let pool = Pool::new(0)?;
     for seed in 0..seeds {
-        for kernels in [Kernels::Winograd4, Kernels::Direct] {
-            let network = Network::named(model, 3, [32, 32], 10)?;
-            let mut engine = Cpu::with_kernels(network, BATCH, seed, pool.clone(), Simd::best(), kernels)?;
+        for algorithm in [ConvolutionAlgorithm::Winograd, ConvolutionAlgorithm::Direct] {
+            let network = Network::new(model.parse()?, 3, [32, 32], 10)?;
+            let mut engine = Cpu::with_kernels(network, BATCH, seed, pool.clone(), SimdLevel::best(), algorithm)?;
             let mut criterion = Config::from(Id::Softmax.preset(Preset::Reference)).init(&[1; 10])?;
             let mut work = Workspace::with_pool(pool.clone());
             let sampler = Sampler::new(SamplerKind::Uniform, epochs, &labels, 10, seed)?;
@@ -57,7 +57,12 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
                     engine.backward(&grad)?;
                     let progress =
                         (epoch as usize * order.len() + step * BATCH) as f32 / (epochs as usize * order.len()) as f32;
-                    engine.step(&Sgd { rate: 0.1 * (1.0 - progress), momentum: 0.9, weight_decay: 2e-4, clip: None });
+                    engine.step(&Sgd {
+                        learning_rate: 0.1 * (1.0 - progress),
+                        momentum: 0.9,
+                        weight_decay: 2e-4,
+                        clip_grad_norm: None,
+                    });
                 }
                 losses.push(format!("{:.3}", loss / labels.len() as f64));
             }
@@ -72,7 +77,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
                 }
             }
             let accuracy = 100.0 * hits as f64 / all.len() as f64;
-            println!("{model}, seed {seed}, {kernels:?}: losses {}, accuracy {accuracy:.2} %", losses.join(" "));
+            println!("{model}, seed {seed}, {algorithm:?}: losses {}, accuracy {accuracy:.2} %", losses.join(" "));
         }
     }
     Ok(())

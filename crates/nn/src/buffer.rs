@@ -1,41 +1,41 @@
-//! Memory for the kernels: zeroed, aligned so that no register's load crosses a cache line, and in large pages where the system
-//! has them.
+//! Memory for the kernels: zeroed, aligned so that no vector crosses a cache line, and in huge pages where the system has them.
 
 use std::alloc::{Layout, alloc, dealloc, handle_alloc_error};
 use std::ptr::NonNull;
 
-/// Some f32, aligned.
+/// An aligned array of f32.
 pub(crate) struct Buffer {
     start: NonNull<f32>,
     length: usize,
     layout: Layout,
 }
 
-// SAFETY: a buffer owns its memory, as a `Vec` does.
+// SAFETY: a buffer owns its memory, as a `Vec<f32>` does, which is `Send`.
 unsafe impl Send for Buffer {}
-// SAFETY: as above.
+// SAFETY: a shared buffer gives out its memory for reading only, as a `Vec<f32>` does, which is `Sync`.
 unsafe impl Sync for Buffer {}
 
-/// A cache line.
+/// Bytes of a cache line.
 const LINE: usize = 64;
-/// A large page: one entry of the CPU's address cache instead of 512.
+/// Bytes of a huge page, which takes one entry of the TLB instead of 512.
 const PAGE: usize = 2 << 20;
 
 impl Buffer {
+    /// Allocates zeros.
     pub(crate) fn new(length: usize) -> Self {
         let bytes = length.div_ceil(16).max(1) * LINE;
         let align = if bytes >= PAGE { PAGE } else { LINE };
-        let layout = Layout::from_size_align(bytes, align).expect("lengths are those of vectors");
-        // SAFETY: the layout has a size.
+        let layout = Layout::from_size_align(bytes, align).expect("a buffer is smaller than the address space");
+        // SAFETY: the layout has at least one cache line.
         let start = unsafe { alloc(layout) };
         let Some(start) = NonNull::new(start) else { handle_alloc_error(layout) };
-        ask_for_large_pages(start, bytes / PAGE * PAGE);
-        // SAFETY: the memory is ours and has that many bytes; zeros are floats.
+        advise_huge_pages(start, bytes / PAGE * PAGE);
+        // SAFETY: the allocation above has `bytes` bytes; zero bytes are valid f32.
         unsafe { start.as_ptr().write_bytes(0, bytes) };
         Self { start: start.cast(), length, layout }
     }
 
-    /// With whole large pages.
+    /// Allocates zeros in whole huge pages.
     pub(crate) fn in_pages(length: usize) -> Self {
         Self::new(length.next_multiple_of(PAGE / 4))
     }
@@ -51,33 +51,34 @@ impl Buffer {
 
 impl Drop for Buffer {
     fn drop(&mut self) {
-        // SAFETY: allocated with this layout, and nobody has it any more.
+        // SAFETY: `new` allocated the memory with this layout, and a buffer is dropped once.
         unsafe { dealloc(self.start.as_ptr().cast(), self.layout) };
     }
 }
 
-/// Tells the system that this memory is used as a whole.
-fn ask_for_large_pages(start: NonNull<u8>, bytes: usize) {
-    #[cfg(target_os = "linux")]
+/// Asks the system to back this memory with huge pages.
+fn advise_huge_pages(start: NonNull<u8>, bytes: usize) {
+    #[cfg(all(target_os = "linux", not(miri)))]
     if bytes > 0 {
-        // SAFETY: the memory is ours, starts at a page and has that many bytes. It is advice: what comes of it does not matter.
+        // SAFETY: the caller's allocation has `bytes` bytes, and huge pages do not change what it holds. It is advice: failure
+        // does not matter.
         unsafe { libc::madvise(start.as_ptr().cast(), bytes, libc::MADV_HUGEPAGE) };
     }
-    #[cfg(not(target_os = "linux"))]
+    #[cfg(not(all(target_os = "linux", not(miri))))]
     let _ = (start, bytes);
 }
 
 impl std::ops::Deref for Buffer {
     type Target = [f32];
     fn deref(&self) -> &[f32] {
-        // SAFETY: there are at least `length` values, all of them written.
+        // SAFETY: `new` allocated and zeroed at least `length` values.
         unsafe { std::slice::from_raw_parts(self.as_ptr(), self.length) }
     }
 }
 
 impl std::ops::DerefMut for Buffer {
     fn deref_mut(&mut self) -> &mut [f32] {
-        // SAFETY: as above, and `self` is borrowed alone.
+        // SAFETY: `new` allocated and zeroed at least `length` values, and `self` is borrowed alone.
         unsafe { std::slice::from_raw_parts_mut(self.as_mut_ptr(), self.length) }
     }
 }

@@ -1,75 +1,114 @@
-//! The seam between training and whatever computes.
+//! The interface between training and whatever computes a network.
 
 use crate::error::NnError;
 use crate::network::Network;
 
-/// Settings of one optimiser step: stochastic gradient descent with momentum, as PyTorch's.
+/// Settings of one optimizer step: stochastic gradient descent with momentum, as in PyTorch.
 ///
-/// g = gradient + `weight_decay` w; m = `momentum` m + g; w = w - `rate` m.
+/// `g = gradient + weight_decay * w; m = momentum * m + g; w = w - learning_rate * m`
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Sgd {
     /// Learning rate.
-    pub rate: f32,
-    /// Of the past gradients.
+    pub learning_rate: f32,
+    /// Momentum.
     pub momentum: f32,
-    /// Of all parameters.
+    /// Weight decay, for all parameters.
     pub weight_decay: f32,
-    /// Gradients are scaled down to this global norm if they are larger.
-    pub clip: Option<f32>,
+    /// Largest global norm of the gradients; larger gradients are scaled down to it.
+    pub clip_grad_norm: Option<f32>,
 }
 
-/// Which tensors of an engine.
+/// A list of tensors that an engine keeps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
-    /// What is trained.
+pub enum TensorKind {
+    /// The parameters.
     Parameters,
     /// The gradients of the last backward pass.
     Gradients,
-    /// The optimiser's momentum.
+    /// The momentum of the optimizer.
     Momentum,
-    /// Running means and variances.
+    /// The running means and variances of the batch norms.
     Statistics,
+    /// The EMA of the parameters.
+    EmaParameters,
+    /// The EMA of the running means and variances.
+    EmaStatistics,
 }
 
-/// Executes a network: forward, backward, step.
+impl TensorKind {
+    /// Whether these tensors are the network's [statistics](Network::statistics) rather than its
+    /// [parameters](Network::parameters).
+    pub(crate) fn is_statistics(self) -> bool {
+        matches!(self, Self::Statistics | Self::EmaStatistics)
+    }
+}
+
+/// Executes a network: forward pass, backward pass, optimizer step.
 ///
-/// Nothing behind this seam knows of data or criteria, and nothing before it of kernels.
+/// An engine knows nothing of data or criteria, and its callers know nothing of kernels.
 pub trait Engine {
-    /// The network.
+    /// The network's description.
     fn network(&self) -> &Network;
 
-    /// Logits of some images, image after image.
+    /// Computes the logits of a batch of images.
     ///
-    /// In training, batch norms use and update the batch's statistics, and the pass can be gone back through.
+    /// In training, batch norms use the batch's statistics and update the running ones, and a backward pass can follow.
     ///
     /// # Shapes
     /// `images` is n x channels x height x width, the result n x classes.
     ///
     /// # Errors
-    /// For no image or too many, a wrong size, or values that are not finite.
+    /// For an empty batch or one that is too large, a length that is not a multiple of an image's, and values that are
+    /// not finite.
     fn forward(&mut self, images: &[f32], train: bool) -> Result<&[f32], NnError>;
 
-    /// Gradients of all parameters from the gradient of the logits.
+    /// Computes the gradients of all parameters from the gradient of the logits.
+    ///
+    /// # Shapes
+    /// `gradient` is n x classes, for the n images of the last forward pass.
     ///
     /// # Errors
-    /// For a wrong size, or if there was no forward pass in training.
+    /// For a wrong length, and if the last pass was not a forward pass in training.
     fn backward(&mut self, gradient: &[f32]) -> Result<(), NnError>;
 
-    /// Whether only the head is trained: the rest then works as in evaluation, and its gradients are zero.
-    fn freeze(&mut self, frozen: bool);
+    /// Freezes or unfreezes the backbone. With a frozen backbone only the head is trained: the rest works as in
+    /// evaluation and its gradients are zero.
+    fn freeze_backbone(&mut self, frozen: bool);
 
-    /// All gradients in a layout of the engine's own, to be summed with another worker's.
+    /// All gradients in a layout of the engine's own, to be summed with those of other workers.
     fn gradients(&mut self) -> &mut [f32];
 
-    /// Changes the parameters; returns the gradients' global norm before clipping. If that is not finite, nothing is changed.
+    /// Updates the parameters and returns the global norm of the gradients before clipping. If the norm is not finite,
+    /// nothing changes.
     fn step(&mut self, sgd: &Sgd) -> f64;
 
-    /// A tensor's values in PyTorch's layout, for each of the network's parameters or statistics in their order.
-    fn tensors(&self, kind: Kind) -> Vec<Vec<f32>>;
+    /// Starts an EMA (exponential moving average) of the weights as a copy of the current parameters and statistics.
+    ///
+    /// An EMA that was started before starts again.
+    fn start_ema(&mut self);
 
-    /// Puts back what [`tensors`](Self::tensors) gave, bit for bit.
+    /// Moves the EMA toward the current parameters and statistics: `decay * ema + (1 - decay) * current`.
     ///
     /// # Errors
-    /// For another number of tensors, or of values in one.
-    fn set_tensors(&mut self, kind: Kind, values: &[Vec<f32>]) -> Result<(), NnError>;
+    /// [`NnError::NoEma`] before [`start_ema`](Self::start_ema).
+    fn update_ema(&mut self, decay: f32) -> Result<(), NnError>;
+
+    /// Exchanges the EMA with the parameters and statistics, so that the next passes use the EMA. A second call undoes
+    /// the first.
+    ///
+    /// # Errors
+    /// [`NnError::NoEma`] before [`start_ema`](Self::start_ema).
+    fn swap_ema(&mut self) -> Result<(), NnError>;
+
+    /// The values of every parameter or statistic of the network, in the network's order and in PyTorch's layout.
+    ///
+    /// The list of an EMA that was not started is empty.
+    fn tensors(&self, kind: TensorKind) -> Vec<Vec<f32>>;
+
+    /// Restores what [`tensors`](Self::tensors) returned, bit for bit.
+    ///
+    /// # Errors
+    /// For a wrong number of tensors or a tensor of the wrong length, and [`NnError::NoEma`] for an EMA that was not
+    /// started.
+    fn set_tensors(&mut self, kind: TensorKind, values: &[Vec<f32>]) -> Result<(), NnError>;
 }

@@ -1,113 +1,128 @@
-//! What can be wrong with what an engine is given.
+//! Errors of networks, engines and files of weights.
+
+use std::fmt::Display;
 
 use thiserror::Error;
 
-/// A network cannot be made, or does not fit what it is given.
+use crate::network::Architecture;
+
+/// A network cannot be built, or does not fit what it is given.
 #[derive(Clone, Debug, PartialEq, Error)]
 pub enum NnError {
-    /// There is no network of that name.
-    #[error("model `{name}`: known are {}", crate::network::NAMES.join(", "))]
-    Unknown {
-        /// The name.
+    /// No architecture has this name.
+    #[error("unknown model '{name}'{} Known models: {}", did_you_mean(*nearest).unwrap_or(".".to_owned()), known())]
+    UnknownArchitecture {
+        /// The unknown name.
         name: String,
+        /// The architecture with the most similar name, if one is similar.
+        nearest: Option<Architecture>,
     },
     /// A number in a network's description is out of range.
     #[error("{field} = {got}: must be {must}")]
     Description {
-        /// Which number.
+        /// The field of the description.
         field: &'static str,
-        /// Its value.
+        /// The value of the field.
         got: String,
-        /// What it must be.
+        /// The values that are allowed.
         must: String,
     },
-    /// A batch of no image, or of more than the engine has room for.
-    #[error("{got} images: the engine takes 1 to {most}")]
-    Batch {
-        /// How many.
+    /// A batch is empty, or larger than the engine was built for.
+    #[error("a batch of {got} images: the engine takes 1 to {most}")]
+    BatchSize {
+        /// Number of images.
         got: usize,
-        /// How many there is room for.
+        /// Largest number of images.
         most: usize,
     },
-    /// A network and a batch that no memory holds.
-    #[error("a batch of {batch} images takes about {} GB", bytes >> 30)]
+    /// A network and a batch size need more memory than there is.
+    #[error("a batch of {batch_size} images takes about {} GB", bytes >> 30)]
     Memory {
-        /// Images in the batch.
-        batch: usize,
-        /// Bytes in all.
+        /// Number of images.
+        batch_size: usize,
+        /// Number of bytes for everything.
         bytes: u64,
     },
-    /// Another number of values than the network's input or output needs.
-    #[error("{what}: {got} values: {want} are needed")]
+    /// A list has the wrong length.
+    #[error("{what}: {got} values, but {want} are needed")]
     Length {
-        /// Of what.
+        /// The list.
         what: &'static str,
-        /// How many.
+        /// Its length.
         got: usize,
-        /// How many it should be.
+        /// The length that is needed.
         want: usize,
     },
-    /// Values that are not a number of whole images.
-    #[error("images: {got} values: an image has {channels} x {height} x {width}")]
+    /// A number of values that is not a whole number of images.
+    #[error("images: {got} values are not whole images of {channels} x {height} x {width}")]
     Images {
-        /// How many values.
+        /// Number of values.
         got: usize,
         /// Channels of an image.
         channels: usize,
-        /// Its rows.
+        /// Height of an image.
         height: usize,
-        /// Its columns.
+        /// Width of an image.
         width: usize,
     },
-    /// A value that is not a number, or infinite.
-    #[error("{what}: image {image}: {value} is not finite")]
+    /// An image has a value that is NaN or infinite.
+    #[error("image {image} of the batch: {value} is not finite")]
     NotFinite {
-        /// Of what.
-        what: &'static str,
-        /// Which image of the batch.
+        /// Index of the image in the batch.
         image: usize,
         /// The value.
         value: f32,
     },
-    /// Backward without a forward pass in training before it.
-    #[error("there was no forward pass in training to go back through")]
+    /// A backward pass does not follow a forward pass in training.
+    #[error("a backward pass needs a forward pass in training before it")]
     NoForward,
-    /// A tensor that the network does not have.
-    #[error("tensor `{name}`: the network has none of that name{}", near.as_ref().map(|n| format!("; did you mean `{n}`?")).unwrap_or_default())]
-    NoTensor {
-        /// Its name.
+    /// An EMA of the weights is used before it is started.
+    #[error("the engine keeps no EMA of the weights; call `start_ema` first")]
+    NoEma,
+    /// A file has a tensor that the network does not have.
+    #[error("tensor '{name}': the network has no tensor of this name{}", did_you_mean(nearest.as_ref()).unwrap_or_default())]
+    UnknownTensor {
+        /// Name of the tensor.
         name: String,
-        /// The nearest name that there is.
-        near: Option<String>,
+        /// The network's tensor with the most similar name, if one is similar.
+        nearest: Option<String>,
     },
-    /// A tensor that the network needs.
-    #[error("tensor `{name}` is missing")]
-    Missing {
-        /// Its name.
+    /// A file lacks a tensor that the network needs.
+    #[error("tensor '{name}' is missing")]
+    MissingTensor {
+        /// Name of the tensor.
         name: String,
     },
-    /// A tensor of another shape.
-    #[error("tensor `{name}`: shape {got:?}: {want:?} is needed")]
+    /// A tensor has the wrong shape.
+    #[error("tensor '{name}' has shape {got:?}, but the network needs {want:?}")]
     Shape {
-        /// Its name.
+        /// Name of the tensor.
         name: String,
-        /// Its shape.
+        /// Shape of the tensor.
         got: Vec<usize>,
-        /// What it should be.
+        /// Shape that the network needs.
         want: Vec<usize>,
     },
-    /// A tensor with a value that is not a number, or infinite.
-    #[error("tensor `{name}`: {value} is not finite")]
-    Value {
-        /// Its name.
+    /// A tensor has a value that is NaN or infinite.
+    #[error("tensor '{name}': {value} is not finite")]
+    TensorNotFinite {
+        /// Name of the tensor.
         name: String,
         /// The value.
         value: f32,
     },
-    /// A file of weights that cannot be read.
-    #[error("weights: {what}")]
+    /// A file of weights cannot be read.
+    #[error("cannot read the weights: {what}")]
     Weights {
-        /// What is wrong with it.
+        /// What is wrong with the file.
         what: String,
     },
+}
+
+fn did_you_mean(nearest: Option<impl Display>) -> Option<String> {
+    nearest.map(|nearest| format!("; did you mean '{nearest}'?"))
+}
+
+fn known() -> String {
+    Architecture::ALL.map(Architecture::name).join(", ")
 }

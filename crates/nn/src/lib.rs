@@ -1,18 +1,17 @@
 //! Residual networks described as data, and the CPU engine that trains them.
 
 mod buffer;
-pub mod cpu;
-pub mod engine;
-pub mod error;
-mod head;
-mod isa;
+mod cpu;
+mod engine;
+mod error;
 mod kernel;
 pub mod measure;
 pub mod network;
-pub mod weights;
+mod weights;
 
-pub use cpu::{Cpu, Kernels};
-pub use engine::{Engine, Kind, Sgd};
+pub use cpu::Cpu;
+pub use engine::{Engine, Sgd, TensorKind};
 pub use error::NnError;
-pub use network::Network;
+pub use kernel::convolution::ConvolutionAlgorithm;
+pub use network::{Architecture, Network};
 pub use weights::Weights;

@@ -1,33 +1,31 @@
-//! Single kernels on made-up numbers, for benchmarks: what the engine runs, without a network around it.
+//! Benchmarks of single kernels on made-up numbers: what the engine runs, without a network around it.
 
-use equipoise_simd::Simd;
+use equipoise_simd::{Simd, SimdLevel, dispatch};
 
 use crate::buffer::Buffer;
-use crate::cpu::Kernels;
-use crate::isa::{Isa, dispatch};
-use crate::kernel::convolution::{Backward, Convolution, Forward, Geometry, Method, Space};
-use crate::kernel::ends::{Back, ShortcutBack, Sink, Source};
+use crate::kernel::convolution::{Backward, Convolution, ConvolutionAlgorithm, Forward, Geometry, Scratch};
+use crate::kernel::fused_norm::{OutputGradient, ShortcutBack, Sink, Source};
 use crate::kernel::stored;
 
-/// A convolution as the engine has it: with the sums for its batch norm, and behind a batch norm's gradient.
+/// The sizes of a convolution as the engine runs it, with the sums for its batch norm and that batch norm's gradient.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Shape {
-    /// Channels of the input.
+    /// Input channels.
     pub inputs: usize,
-    /// Channels of the output.
+    /// Output channels.
     pub outputs: usize,
-    /// Side of the window; it is padded so that stride 1 keeps the size.
+    /// Height and width of the window; it is padded so that stride 1 keeps the size.
     pub kernel: usize,
     /// Pixels from one window to the next.
     pub stride: usize,
-    /// Side of the images.
+    /// Height and width of the images.
     pub side: usize,
-    /// Images that are worked on one after another.
+    /// Number of images.
     pub images: usize,
 }
 
 impl Shape {
-    /// Operations of one of its three passes if it is computed as it is defined.
+    /// The number of operations of one of its three passes by the definition.
     #[must_use]
     pub fn operations(&self) -> f64 {
         let out = self.side.div_ceil(self.stride);
@@ -35,12 +33,12 @@ impl Shape {
     }
 }
 
-/// A convolution with its memory, in one thread.
+/// A convolution with its memory, on one thread.
 pub struct Measured {
     convolution: Convolution,
-    simd: Simd,
+    level: SimdLevel,
     images: usize,
-    own: [Buffer; 6],
+    scratch: [Buffer; 6],
     weights: Buffer,
     back: Buffer,
     dw: Buffer,
@@ -53,32 +51,26 @@ pub struct Measured {
 }
 
 impl Measured {
-    /// A level that this CPU does not have is replaced by the best one.
+    /// Plans a convolution and allocates its memory.
     ///
     /// # Panics
-    /// If a number of the shape is 0, or its images have more than 2^28 values.
+    /// Panics if a number of the shape is 0, or if its images or its weights have more than 2^28 values.
     #[must_use]
-    pub fn new(shape: &Shape, kernels: Kernels, simd: Simd) -> Self {
+    pub fn new(shape: &Shape, algorithm: ConvolutionAlgorithm, level: SimdLevel) -> Self {
         let &Shape { inputs, outputs, kernel, stride, side, images } = shape;
         assert!([inputs, outputs, kernel, stride, side, images].iter().all(|n| *n > 0), "{shape:?}");
-        let most = |sides: &[usize]| {
-            sides.iter().try_fold(1usize, |all, side| all.checked_mul(*side).filter(|n| *n <= 1 << 28))
+        let product = |sizes: &[usize]| {
+            sizes.iter().try_fold(1usize, |all, size| all.checked_mul(*size).filter(|n| *n <= 1 << 28))
         };
         let padded = side.saturating_add(kernel);
-        let values = most(&[images, padded, padded, stored(inputs.max(outputs).min(1 << 28))]);
-        assert!(values.is_some() && most(&[kernel, kernel, inputs, outputs]).is_some(), "{shape:?}");
-        let simd = if Simd::available().contains(&simd) { simd } else { Simd::best() };
-        let method = match kernels {
-            Kernels::Direct => Method::Direct,
-            Kernels::Winograd2 => Method::Winograd2,
-            Kernels::Winograd4 => Method::Winograd4,
-        };
-        // a caller's images are not padded
+        let values = product(&[images, padded, padded, stored(inputs.max(outputs).min(1 << 28))]);
+        assert!(values.is_some() && product(&[kernel, kernel, inputs, outputs]).is_some(), "{shape:?}");
+        // the caller's images are not padded
         let inputs = if inputs < crate::kernel::CHANNELS { inputs } else { stored(inputs) };
         let outputs = stored(outputs);
         let geometry = Geometry { inputs, outputs, kernel, stride, pad: kernel / 2, size: [side, side] };
-        let convolution = Convolution::new(geometry, method, images);
-        let room = convolution.room();
+        let convolution = Convolution::new(geometry, algorithm, images);
+        let size = convolution.scratch_size();
         let [rows, columns] = geometry.out();
         let (input, output) = (images * side * side * inputs, images * rows * columns * outputs);
         let ones = |length: usize| {
@@ -87,9 +79,9 @@ impl Measured {
             buffer
         };
         Self {
-            simd,
+            level,
             images,
-            own: [room.input, room.v, room.m, room.gradient, room.du, room.sums].map(Buffer::new),
+            scratch: [size.input, size.v, size.m, size.gradient, size.du, size.sums].map(Buffer::new),
             weights: ones(convolution.packed()),
             back: ones(convolution.packed()),
             dw: Buffer::new(geometry.weights()),
@@ -103,33 +95,34 @@ impl Measured {
         }
     }
 
-    fn space(&mut self) -> Space {
-        let [input, v, m, gradient, du, sums] = self.own.each_mut().map(Buffer::as_mut_ptr);
-        Space { input, v, m, gradient, du, sums }
+    fn scratch(&mut self) -> Scratch {
+        let [input, v, m, gradient, du, sums] = self.scratch.each_mut().map(Buffer::as_mut_ptr);
+        Scratch { input, v, m, gradient, du, sums }
     }
 
-    /// The forward pass.
+    /// Runs the forward pass.
     pub fn forward(&mut self) {
-        let space = self.space();
+        let scratch = self.scratch();
         let run = Forward {
             source: Source::Plain(self.x.as_ptr()),
             images: 0..self.images,
             after: None,
-            near: false,
+            cached: false,
             weights: self.weights.as_ptr(),
             y: self.y.as_mut_ptr(),
             sums: Some((self.k.as_ptr(), self.sums.as_mut_ptr())),
         };
-        // SAFETY: every buffer has the size that the convolution asks for, and is this value's own.
-        unsafe { self.convolution.forward(self.simd, &run, &space) };
+        // SAFETY: `new` gave source, output, packed weights, sums and scratch the sizes that the convolution needs; they are
+        // separate buffers of this value, which is borrowed alone.
+        unsafe { self.convolution.forward(self.level, &run, &scratch) };
     }
 
-    /// The gradients of the weights and, unless the inputs are a caller's images, of the input.
+    /// Computes the gradient of the weights and, unless the inputs are the caller's images, of the input.
     pub fn backward(&mut self) {
-        let (space, out) = (self.space(), self.dx.as_mut_ptr());
+        let (scratch, out) = (self.scratch(), self.dx.as_mut_ptr());
         let run = Backward {
             source: Source::Plain(self.x.as_ptr()),
-            back: Back { g: self.g.as_ptr(), y: self.y.as_ptr(), k: self.k.as_ptr() },
+            back: OutputGradient { g: self.g.as_ptr(), y: self.y.as_ptr(), k: self.k.as_ptr() },
             images: 0..self.images,
             after: None,
             weights: self.back.as_ptr(),
@@ -140,44 +133,41 @@ impl Measured {
             },
             sums: self.sums.as_mut_ptr(),
         };
-        // SAFETY: as above.
-        unsafe { self.convolution.backward(self.simd, &run, &space) };
+        // SAFETY: `new` gave source, output gradient, packed weights, weight gradient, sink, sums and scratch the sizes that the
+        // convolution needs; they are separate buffers of this value, which is borrowed alone.
+        unsafe { self.convolution.backward(self.level, &run, &scratch) };
     }
 
-    /// How many gradients [`backward`](Self::backward) computes.
+    /// The number of gradients that [`backward`](Self::backward) computes.
     #[must_use]
     pub fn passes_back(&self) -> usize {
         if self.convolution.geometry.inputs < crate::kernel::CHANNELS { 1 } else { 2 }
     }
 }
 
-/// Products and sums in registers alone, as many as this CPU can do: returns how many operations that were.
+/// Runs multiply-adds in registers alone, as many as this CPU can do; returns how many operations they were.
 #[must_use]
-pub fn peak(simd: Simd, rounds: usize) -> f64 {
-    let simd = if Simd::available().contains(&simd) { simd } else { Simd::best() };
-    // SAFETY: the level is one that this CPU has.
-    unsafe { peak_at(simd, rounds) }
+pub fn peak(level: SimdLevel, rounds: usize) -> f64 {
+    multiply_adds(level, rounds)
 }
 
-dispatch!(unsafe fn peak_at(rounds: usize) -> f64 = peak_of);
+dispatch!(fn multiply_adds(rounds: usize) -> f64 = multiply_adds_kernel);
 
 #[inline(always)]
-unsafe fn peak_of<I: Isa>(rounds: usize) -> f64 {
+fn multiply_adds_kernel<I: Simd>(simd: I, rounds: usize) -> f64 {
     const CHAINS: usize = 12;
-    // SAFETY: the level's instructions are the caller's promise, and `out` is good for a register.
-    unsafe {
-        let mut sums = [I::splat(0.0); CHAINS];
-        let (a, b) = (I::splat(std::hint::black_box(0.5)), I::splat(std::hint::black_box(0.25)));
-        for _ in 0..rounds {
-            for sum in &mut sums {
-                *sum = I::fma(*sum, a, b);
-            }
+    let mut sums = [simd.splat(0.0); CHAINS];
+    let (a, b) = (simd.splat(std::hint::black_box(0.5)), simd.splat(std::hint::black_box(0.25)));
+    for _ in 0..rounds {
+        for sum in &mut sums {
+            *sum = simd.fma(*sum, a, b);
         }
-        let mut out = [0.0; 16];
-        for sum in sums {
-            I::store(out.as_mut_ptr(), sum);
-            std::hint::black_box(&mut out);
-        }
+    }
+    let mut out = [0.0; 16];
+    for sum in sums {
+        // SAFETY: `out` has sixteen values, and a vector at most as many.
+        unsafe { simd.store(out.as_mut_ptr(), sum) };
+        std::hint::black_box(&mut out);
     }
     (2 * CHAINS * I::WIDTH * rounds) as f64
 }

@@ -1,14 +1,17 @@
 //! Whole networks against plain loops in f64: logits, running statistics, and gradients by central differences.
 
 mod common;
+mod reference;
 
-use common::{logits, random, tensors};
-use equipoise_nn::network::{Block, Head, Network, Shortcut, Stage, Stem};
-use equipoise_nn::{Cpu, Engine, Kernels, Kind};
+use common::random;
+use equipoise_nn::network::{BlockKind, Head, Network, Shortcut, Stage, Stem};
+use equipoise_nn::{Architecture, ConvolutionAlgorithm, Cpu, Engine, Sgd, TensorKind};
 use equipoise_pool::Pool;
-use equipoise_simd::Simd;
+use equipoise_simd::SimdLevel;
+use reference::{logits, tensors};
 
-/// Small networks of every kind: shortcuts, blocks, pools, heads, odd sizes, and widths that are no multiples of anything.
+/// Small networks that together have every kind of shortcut, block, stem and head, odd sizes, and widths that are not
+/// multiples of 16.
 fn networks() -> Vec<Network> {
     let stage = |blocks, width, stride| Stage { blocks, width, stride };
     let plain = Stem { width: 16, kernel: 3, stride: 1, pool: false };
@@ -18,7 +21,7 @@ fn networks() -> Vec<Network> {
         size: [8, 8],
         classes: 5,
         stem: plain,
-        block: Block::Basic,
+        block: BlockKind::Basic,
         shortcut: Shortcut::Padded,
         stages: vec![stage(2, 16, 1), stage(1, 32, 2)],
         head: Head::Linear,
@@ -39,12 +42,12 @@ fn networks() -> Vec<Network> {
         Network {
             stem: pooled,
             size: [16, 17],
-            block: Block::Bottleneck,
+            block: BlockKind::Bottleneck,
             shortcut: Shortcut::Projection,
             stages: vec![stage(2, 4, 1), stage(2, 8, 2)],
             ..basic.clone()
         },
-        // widths that are stored alike and are not the same
+        // different widths with the same padding
         Network {
             stem: Stem { width: 17, ..basic.stem },
             stages: vec![stage(1, 17, 1), stage(1, 19, 1), stage(1, 25, 2)],
@@ -56,16 +59,16 @@ fn networks() -> Vec<Network> {
 
 const IMAGES: usize = 5;
 
-fn engine(network: &Network, kernels: Kernels, threads: usize, simd: Simd) -> Cpu {
+fn engine(network: &Network, algorithm: ConvolutionAlgorithm, threads: usize, simd: SimdLevel) -> Cpu {
     let pool = Pool::new(threads).expect("threads");
-    let mut engine = Cpu::with_kernels(network.clone(), IMAGES + 2, 3, pool, simd, kernels).expect("valid");
+    let mut engine = Cpu::with_kernels(network.clone(), IMAGES + 2, 3, pool, simd, algorithm).expect("valid");
     // batch norms that are not the identity
-    let mut values = engine.tensors(Kind::Parameters);
+    let mut values = engine.tensors(TensorKind::Parameters);
     for (i, values) in values.iter_mut().enumerate() {
         let noise = random(values.len(), 100 + i as u64);
         values.iter_mut().zip(noise).for_each(|(x, noise)| *x += 0.3 * noise);
     }
-    engine.set_tensors(Kind::Parameters, &values).expect("its own shapes");
+    engine.set_tensors(TensorKind::Parameters, &values).expect("its own shapes");
     engine
 }
 
@@ -83,40 +86,40 @@ fn close(got: &[f32], want: &[f64], bound: f64, what: &str) {
 #[test]
 fn logits_and_statistics_are_those_of_plain_loops() {
     for (number, network) in networks().iter().enumerate() {
-        for kernels in [Kernels::Direct, Kernels::Winograd2, Kernels::Winograd4] {
-            let mut engine = engine(network, kernels, 2, Simd::best());
-            let (images, tensors) = (images(network), tensors(network, &engine.tensors(Kind::Parameters)));
+        for algorithm in [ConvolutionAlgorithm::Direct, ConvolutionAlgorithm::Winograd] {
+            let mut engine = engine(network, algorithm, 2, SimdLevel::best());
+            let (images, tensors) = (images(network), tensors(network, &engine.tensors(TensorKind::Parameters)));
             let (want, used) = logits(network, &tensors, None, &images);
             let got = engine.forward(&images, true).expect("fits").to_vec();
-            close(&got, &want, 1e-4, &format!("network {number}, {kernels:?}"));
-            for (tensor, got) in network.statistics().iter().zip(engine.tensors(Kind::Statistics)) {
-                close(&got, &used[&tensor.name], 1e-4, &format!("network {number}, {kernels:?}: {}", tensor.name));
+            close(&got, &want, 1e-4, &format!("network {number}, {algorithm:?}"));
+            for (tensor, got) in network.statistics().iter().zip(engine.tensors(TensorKind::Statistics)) {
+                close(&got, &used[&tensor.name], 1e-4, &format!("network {number}, {algorithm:?}: {}", tensor.name));
             }
-            // evaluation by the statistics that were just noted
+            // an evaluation uses the running statistics
             let (want, _) = logits(network, &tensors, Some(&used), &images);
             let got = engine.forward(&images, false).expect("fits").to_vec();
-            close(&got, &want, 1e-4, &format!("network {number}, {kernels:?}, evaluation"));
+            close(&got, &want, 1e-4, &format!("network {number}, {algorithm:?}, evaluation"));
         }
     }
 }
 
-/// The gradient along random directions of every tensor, by central differences in f64.
+/// Compares the gradient of every tensor along a random direction with central differences in f64.
 #[test]
 fn gradients_are_central_differences() {
     for (number, network) in networks().iter().enumerate() {
-        let mut base = engine(network, Kernels::Winograd4, 2, Simd::best());
-        let (images, values) = (images(network), base.tensors(Kind::Parameters));
+        let mut base = engine(network, ConvolutionAlgorithm::Winograd, 2, SimdLevel::best());
+        let (images, values) = (images(network), base.tensors(TensorKind::Parameters));
         let weights = random(IMAGES * network.classes, 2);
-        let loss = |tensors: &common::Tensors| -> f64 {
+        let loss = |tensors: &reference::Tensors| -> f64 {
             let (logits, _) = logits(network, tensors, None, &images);
             logits.iter().zip(&weights).map(|(l, w)| l * f64::from(*w)).sum()
         };
         let truth = tensors(network, &values);
-        for kernels in [Kernels::Winograd4, Kernels::Direct] {
-            base = engine(network, kernels, 2, Simd::best());
+        for algorithm in [ConvolutionAlgorithm::Winograd, ConvolutionAlgorithm::Direct] {
+            base = engine(network, algorithm, 2, SimdLevel::best());
             base.forward(&images, true).expect("fits");
             base.backward(&weights).expect("fits");
-            let gradients = base.tensors(Kind::Gradients);
+            let gradients = base.tensors(TensorKind::Gradients);
             for (i, tensor) in network.parameters().iter().enumerate() {
                 let direction = random(tensor.len(), 1000 + i as u64);
                 let moved = |by: f64| {
@@ -125,24 +128,24 @@ fn gradients_are_central_differences() {
                     values.iter_mut().zip(&direction).for_each(|(x, d)| *x += by * f64::from(*d));
                     loss(&tensors)
                 };
-                // so small that no ReLU and no pool changes its mind
+                // so small that no ReLU and no max pool switches
                 const STEP: f64 = 1e-8;
                 let want = (moved(STEP) - moved(-STEP)) / (2.0 * STEP);
                 let products = gradients[i].iter().zip(&direction).map(|(g, d)| f64::from(*g) * f64::from(*d));
                 let got: f64 = products.clone().sum();
                 let scale: f64 = products.map(|p| p * p).sum::<f64>().sqrt().max(1e-2);
                 let error = (got - want).abs() / scale;
-                assert!(error < 5e-3, "network {number}, {kernels:?}, {}: {got}, not {want} ({error})", tensor.name);
+                assert!(error < 5e-3, "network {number}, {algorithm:?}, {}: {got}, not {want} ({error})", tensor.name);
             }
         }
     }
 }
 
-/// Some steps of training; every bit of what comes out.
-fn run(network: &Network, threads: usize, simd: Simd) -> Vec<Vec<f32>> {
-    let mut engine = engine(network, Kernels::Winograd4, threads, simd);
+/// Trains for some steps; returns the logits and all tensors.
+fn run(network: &Network, threads: usize, simd: SimdLevel) -> Vec<Vec<f32>> {
+    let mut engine = engine(network, ConvolutionAlgorithm::Winograd, threads, simd);
     let images = images(network);
-    let sgd = equipoise_nn::Sgd { rate: 0.05, momentum: 0.9, weight_decay: 1e-3, clip: Some(1.0) };
+    let sgd = Sgd { learning_rate: 0.05, momentum: 0.9, weight_decay: 1e-3, clip_grad_norm: Some(1.0) };
     let mut all = Vec::new();
     for step in 0..4 {
         // a smaller batch in between
@@ -153,7 +156,7 @@ fn run(network: &Network, threads: usize, simd: Simd) -> Vec<Vec<f32>> {
         engine.step(&sgd);
         all.push(logits);
     }
-    for kind in [Kind::Parameters, Kind::Gradients, Kind::Momentum, Kind::Statistics] {
+    for kind in [TensorKind::Parameters, TensorKind::Gradients, TensorKind::Momentum, TensorKind::Statistics] {
         all.extend(engine.tensors(kind));
     }
     all
@@ -162,24 +165,24 @@ fn run(network: &Network, threads: usize, simd: Simd) -> Vec<Vec<f32>> {
 #[test]
 fn the_same_bits_for_any_number_of_threads_and_from_run_to_run() {
     for network in networks() {
-        let base = run(&network, 1, Simd::best());
+        let base = run(&network, 1, SimdLevel::best());
         for threads in [1, 2, 3, 7] {
-            assert!(run(&network, threads, Simd::best()) == base, "{threads} threads");
+            assert!(run(&network, threads, SimdLevel::best()) == base, "{threads} threads");
         }
-        if Simd::available().contains(&Simd::Avx512) {
-            assert!(run(&network, 2, Simd::Avx2) == base, "AVX2");
+        for &level in SimdLevel::available().iter().filter(|level| **level != SimdLevel::Portable) {
+            assert!(run(&network, 2, level) == base, "{level:?}");
         }
     }
 }
 
-/// What comes out goes back in, bit for bit, also into an engine with another batch.
+/// Tensors of one engine go into another one with another batch size, bit for bit.
 #[test]
 fn state_moves_between_engines() {
     for network in networks() {
-        let mut first = engine(&network, Kernels::Winograd4, 1, Simd::best());
+        let mut first = engine(&network, ConvolutionAlgorithm::Winograd, 1, SimdLevel::best());
         let images = images(&network);
         let gradient = random(IMAGES * network.classes, 5);
-        let sgd = equipoise_nn::Sgd { rate: 0.1, momentum: 0.9, weight_decay: 1e-3, clip: None };
+        let sgd = Sgd { learning_rate: 0.1, momentum: 0.9, weight_decay: 1e-3, clip_grad_norm: None };
         let step = |engine: &mut Cpu| {
             let logits = engine.forward(&images, true).expect("fits").to_vec();
             engine.backward(&gradient).expect("fits");
@@ -188,34 +191,35 @@ fn state_moves_between_engines() {
         };
         step(&mut first);
         let mut second = Cpu::new(network.clone(), IMAGES, 99, Pool::new(2).expect("threads")).expect("valid");
-        for kind in [Kind::Parameters, Kind::Momentum, Kind::Statistics] {
+        for kind in [TensorKind::Parameters, TensorKind::Momentum, TensorKind::Statistics] {
             second.set_tensors(kind, &first.tensors(kind)).expect("same network");
         }
         assert_eq!(step(&mut first), step(&mut second));
-        assert_eq!(first.tensors(Kind::Parameters), second.tensors(Kind::Parameters));
+        assert_eq!(first.tensors(TensorKind::Parameters), second.tensors(TensorKind::Parameters));
     }
 }
 
-/// A batch as in earnest: as without vector instructions, and the same bits for any number of threads.
+/// A batch of usual size: close to what portable code computes, and the same bits for any number of threads.
 #[test]
 fn large_batches() {
     const LARGE: usize = 128;
-    let network = Network::named("resnet8", 3, [32, 32], 10).expect("known");
+    let network = Network::new(Architecture::ResNet8, 3, [32, 32], 10).expect("valid");
     let images = random(LARGE * 3 * 32 * 32, 1);
-    let run = |threads: usize, simd: Simd| {
+    let run = |threads: usize, simd: SimdLevel| {
         let pool = Pool::new(threads).expect("threads");
-        let mut engine = Cpu::with_kernels(network.clone(), LARGE, 3, pool, simd, Kernels::Winograd4).expect("valid");
+        let mut engine =
+            Cpu::with_kernels(network.clone(), LARGE, 3, pool, simd, ConvolutionAlgorithm::Winograd).expect("valid");
         let logits = engine.forward(&images, true).expect("fits").to_vec();
         engine.backward(&random(LARGE * 10, 2)).expect("fits");
-        (logits, engine.tensors(Kind::Gradients))
+        (logits, engine.tensors(TensorKind::Gradients))
     };
-    let base = run(2, Simd::best());
-    assert!(run(1, Simd::best()) == base && run(3, Simd::best()) == base, "threads");
-    let (logits, gradients) = run(2, Simd::Portable);
+    let base = run(2, SimdLevel::best());
+    assert!(run(1, SimdLevel::best()) == base && run(3, SimdLevel::best()) == base, "threads");
+    let (logits, gradients) = run(2, SimdLevel::Portable);
     let wide = |values: &[f32]| values.iter().map(|x| f64::from(*x)).collect::<Vec<f64>>();
     close(&base.0, &wide(&logits), 1e-4, "logits");
     for ((got, want), tensor) in base.1.iter().zip(&gradients).zip(network.parameters()) {
-        // by their length: a value so near to 0 that its ReLU decides otherwise moves single weights by a percent
+        // the norm of all differences: where a ReLU switches on a value near 0, single weights differ by a percent
         let length = |values: &mut dyn Iterator<Item = f64>| values.map(|x| x * x).sum::<f64>().sqrt();
         let off = length(&mut got.iter().zip(want).map(|(a, b)| f64::from(a - b)));
         let scale = length(&mut want.iter().map(|x| f64::from(*x)));
@@ -223,24 +227,24 @@ fn large_batches() {
     }
 }
 
-/// With all but the head frozen, only the head moves, as it would without the rest's gradients.
+/// With a frozen backbone only the head is trained.
 #[test]
-fn freezing() {
-    let network = Network::named("resnet8", 3, [16, 16], 10).expect("known");
+fn a_frozen_backbone_stays_as_it_is() {
+    let network = Network::new(Architecture::ResNet8, 3, [16, 16], 10).expect("valid");
     let images = random(6 * 3 * 16 * 16, 1);
     for head in [Head::Linear, Head::Cosine { scale: 16.0 }] {
         let network = network.clone().with_head(head);
         let pool = Pool::new(2).expect("threads");
         let mut engine = Cpu::new(network.clone(), 6, 3, pool).expect("valid");
-        engine.freeze(true);
-        let (before, statistics) = (engine.tensors(Kind::Parameters), engine.tensors(Kind::Statistics));
+        engine.freeze_backbone(true);
+        let (before, statistics) = (engine.tensors(TensorKind::Parameters), engine.tensors(TensorKind::Statistics));
         let evaluated = engine.forward(&images, false).expect("fits").to_vec();
         assert_eq!(engine.forward(&images, true).expect("fits"), evaluated, "as in evaluation");
         let gradient = random(60, 2);
         engine.backward(&gradient).expect("fits");
-        let gradients = engine.tensors(Kind::Gradients);
-        engine.step(&equipoise_nn::Sgd { rate: 0.1, momentum: 0.9, weight_decay: 1e-2, clip: None });
-        let after = engine.tensors(Kind::Parameters);
+        let gradients = engine.tensors(TensorKind::Gradients);
+        engine.step(&Sgd { learning_rate: 0.1, momentum: 0.9, weight_decay: 1e-2, clip_grad_norm: None });
+        let after = engine.tensors(TensorKind::Parameters);
         for ((tensor, (before, after)), gradient) in
             network.parameters().iter().zip(before.iter().zip(&after)).zip(&gradients)
         {
@@ -248,11 +252,11 @@ fn freezing() {
             assert_eq!(before != after, of_head, "{}", tensor.name);
             assert_eq!(gradient.iter().any(|g| *g != 0.0), of_head, "{}", tensor.name);
         }
-        assert_eq!(engine.tensors(Kind::Statistics), statistics);
-        // and thawed, everything does
-        engine.freeze(false);
+        assert_eq!(engine.tensors(TensorKind::Statistics), statistics);
+        // without it, everything is trained
+        engine.freeze_backbone(false);
         engine.forward(&images, true).expect("fits");
         engine.backward(&gradient).expect("fits");
-        assert!(engine.tensors(Kind::Gradients).iter().all(|tensor| tensor.iter().any(|g| *g != 0.0)));
+        assert!(engine.tensors(TensorKind::Gradients).iter().all(|tensor| tensor.iter().any(|g| *g != 0.0)));
     }
 }

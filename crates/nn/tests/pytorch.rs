@@ -1,11 +1,11 @@
-//! Whole networks against figures that PyTorch made in float64 (tools/make_networks.py).
+//! Whole networks against values that PyTorch computed in float64 (tools/make_networks.py).
 
 mod common;
 
 use common::random;
-use equipoise_nn::{Cpu, Engine, Kernels, Kind, Network};
+use equipoise_nn::{ConvolutionAlgorithm, Cpu, Engine, Network, TensorKind};
 use equipoise_pool::Pool;
-use equipoise_simd::Simd;
+use equipoise_simd::SimdLevel;
 use serde::Deserialize;
 
 #[derive(Deserialize)]
@@ -58,7 +58,8 @@ fn logits_and_gradients_are_pytorchs() {
     let golden: Golden = serde_json::from_str(include_str!("golden/networks.json")).expect("made by the script");
     assert_eq!(golden.cases.len(), 5);
     for case in &golden.cases {
-        let network = Network::named(&case.name, case.channels, [case.size; 2], case.classes).expect("known");
+        let network = Network::new(case.name.parse().expect("known"), case.channels, [case.size; 2], case.classes)
+            .expect("valid");
         let described: Vec<_> = network.parameters();
         let mut values = Vec::new();
         for parameter in &described {
@@ -67,24 +68,24 @@ fn logits_and_gradients_are_pytorchs() {
             values.push(weights(at, &case.tensors[at]));
         }
         assert_eq!(values.len(), case.tensors.len(), "every tensor of PyTorch's");
-        // rounding in f32 changes the mind of a ReLU now and then, which random gradients of a few images show: layers before
+        // Rounding in f32 switches a ReLU now and then, which random gradients of a few images show: the layers before
         // it are off by 0.002, those behind it by 0.000002. PyTorch's own f32 is off by 0.024 for ResNet-50.
         let bound = match case.name.as_str() {
             "resnet18" => 0.02,
             "resnet50" => 0.1,
             _ => 0.01,
         };
-        for kernels in [Kernels::Winograd4, Kernels::Winograd2, Kernels::Direct] {
+        for algorithm in [ConvolutionAlgorithm::Winograd, ConvolutionAlgorithm::Direct] {
             let pool = Pool::new(2).expect("threads");
             let mut engine =
-                Cpu::with_kernels(network.clone(), case.images, 0, pool, Simd::best(), kernels).expect("valid");
-            engine.set_tensors(Kind::Parameters, &values).expect("the same shapes");
+                Cpu::with_kernels(network.clone(), case.images, 0, pool, SimdLevel::best(), algorithm).expect("valid");
+            engine.set_tensors(TensorKind::Parameters, &values).expect("the same shapes");
             let images = random(case.images * case.channels * case.size * case.size, 1);
             let logits = engine.forward(&images, true).expect("fits").to_vec();
-            let what = format!("{} {kernels:?}", case.name);
+            let what = format!("{} {algorithm:?}", case.name);
             assert!(error(&logits, &case.logits) < 1e-4, "{what}: logits off by {}", error(&logits, &case.logits));
             engine.backward(&random(case.images * case.classes, 2)).expect("fits");
-            for (parameter, gradient) in described.iter().zip(engine.tensors(Kind::Gradients)) {
+            for (parameter, gradient) in described.iter().zip(engine.tensors(TensorKind::Gradients)) {
                 let at = case.tensors.iter().position(|tensor| tensor.name == parameter.name).expect("there");
                 let tensor = &case.tensors[at];
                 let norm = gradient.iter().map(|g| f64::from(*g).powi(2)).sum::<f64>().sqrt();

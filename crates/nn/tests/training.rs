@@ -1,4 +1,4 @@
-//! Training really works: small loops over the engine's seam.
+//! Training works: small loops over the engine and a criterion.
 
 use equipoise_criterion::{Batch, Config, Id, Output, Preset, Workspace};
 use equipoise_data::acquire::embedded::fashion_mini;
@@ -7,9 +7,9 @@ use equipoise_data::batch::normalize::Normalize;
 use equipoise_data::batch::sampler::{Sampler, SamplerKind, Shard};
 use equipoise_data::batch::small::SmallTransform;
 use equipoise_data::{Pixels, Split};
-use equipoise_nn::{Cpu, Engine, Kernels, Network, Sgd};
+use equipoise_nn::{Architecture, ConvolutionAlgorithm, Cpu, Engine, Network, Sgd};
 use equipoise_pool::Pool;
-use equipoise_simd::Simd;
+use equipoise_simd::SimdLevel;
 
 const BATCH: usize = 64;
 
@@ -26,10 +26,10 @@ fn pixels(part: &Split) -> &Pixels {
 }
 
 /// Trains on some places of a part with softmax; the rate falls linearly.
-fn train(part: &Split, places: &[u32], epochs: u64, seed: u64, augment: bool, kernels: Kernels) -> Run {
+fn train(part: &Split, places: &[u32], epochs: u64, seed: u64, augment: bool, kernels: ConvolutionAlgorithm) -> Run {
     let pool = Pool::new(2).expect("threads");
-    let network = Network::named("resnet8", 1, [28, 28], 10).expect("known");
-    let mut engine = Cpu::with_kernels(network, BATCH, seed, pool.clone(), Simd::best(), kernels).expect("valid");
+    let network = Network::new(Architecture::ResNet8, 1, [28, 28], 10).expect("known");
+    let mut engine = Cpu::with_kernels(network, BATCH, seed, pool.clone(), SimdLevel::best(), kernels).expect("valid");
     let images = pixels(part);
     let normalize = Normalize::of(images, places);
     let plain = SmallTransform::plain(normalize.clone());
@@ -54,7 +54,7 @@ fn train(part: &Split, places: &[u32], epochs: u64, seed: u64, augment: bool, ke
             loss += summary.loss * at.len() as f64;
             engine.backward(&grad).expect("fits");
             let rate = 0.1 * (1.0 - epoch as f32 / epochs as f32);
-            engine.step(&Sgd { rate, momentum: 0.9, weight_decay: 2e-4, clip: None });
+            engine.step(&Sgd { learning_rate: rate, momentum: 0.9, weight_decay: 2e-4, clip_grad_norm: None });
         }
         losses.push(loss / places.len() as f64);
     }
@@ -80,18 +80,19 @@ fn accuracy(run: &mut Run, part: &Split, places: &[u32]) -> f64 {
 fn five_hundred_and_twelve_images_are_learned_by_heart() {
     let set = fashion_mini().expect("embedded");
     let places: Vec<u32> = (0..512).map(|i| i * set.train.labels.len() as u32 / 512).collect();
-    let mut run = train(&set.train, &places, 40, 1, false, Kernels::default());
+    let mut run = train(&set.train, &places, 40, 1, false, ConvolutionAlgorithm::default());
     assert_eq!(accuracy(&mut run, &set.train, &places), 1.0, "losses {:?}", run.losses);
 }
 
-/// The embedded set, with every kernel: what a test image is called does not depend on how the convolutions are computed.
+/// The embedded set, with every kernel: what a test image is called does not depend on how the convolutions are
+/// computed.
 #[test]
 fn the_embedded_set_is_learned_whatever_the_kernels() {
     let set = fashion_mini().expect("embedded");
     let (train_places, test_places): (Vec<u32>, Vec<u32>) =
         ((0..set.train.labels.len() as u32).collect(), (0..set.test.labels.len() as u32).collect());
     let mut results = Vec::new();
-    for kernels in [Kernels::Winograd4, Kernels::Direct] {
+    for kernels in [ConvolutionAlgorithm::Winograd, ConvolutionAlgorithm::Direct] {
         let mut run = train(&set.train, &train_places, 8, 3, true, kernels);
         let accuracy = accuracy(&mut run, &set.test, &test_places);
         assert!(accuracy > 0.5, "{kernels:?}: {accuracy}, losses {:?}", run.losses);

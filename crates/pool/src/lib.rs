@@ -1,10 +1,13 @@
-//! Threads for work that comes in short pieces, thousands of them a second.
+//! A thread pool for short parallel loops, thousands of them a second.
 //!
 //! A training step is a chain of parallel loops of 10 to 1000 microseconds each. General-purpose pools put their threads to
-//! sleep between two of them, and waking one costs as much as such a loop; here a thread waits awake for a while before it
-//! sleeps. The thread that calls takes part in the work, and never waits for one that has not woken up in time.
+//! sleep between two loops, and waking one costs as much as such a loop; here a thread spins for a while before it sleeps. The
+//! calling thread takes part in the work and never waits for a thread that has not woken up in time.
 //!
-//! What a piece of work computes must not depend on which thread does it; then nothing depends on their number.
+//! If what a task computes does not depend on the thread that runs it, no result depends on the number of threads.
+
+#[cfg(test)]
+mod tests;
 
 use std::any::Any;
 use std::cell::UnsafeCell;
@@ -15,53 +18,59 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 
-/// Rounds of waiting awake: some hundred microseconds, depending on the CPU.
-const AWAKE: u32 = 20_000;
+/// Rounds of spinning before a thread sleeps: some hundred microseconds, depending on the CPU.
+const SPINS: u32 = if cfg!(miri) { 10 } else { 20_000 };
 
-/// A handle to a group of threads; clones share them. They end with the last handle.
+/// A handle to a group of threads. Clones share the threads, which end with the last handle.
 #[derive(Clone)]
 pub struct Pool {
     threads: Option<Arc<Threads>>,
 }
 
-/// A loop to be run, as the threads see it.
+/// The body of a loop.
 type Body = dyn Fn(usize) + Sync;
 
-/// A counter with a cache line of its own.
+/// The body of the open loop.
+///
+/// It is written only by the thread that holds the gate, while no loop is open and no thread has joined one; it is read only
+/// by threads that have joined the open loop.
+struct BodyCell(UnsafeCell<Option<*const Body>>);
+
+// SAFETY: writing and reading never meet, as the type says: opening a loop (a store to `Shared::state`) comes after the write,
+// joining it (an exchange of `Shared::state`) before a read, and leaving it (a subtraction that the writer waits for) after. The
+// body itself is `Sync`.
+unsafe impl Sync for BodyCell {}
+// SAFETY: the cell holds a pointer to a body that is `Sync`, so that any thread may use it.
+unsafe impl Send for BodyCell {}
+
+/// A counter on a cache line of its own.
 #[derive(Default)]
 #[repr(align(128))]
 struct Taken(AtomicUsize);
 
-/// What the threads share.
+/// The state that all threads share.
 struct Shared {
     /// Bit 63: a loop is open to join. Bits 32..63: its number. Bits 0..32: threads that have joined it.
     state: AtomicU64,
-    /// The open loop's body. Written only while no loop is open and nobody has joined; read only by those who joined.
-    body: UnsafeCell<Option<*const Body>>,
-    /// The open loop's length.
+    body: BodyCell,
+    /// The number of tasks of the open loop.
     tasks: AtomicUsize,
-    /// Whether threads go through their tasks backwards.
+    /// Whether threads go through their tasks from the last to the first.
     backwards: AtomicBool,
-    /// How many tasks of every thread's part are taken.
+    /// The number of tasks that are taken from every thread's part.
     next: Vec<Taken>,
-    /// What the first task that panicked said.
+    /// The payload of the first task that panicked.
     panic: Mutex<Option<Box<dyn Any + Send>>>,
-    /// Threads that sleep, or are about to.
+    /// The number of threads that sleep or are about to.
     sleeping: AtomicUsize,
     sleep: Mutex<()>,
     wake: Condvar,
     stop: AtomicBool,
 }
 
-// SAFETY: `body` is the only field that is not `Sync` and `Send` by itself; the protocol above it keeps writing and reading
-// apart, and what it points to is `Sync`.
-unsafe impl Sync for Shared {}
-// SAFETY: as above.
-unsafe impl Send for Shared {}
-
 struct Threads {
     shared: Arc<Shared>,
-    /// Held by whoever runs a loop.
+    /// Held by the thread that runs a loop.
     gate: Mutex<()>,
     handles: Vec<JoinHandle<()>>,
 }
@@ -71,12 +80,12 @@ const NUMBER: u64 = 0x7fff_ffff << 32;
 const JOINED: u64 = 0xffff_ffff;
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    // nothing that these mutexes guard can be left half done
+    // a panic cannot leave what these mutexes guard in a bad state
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl Shared {
-    /// Waits for a loop with another number than `last` and joins it; `None` when the pool ends.
+    /// Waits for a loop with a number other than `last` and joins it; returns its number, or `None` when the pool ends.
     fn join(&self, last: u64) -> Option<u64> {
         let fresh = |state: u64| state & OPEN != 0 && state & NUMBER != last;
         let mut rounds = 0u32;
@@ -92,7 +101,7 @@ impl Shared {
                 return None;
             }
             rounds += 1;
-            if rounds < AWAKE {
+            if rounds < SPINS {
                 std::hint::spin_loop();
                 continue;
             }
@@ -114,8 +123,8 @@ impl Shared {
         }
     }
 
-    /// Takes tasks until there are none left: first those of one's own part, which one had the last time too and whose
-    /// memory may still be near, then what others have left.
+    /// Runs tasks until none is left: first those of the thread's own part, whose memory may still be in its cache from the last
+    /// loop, then those of the other parts.
     fn take_part(&self, own: usize, body: &(dyn Fn(usize) + Sync)) {
         let (tasks, backwards) = (self.tasks.load(Ordering::Relaxed), self.backwards.load(Ordering::Relaxed));
         let parts = self.next.len();
@@ -137,14 +146,15 @@ impl Shared {
         }
     }
 
+    /// Joins loop after loop until the pool ends.
     fn work(&self, own: usize) {
         let mut last = 0;
         while let Some(number) = self.join(last) {
             last = number;
-            // SAFETY: we joined the loop while it was open, so `body` was written before and is not written again until we
-            // have left, and what it points to lives as long: `Pool::run` waits for us.
-            if let Some(body) = unsafe { *self.body.get() } {
-                // SAFETY: as above.
+            // SAFETY: this thread joined the loop while it was open, so `body` was written before and is not written again until
+            // this thread has left.
+            if let Some(body) = unsafe { *self.body.0.get() } {
+                // SAFETY: `Pool::sweep` returns, and ends the body's borrow, only after this thread has left the loop.
                 self.take_part(own, unsafe { &*body });
             }
             self.state.fetch_sub(1, Ordering::Release);
@@ -153,10 +163,10 @@ impl Shared {
 }
 
 impl Pool {
-    /// This many threads, the calling one included; 0 means one per core.
+    /// Starts a pool of this many threads, the calling one included; 0 means one per core.
     ///
     /// # Errors
-    /// The system's, if it does not give a thread.
+    /// Returns the system's error if a thread cannot be started.
     pub fn new(threads: usize) -> std::io::Result<Self> {
         let threads = match threads {
             0 => std::thread::available_parallelism().map_or(1, NonZeroUsize::get),
@@ -167,7 +177,7 @@ impl Pool {
         }
         let shared = Arc::new(Shared {
             state: AtomicU64::new(0),
-            body: UnsafeCell::new(None),
+            body: BodyCell(UnsafeCell::new(None)),
             tasks: AtomicUsize::new(0),
             backwards: AtomicBool::new(false),
             next: (0..threads).map(|_| Taken::default()).collect(),
@@ -186,13 +196,13 @@ impl Pool {
         Ok(Self { threads: Some(Arc::new(pool)) })
     }
 
-    /// The calling thread alone.
+    /// A pool of the calling thread alone.
     #[must_use]
     pub const fn single() -> Self {
         Self { threads: None }
     }
 
-    /// Number of threads, the calling one included.
+    /// The number of threads, the calling one included.
     #[must_use]
     pub fn threads(&self) -> usize {
         self.threads.as_ref().map_or(1, |threads| threads.handles.len() + 1)
@@ -200,20 +210,20 @@ impl Pool {
 
     /// Calls `body` once with every number below `tasks`, on all threads, and returns when all calls have.
     ///
-    /// A call from within a loop of the same pool, or while another thread runs one, does its tasks by itself.
+    /// A call from within a loop of the same pool, or while another thread runs one, runs its tasks on the calling thread.
     ///
     /// # Panics
-    /// With what the first task that panicked said, once all threads have left the loop; tasks that had not started
+    /// Resumes the panic of the first task that panicked, once all threads have left the loop; tasks that have not started by
     /// then are not run.
     pub fn run(&self, tasks: usize, body: impl Fn(usize) + Sync) {
         self.sweep(tasks, false, body);
     }
 
-    /// As [`run`](Self::run), with every thread's tasks from the first to the last, or backwards: whoever goes over the same
-    /// memory again does well to start where he ended.
+    /// Does what [`run`](Self::run) does, with every thread's tasks from the first to the last, or backwards. A loop over the
+    /// same memory as the last one should go the other way, because it begins with what is still in the cache.
     ///
     /// # Panics
-    /// As [`run`](Self::run).
+    /// Panics as [`run`](Self::run) does.
     pub fn sweep(&self, tasks: usize, backwards: bool, body: impl Fn(usize) + Sync) {
         let alone = || match backwards {
             false => (0..tasks).for_each(&body),
@@ -223,11 +233,12 @@ impl Pool {
         let Ok(gate) = threads.gate.try_lock() else { return alone() };
         let shared = &*threads.shared;
         let body: &(dyn Fn(usize) + Sync) = &body;
-        // SAFETY: only the lifetime changes. The loop is closed and everybody has left it before this function returns,
-        // also when a task panics, so nobody uses the pointer after `body` is gone.
+        // SAFETY: only the lifetime changes. This function returns, also when a task panics, after the loop is closed and every
+        // thread has left it, so that no thread uses the pointer after `body` is gone.
         let erased = unsafe { std::mem::transmute::<&(dyn Fn(usize) + Sync), *const Body>(body) };
-        // SAFETY: we hold the gate and the last loop is closed and left, so nobody reads `body` now.
-        unsafe { *shared.body.get() = Some(erased) };
+        // SAFETY: this thread holds the gate, and the last loop was closed and left before its gate was released, so that no
+        // thread reads or writes `body` now.
+        unsafe { *shared.body.0.get() = Some(erased) };
         shared.tasks.store(tasks, Ordering::Relaxed);
         shared.backwards.store(backwards, Ordering::Relaxed);
         shared.next.iter().for_each(|next| next.0.store(0, Ordering::Relaxed));
@@ -238,9 +249,9 @@ impl Pool {
         shared.state.fetch_and(!OPEN, Ordering::SeqCst);
         let mut rounds = 0u32;
         while shared.state.load(Ordering::Acquire) & JOINED != 0 {
-            // whoever is still in has a task to finish, or its core was taken away
+            // a thread that is still inside finishes a task, or has lost its core
             rounds += 1;
-            if rounds < AWAKE { std::hint::spin_loop() } else { std::thread::yield_now() }
+            if rounds < SPINS { std::hint::spin_loop() } else { std::thread::yield_now() }
         }
         let panic = lock(&shared.panic).take();
         if let Some(panic) = panic {
@@ -249,25 +260,25 @@ impl Pool {
         }
     }
 
-    /// Calls `body` once with every item and its number, on all threads.
+    /// Calls `body` once with every item and its index, on all threads.
     ///
     /// # Panics
-    /// As [`run`](Self::run).
+    /// Panics as [`run`](Self::run) does.
     pub fn each<T: Send>(&self, items: &mut [T], body: impl Fn(usize, &mut T) + Sync) {
         let first = Items(items.as_mut_ptr());
         self.run(items.len(), |task| {
             let first = &first;
-            // SAFETY: `run` calls with every number below the length once, so no two calls get the same item, and `items`
-            // is borrowed until all calls have returned.
+            // SAFETY: `run` calls this once with every number below the length, so that no two calls get the same item, and
+            // `items` is borrowed until all calls have returned.
             body(task, unsafe { &mut *first.0.add(task) });
         });
     }
 }
 
-/// The first of the items that a loop hands out one by one.
+/// A pointer to the first of the items that a loop hands out one by one.
 struct Items<T>(*mut T);
 
-// SAFETY: every item is used by one thread at a time, and may be sent to it.
+// SAFETY: threads share the pointer to reach different items, each of which is `Send` and used by one thread only.
 unsafe impl<T: Send> Sync for Items<T> {}
 
 impl Default for Pool {
@@ -289,106 +300,8 @@ impl Drop for Threads {
         drop(lock(&self.shared.sleep));
         self.shared.wake.notify_all();
         for handle in self.handles.drain(..) {
-            // a thread cannot end with a panic: tasks' panics are caught
+            // a thread never ends with a panic, because the panics of tasks are caught
             let _ = handle.join();
-        }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn every_task_runs_once_whatever_the_threads() {
-        for threads in [1, 2, 3, 8] {
-            let pool = Pool::new(threads).expect("threads");
-            assert_eq!(pool.threads(), threads);
-            for tasks in [0, 1, 2, 7, 1000] {
-                let mut items = vec![0u32; tasks];
-                pool.each(&mut items, |task, item| *item += 1 + task as u32);
-                assert!(items.iter().enumerate().all(|(i, x)| *x == 1 + i as u32), "{threads} threads, {tasks} tasks");
-            }
-        }
-    }
-
-    #[test]
-    fn alone_and_in_parts_tasks_go_up_or_down() {
-        for threads in [1, 3] {
-            let pool = Pool::new(threads).expect("threads");
-            for backwards in [false, true] {
-                let order = Mutex::new(Vec::new());
-                pool.sweep(30, backwards, |task| lock(&order).push(task));
-                let order = order.into_inner().expect("no panic");
-                for part in 0..threads {
-                    let own = order.iter().filter(|task| **task * threads / 30 == part);
-                    let sorted = if backwards { own.is_sorted_by(|a, b| a > b) } else { own.is_sorted() };
-                    // another thread may have overtaken one that was about to note its task
-                    assert!(sorted || threads > 1, "{order:?}");
-                }
-                assert_eq!(order.len(), 30);
-            }
-        }
-    }
-
-    #[test]
-    fn a_hundred_thousand_short_loops() {
-        let pool = Pool::new(3).expect("threads");
-        let sum = AtomicUsize::new(0);
-        for _ in 0..100_000 {
-            pool.run(4, |task| {
-                sum.fetch_add(task, Ordering::Relaxed);
-            });
-        }
-        assert_eq!(sum.load(Ordering::Relaxed), 600_000);
-    }
-
-    #[test]
-    fn threads_that_went_to_sleep_wake_up_again() {
-        let pool = Pool::new(2).expect("threads");
-        for _ in 0..20 {
-            while pool.threads.as_ref().is_some_and(|t| t.shared.sleeping.load(Ordering::SeqCst) == 0) {
-                std::thread::yield_now();
-            }
-            // two tasks that wait for each other: the sleeper has to come
-            let met = AtomicUsize::new(0);
-            pool.run(2, |_| {
-                met.fetch_add(1, Ordering::SeqCst);
-                while met.load(Ordering::SeqCst) < 2 {
-                    std::thread::yield_now();
-                }
-            });
-        }
-    }
-
-    #[test]
-    fn a_loop_inside_a_loop_and_a_second_caller_do_their_own_work() {
-        let pool = Pool::new(2).expect("threads");
-        let sum = AtomicUsize::new(0);
-        std::thread::scope(|scope| {
-            for _ in 0..2 {
-                scope.spawn(|| {
-                    for _ in 0..100 {
-                        pool.run(4, |_| {
-                            pool.run(5, |task| {
-                                sum.fetch_add(task, Ordering::Relaxed);
-                            });
-                        });
-                    }
-                });
-            }
-        });
-        assert_eq!(sum.load(Ordering::Relaxed), 2 * 100 * 4 * 10);
-    }
-
-    #[test]
-    fn a_panic_reaches_the_caller_and_the_pool_lives_on() {
-        let pool = Pool::new(2).expect("threads");
-        for bad in 0..8 {
-            let caught = catch_unwind(AssertUnwindSafe(|| pool.run(8, |task| assert!(task != bad, "task {task}"))));
-            let said = *caught.expect_err("a panic").downcast::<String>().expect("a message");
-            assert_eq!(said, format!("task {bad}"));
-            pool.run(8, |_| {});
         }
     }
 }

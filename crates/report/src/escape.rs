@@ -1,44 +1,53 @@
-//! Text of others, made harmless: names come from folders and files that anybody may have made.
+//! Escaping of untrusted text: names come from folders and files that anybody may have made. This is the only way for text into
+//! markup.
 
-/// What stands for a character that cannot be shown, or that would change how its neighbours are shown.
-const UNSHOWN: char = '\u{fffd}';
+/// Appends formatted text to a `String`, which cannot fail.
+macro_rules! put {
+    ($to:expr, $($what:tt)*) => {{
+        let _ = std::fmt::Write::write_fmt(&mut $to, format_args!($($what)*));
+    }};
+}
+pub(crate) use put;
 
-/// A character as it can be shown in a line.
-fn shown(c: char) -> char {
+/// Replaces characters that cannot be displayed, or that would change how their neighbors are displayed.
+const REPLACEMENT: char = '\u{fffd}';
+
+/// A character as it can be displayed within a line.
+fn displayable(c: char) -> char {
     match c {
-        '\u{0}'..='\u{1f}' => char::from_u32(0x2400 + u32::from(c)).unwrap_or(UNSHOWN),
+        '\u{0}'..='\u{1f}' => char::from_u32(0x2400 + u32::from(c)).unwrap_or(REPLACEMENT),
         '\u{7f}' => '\u{2421}',
         '\u{2028}' | '\u{2029}' => '\u{240a}',
-        // directions that an embedding element does not contain for sure
-        '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}' => UNSHOWN,
-        '\u{80}'..='\u{9f}' | '\u{fdd0}'..='\u{fdef}' => UNSHOWN,
-        // the last two of every plane are no characters
-        c if u32::from(c) & 0xfffe == 0xfffe => UNSHOWN,
+        // direction overrides, which could affect text outside of the element
+        '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}' => REPLACEMENT,
+        '\u{80}'..='\u{9f}' | '\u{fdd0}'..='\u{fdef}' => REPLACEMENT,
+        // the last two code points of every plane are not characters
+        c if u32::from(c) & 0xfffe == 0xfffe => REPLACEMENT,
         c => c,
     }
 }
 
-/// A name in one line: control characters become pictures of themselves, and nothing becomes a word.
+/// A name on one line: control characters become visible symbols, and an empty name becomes `(no name)`.
 pub(crate) fn label(name: &str) -> String {
     match name.trim().is_empty() {
         true => "(no name)".to_owned(),
-        false => name.chars().map(shown).collect(),
+        false => name.chars().map(displayable).collect(),
     }
 }
 
-/// The same, cut to so many characters.
-pub(crate) fn short(name: &str, most: usize) -> String {
+/// A [`label`] of at most `max` characters.
+pub(crate) fn short(name: &str, max: usize) -> String {
     let name = label(name);
-    match name.chars().nth(most) {
+    match name.chars().nth(max) {
         None => name,
         Some(_) => {
-            let cut: String = name.chars().take(most.saturating_sub(1)).collect();
+            let cut: String = name.chars().take(max.saturating_sub(1)).collect();
             format!("{}…", cut.trim_end())
         }
     }
 }
 
-/// Text for the inside of an element or of a quoted attribute. Ends of lines stay, even in attributes.
+/// Escapes text for an element or a quoted attribute. Newlines are kept, even in attributes.
 pub(crate) fn escape(text: &str) -> String {
     let mut escaped = String::with_capacity(text.len());
     for c in text.chars() {
@@ -49,13 +58,13 @@ pub(crate) fn escape(text: &str) -> String {
             '"' => escaped.push_str("&quot;"),
             '\'' => escaped.push_str("&#39;"),
             '\n' => escaped.push_str("&#10;"),
-            c => escaped.push(shown(c)),
+            c => escaped.push(displayable(c)),
         }
     }
     escaped
 }
 
-/// Text of several lines for the inside of an element.
+/// Escapes text of several lines for an element.
 pub(crate) fn block(text: &str) -> String {
     let mut escaped = String::with_capacity(text.len());
     for (number, line) in text.lines().enumerate() {
@@ -72,17 +81,17 @@ pub(crate) fn block(text: &str) -> String {
     escaped
 }
 
-/// A name as an element of its own, so that one written from right to left leaves its neighbours alone.
+/// A name as an isolated element, so that right-to-left text does not affect its neighbors.
 pub(crate) fn name(name: &str) -> String {
     format!("<bdi>{}</bdi>", escape(&label(name)))
 }
 
-/// The same, cut to so many characters.
-pub(crate) fn short_name(name: &str, most: usize) -> String {
-    format!("<bdi>{}</bdi>", escape(&short(name, most)))
+/// A [`name`] of at most `max` characters.
+pub(crate) fn short_name(name: &str, max: usize) -> String {
+    format!("<bdi>{}</bdi>", escape(&short(name, max)))
 }
 
-/// JSON that nothing around it can take for markup.
+/// JSON without any character that HTML or XML could interpret as markup.
 pub(crate) fn json(value: &serde_json::Value) -> String {
     let text = value.to_string();
     let mut escaped = String::with_capacity(text.len());
@@ -97,15 +106,15 @@ pub(crate) fn json(value: &serde_json::Value) -> String {
     escaped
 }
 
-/// Whether text is base 64 of a PNG file, and nothing else.
+/// Whether a text is a PNG file in base64 and nothing else.
 pub(crate) fn is_png(text: &str) -> bool {
     let plain = |c: u8| c.is_ascii_alphanumeric() || c == b'+' || c == b'/';
     let body = text.trim_end_matches('=');
-    // the bytes that every PNG file begins with
+    // the signature of every PNG file
     text.starts_with("iVBORw0KGgo") && text.len() - body.len() <= 2 && body.bytes().all(plain)
 }
 
-/// A command's argument as a shell takes it.
+/// Quotes an argument for a shell.
 #[must_use]
 pub fn quoted(argument: &str) -> String {
     let plain = |c: char| c.is_ascii_alphanumeric() || "-_./=+,:@".contains(c);
@@ -120,7 +129,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_stay_in_their_line() {
+    fn names_stay_on_one_line() {
         assert_eq!(label("a\nb\u{0}\u{1b}[0m\u{7f}\u{85}\u{202e}\u{ffff}"), "a␊b␀␛[0m␡\u{fffd}\u{fffd}\u{fffd}");
         assert_eq!(label(" \t"), "(no name)");
         assert_eq!(label("é 日本 🦊"), "é 日本 🦊");
@@ -137,15 +146,15 @@ mod tests {
     }
 
     #[test]
-    fn pictures_are_base_64() {
+    fn images_are_base64() {
         assert!(is_png("iVBORw0KGgoAAA+/=="));
-        for wrong in ["", "iVBORw0KGgo\"", "iVBORw0KGgo===", "R0lGODlh", "iVBORw0KGgo AAAA"] {
-            assert!(!is_png(wrong), "{wrong}");
+        for invalid in ["", "iVBORw0KGgo\"", "iVBORw0KGgo===", "R0lGODlh", "iVBORw0KGgo AAAA"] {
+            assert!(!is_png(invalid), "{invalid}");
         }
     }
 
     #[test]
-    fn arguments_of_a_shell() {
+    fn shell_arguments_are_quoted() {
         assert_eq!(quoted("runs/a-1/config.toml"), "runs/a-1/config.toml");
         assert_eq!(quoted("it's; rm"), "'it'\\''s; rm'");
         assert_eq!(quoted(""), "''");

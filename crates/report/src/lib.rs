@@ -1,19 +1,19 @@
-//! What runs have written down, as verdicts, tables, charts and pages. Nothing here trains or evaluates: it reads folders.
+//! Reports on finished and unfinished runs: verdicts, tables, charts and pages. This crate reads run folders; it neither trains
+//! nor evaluates.
 //!
-//! - [`run`]: a run's folder, read.
-//! - [`comparison`]: runs on the same data side by side: cells, differences, the verdict.
-//! - [`table`]: tables as Markdown, CSV, LaTeX and text.
-//! - [`mod@page`]: all of it as one HTML page that needs nothing else.
-//! - [`events`], [`tensorboard`]: epochs as TensorBoard shows them.
-//! - [`statistics`]: means, spreads, intervals.
+//! - [`run`]: reading a run folder.
+//! - [`comparison`]: runs on the same data side by side, with labels, differences and the verdict.
+//! - [`statistics`]: means, standard deviations and confidence intervals.
+//! - [`table`]: tables as Markdown, CSV, LaTeX and plain text.
+//! - [`mod@page`]: everything as one self-contained HTML page; `chart` draws its charts.
+//! - [`tensorboard`]: epochs as TensorBoard event files.
 
+mod chart;
 pub mod comparison;
 mod escape;
-pub mod events;
 pub mod page;
 pub mod run;
 pub mod statistics;
-mod svg;
 pub mod table;
 pub mod tensorboard;
 

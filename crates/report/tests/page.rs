@@ -1,11 +1,11 @@
-//! The page, read back as XML: every figure on it is that of the records, and nothing in the records is markup.
+//! The page, read back as XML: every number on it is that of the records, and nothing in the records becomes markup.
 
 mod common;
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
-use common::{Made, folder, names, nine};
+use common::{FakeRun, folder, names, nine};
 use equipoise_report::comparison::Comparison;
 use equipoise_report::page;
 use equipoise_report::run::Run;
@@ -15,11 +15,11 @@ fn comparisons(paths: &[PathBuf]) -> Vec<Comparison> {
     Comparison::all(Run::all(paths).expect("runs").0)
 }
 
-fn made(root: &Path) -> String {
+fn page_of(root: &Path) -> String {
     page(&comparisons(&[root.to_owned()]))
 }
 
-/// Reads a page, and checks what is true of every page.
+/// Reads a page and checks what holds for every page.
 #[track_caller]
 fn read(html: &str) -> Document<'_> {
     let options = ParsingOptions { allow_dtd: true, ..ParsingOptions::default() };
@@ -29,10 +29,10 @@ fn read(html: &str) -> Document<'_> {
     for node in page.descendants().filter(Node::is_element) {
         for attribute in node.attributes() {
             let (name, value) = (attribute.name(), attribute.value());
-            assert!(!name.starts_with("on"), "{name} is run");
-            // what a browser shows or hands to the script is text, whatever it says
-            let words = name.starts_with("data-") || name == "aria-label" || name == "alt";
-            assert!(words || !(value.starts_with("http") || value.starts_with("//")), "{name}={value}");
+            assert!(!name.starts_with("on"), "{name} would be executed");
+            // displayed text and data for the script may say anything
+            let is_text = name.starts_with("data-") || name == "aria-label" || name == "alt";
+            assert!(is_text || !(value.starts_with("http") || value.starts_with("//")), "{name}={value}");
             assert!(name != "style" && name != "srcset" && name != "action", "{name}");
             match name {
                 "id" => assert!(ids.insert(value.to_owned()), "id {value} twice"),
@@ -75,7 +75,7 @@ fn read(html: &str) -> Document<'_> {
         assert!(ids.contains(&link[1..]), "{link} leads nowhere");
     }
     for used in page.descendants().filter_map(|node| node.attribute("data-copy")) {
-        assert!(ids.contains(used), "{used} is not there");
+        assert!(ids.contains(used), "{used} does not exist");
     }
     assert_eq!(scripts, 1);
     assert_eq!(page.descendants().filter(|node| node.has_tag_name("style")).count(), 1);
@@ -118,17 +118,17 @@ fn sd(values: &[f64]) -> f64 {
 }
 
 #[test]
-fn the_table_has_the_figures_of_the_results() {
+fn the_table_shows_the_results() {
     let root = folder("table");
     let runs = nine(&root);
-    let html = made(&root);
+    let html = page_of(&root);
     let page = read(&html);
     let table = by_id(&page, "c0-table").expect("the table");
     let cells: Vec<Node<'_, '_>> = table.descendants().filter(|node| node.attribute("data-column").is_some()).collect();
     assert_eq!(cells.len(), 3 * 4);
-    let of = |run: &Made, column: usize| {
-        let metrics = run.outcome().last.expect("figures").metrics;
-        if column < 3 { metrics.groups[column].accuracy } else { metrics.top1 }.expect("a figure")
+    let of = |run: &FakeRun, column: usize| {
+        let metrics = run.result().last.expect("an evaluation").metrics;
+        if column < 3 { metrics.groups[column].accuracy } else { metrics.top1 }.expect("a value")
     };
     for cell in cells {
         let (variant, column) = (attribute(cell, "data-variant") as usize, attribute(cell, "data-column") as usize);
@@ -155,21 +155,19 @@ fn the_table_has_the_figures_of_the_results() {
     assert_eq!(verdict.replace('\u{a0}', " "), comparison.verdict().0.replace("(-", "(−"));
     assert_eq!(with(&page, "others").flat_map(|list| list.children()).count(), 1);
     assert!(text(table).contains("last epoch"));
-    assert!(
-        with(&page, "context").next().map(text).expect("a context").contains(
-            "resnet8 · 12 epochs · 3 seeds · batches of 32 · 1 epoch of warm-up, rate × 0.01 from epoch 10 on"
-        )
-    );
+    assert!(with(&page, "context").next().map(text).expect("a context").contains(
+        "resnet8 · 12 epochs · 3 seeds · batch size 32 · 1 warm-up epoch, learning rate × 0.01 from epoch 10"
+    ));
 }
 
 #[test]
-fn classes_have_the_figures_of_the_results() {
+fn the_class_table_shows_the_results() {
     let root = folder("classes");
     let runs = nine(&root);
-    let html = made(&root);
+    let html = page_of(&root);
     let page = read(&html);
     let want = |variant: usize, class: usize| {
-        let recall = |run: &Made| run.metrics(run.epochs).per_class[class].hits as f64;
+        let recall = |run: &FakeRun| run.metrics(run.epochs).per_class[class].hits as f64;
         mean(&runs[variant].iter().map(recall).collect::<Vec<_>>())
     };
     let columns: Vec<Node<'_, '_>> = with(&page, "col").filter(|node| node.attribute("data-class").is_some()).collect();
@@ -185,7 +183,7 @@ fn classes_have_the_figures_of_the_results() {
         }
         assert!(column.attribute("data-tip").is_some_and(|tip| tip.starts_with(&format!("class {class}\n"))));
     }
-    let rows: Vec<Node<'_, '_>> = by_id(&page, "c0-every")
+    let rows: Vec<Node<'_, '_>> = by_id(&page, "c0-class-table")
         .expect("the table")
         .descendants()
         .filter(|node| node.attribute("data-class").is_some())
@@ -205,21 +203,21 @@ fn classes_have_the_figures_of_the_results() {
 }
 
 #[test]
-fn curves_begin_and_end_where_the_records_do() {
+fn curves_start_and_end_where_the_records_do() {
     let root = folder("curves");
     let runs = nine(&root);
-    let html = made(&root);
+    let html = page_of(&root);
     let page = read(&html);
     let charts: Vec<Node<'_, '_>> = by_id(&page, "c0-curves")
         .expect("curves")
         .descendants()
         .filter(|node| node.has_tag_name("svg") && node.attribute("data-hover").is_some())
         .collect();
-    // loss, overall, three groups, rate, speed
+    // loss, overall, three groups, learning rate, speed
     assert_eq!(charts.len(), 7);
     let ends = |chart: usize, variant: usize| -> (f64, f64) {
         let run = &runs[variant];
-        let of = |of: &dyn Fn(&Made) -> f64| mean(&run.iter().map(of).collect::<Vec<_>>());
+        let of = |of: &dyn Fn(&FakeRun) -> f64| mean(&run.iter().map(of).collect::<Vec<_>>());
         match chart {
             0 => (of(&|run| run.epoch(1).loss), of(&|run| run.epoch(12).loss)),
             1 => (of(&|run| run.metrics(3).top1.expect("top 1")), of(&|run| run.metrics(12).top1.expect("top 1"))),
@@ -245,7 +243,7 @@ fn curves_begin_and_end_where_the_records_do() {
             assert_eq!(epochs.last(), Some(&"12"));
         }
     }
-    // a rate that falls to a hundredth is on a logarithmic axis
+    // a learning rate that falls to a hundredth is on a logarithmic scale
     assert!(charts[5].descendants().any(|node| node.attribute("data-y").is_some_and(|y| y.starts_with("log "))));
     assert!(
         charts[5].attribute("aria-label").is_some_and(|alt| alt.contains("softmax: 0.1 at epoch 1, 0.001 at epoch 12"))
@@ -256,10 +254,11 @@ fn curves_begin_and_end_where_the_records_do() {
 fn norms_and_details_are_those_of_the_records() {
     let root = folder("details");
     let runs = nine(&root);
-    let html = made(&root);
+    let html = page_of(&root);
     let page = read(&html);
-    let live = by_id(&page, "c0-norms").expect("norms");
-    let panels: Vec<Node<'_, '_>> = live.descendants().filter(|node| node.attribute("data-view").is_some()).collect();
+    let norms_section = by_id(&page, "c0-norms").expect("norms");
+    let panels: Vec<Node<'_, '_>> =
+        norms_section.descendants().filter(|node| node.attribute("data-view").is_some()).collect();
     assert_eq!(panels.len(), 3 * 4);
     let cwap = &runs[2][0];
     assert_eq!(cwap.criterion, "cwap");
@@ -271,8 +270,9 @@ fn norms_and_details_are_those_of_the_records() {
         .collect();
     assert_eq!(margins, norms.margins.concat());
     let data: serde_json::Value =
-        serde_json::from_str(by_id(&page, "c0-live-data").and_then(|node| node.text()).expect("data")).expect("JSON");
-    let frames = data["parts"][2].as_array().expect("frames");
+        serde_json::from_str(by_id(&page, "c0-norm-player-data").and_then(|node| node.text()).expect("data"))
+            .expect("JSON");
+    let frames = data["variants"][2].as_array().expect("frames");
     assert_eq!(frames.len(), 12);
     assert_eq!((&frames[0]["e"], &frames[11]["e"]), (&1.into(), &12.into()));
     let counts: Vec<u64> =
@@ -300,23 +300,23 @@ fn norms_and_details_are_those_of_the_records() {
     }
     let hardest = by_id(&page, "c0-hardest").expect("the hardest");
     let pictures: Vec<&str> = hardest.descendants().filter_map(|node| node.attribute("src")).collect();
-    // what is not base 64 is not shown
+    // what is not base64 is not shown
     assert_eq!(pictures, vec![format!("data:image/png;base64,{}", common::PIXEL); 3]);
     assert_eq!(with(&page, "empty").count(), 3);
-    let made = text(by_id(&page, "c0-made").expect("how it was made"));
-    assert_eq!(made.matches("equipoise train --config ").count(), 9);
+    let provenance = text(by_id(&page, "c0-provenance").expect("provenance"));
+    assert_eq!(provenance.matches("equipoise train --config ").count(), 9);
     for word in
         ["9 commands", "criterion.method", "0.1.0 0301df1", "2,738", "47", "seed 0", "12 of 12", "method = \"cwap\""]
     {
-        assert!(made.contains(word), "{word}");
+        assert!(provenance.contains(word), "{word}");
     }
 }
 
 #[test]
 fn a_single_run_and_two_classes() {
     let root = folder("single");
-    Made::new("cwap", 7, names(2), &[("Many", 1), ("Few", 1)]).write(&root, "it's; a \"run\"");
-    let html = made(&root);
+    FakeRun::new("cwap", 7, names(2), &[("Many", 1), ("Few", 1)]).write(&root, "it's; a \"run\"");
+    let html = page_of(&root);
     let page = read(&html);
     assert_eq!(with(&page, "difference").count(), 0);
     assert_eq!(with(&page, "others").count(), 0);
@@ -342,22 +342,23 @@ fn ten_thousand_classes_fit_in_five_megabytes() {
             .into_iter()
             .enumerate()
     {
-        let mut run = Made::new(criterion, 0, names(10_000), &groups);
+        let mut run = FakeRun::new(criterion, 0, names(10_000), &groups);
         run.gain = 3 * at as u64;
         run.write(&root, criterion);
         all.push(run);
     }
-    let html = made(&root);
+    let html = page_of(&root);
     assert!(html.len() <= 5_000_000, "{} bytes", html.len());
     let page = read(&html);
-    let rows = by_id(&page, "c0-every")
+    let rows = by_id(&page, "c0-class-table")
         .expect("the table")
         .descendants()
         .filter(|node| node.attribute("data-class").is_some())
         .count();
     assert_eq!(rows, 100);
     let data: serde_json::Value =
-        serde_json::from_str(by_id(&page, "c0-every-data").and_then(|node| node.text()).expect("data")).expect("JSON");
+        serde_json::from_str(by_id(&page, "c0-class-table-data").and_then(|node| node.text()).expect("data"))
+            .expect("JSON");
     assert_eq!(data["names"].as_array().map(Vec::len), Some(10_000));
     assert_eq!(data["names"][9_999], "class 9999");
     assert_eq!(data["group"][4_000], 2);
@@ -368,7 +369,7 @@ fn ten_thousand_classes_fit_in_five_megabytes() {
     assert!(text(page.root_element()).contains("10,000 classes in "));
 }
 
-/// Names that try to be something else.
+/// Names that try to be markup, code or control sequences.
 fn hostile() -> Vec<String> {
     let mut names: Vec<String> = [
         "</script><script>alert(1)</script>",
@@ -406,31 +407,31 @@ fn names_are_never_markup() {
         let page = read(html);
         page.descendants().filter(Node::is_element).map(|node| node.tag_name().name().to_owned()).collect::<Vec<_>>()
     };
-    let write = |test: &str, classes: Vec<String>, set: &str, groups: [&str; 2]| {
+    let write = |test: &str, classes: Vec<String>, dataset: &str, groups: [&str; 2]| {
         let root = folder(test);
         let half = classes.len() / 2;
         let rest = classes.len() - half;
         for (criterion, gain) in [("softmax", 0), ("cwap", 40)] {
             for seed in 0..2 {
-                let mut run = Made::new(criterion, seed, classes.clone(), &[(groups[0], half), (groups[1], rest)]);
+                let mut run = FakeRun::new(criterion, seed, classes.clone(), &[(groups[0], half), (groups[1], rest)]);
                 run.gain = gain;
-                set.clone_into(&mut run.dataset);
+                dataset.clone_into(&mut run.dataset);
                 run.write(&root, &format!("{criterion}-s{seed}"));
             }
         }
-        made(&root)
+        page_of(&root)
     };
     let classes = hostile();
-    let harmless = write("harmless", names(classes.len()), "a set", ["Many", "Few"]);
+    let harmless = write("harmless", names(classes.len()), "a dataset", ["Many", "Few"]);
     let html = write("hostile", classes.clone(), "</title><script>alert(1)</script>", ["<b>Many</b>", "]]>&\"'"]);
     assert_eq!(elements(&html), elements(&harmless));
-    // more than the table has rows for: as JSON
+    // more classes than the table has rows for are embedded as JSON
     let more: Vec<String> = (0..12).flat_map(|copy| classes.iter().map(move |name| format!("{name}{copy}"))).collect();
-    let harmless = write("harmless-more", names(more.len()), "a set", ["Many", "Few"]);
+    let harmless = write("harmless-more", names(more.len()), "a dataset", ["Many", "Few"]);
     let html = write("hostile-more", more, "<!--", ["</script>", "<svg onload=alert(1)>"]);
     assert_eq!(elements(&html), elements(&harmless));
-    // every name is to be read as it is, but for what cannot be shown
-    let html = write("hostile-again", classes, "a set", ["Many", "Few"]);
+    // every name is displayed as it is, except for characters that cannot be displayed
+    let html = write("hostile-again", classes, "a dataset", ["Many", "Few"]);
     let page = read(&html);
     let shown: Vec<String> = page.descendants().filter(|node| node.has_tag_name("bdi")).map(text).collect();
     for name in [
@@ -450,12 +451,12 @@ fn names_are_never_markup() {
 #[test]
 fn runs_of_older_versions_have_fewer_sections() {
     let root = folder("older");
-    let mut run = Made::new("softmax", 0, names(5), &[("Many", 2), ("Few", 3)]);
-    run.whole = false;
+    let mut run = FakeRun::new("softmax", 0, names(5), &[("Many", 2), ("Few", 3)]);
+    run.has_details = false;
     run.write(&root, "run");
-    let html = made(&root);
+    let html = page_of(&root);
     let page = read(&html);
-    for section in ["result", "classes", "curves", "made"] {
+    for section in ["result", "classes", "curves", "provenance"] {
         assert!(by_id(&page, &format!("c0-{section}")).is_some(), "{section}");
     }
     for section in ["norms", "confusion", "hardest"] {
@@ -467,30 +468,30 @@ fn runs_of_older_versions_have_fewer_sections() {
 #[test]
 fn a_run_that_has_not_finished() {
     let root = folder("unfinished");
-    let mut run = Made::new("cwap", 0, names(5), &[("Many", 2), ("Few", 3)]);
+    let mut run = FakeRun::new("cwap", 0, names(5), &[("Many", 2), ("Few", 3)]);
     run.done = 7;
     run.write(&root, "half");
-    let html = made(&root);
+    let html = page_of(&root);
     let page = read(&html);
     assert_eq!(with(&page, "note").next().map(text).as_deref(), Some("half has not finished: epoch 7 of 12."));
     let all = text(page.root_element());
-    assert!(all.contains("newest evaluation") && all.contains("not finished"));
+    assert!(all.contains("latest evaluation") && all.contains("not finished"));
     let cell = page.descendants().find(|node| node.attribute("data-column") == Some("2")).expect("overall");
     near(attribute(cell, "data-mean"), run.metrics(6).top1.expect("top 1"));
 }
 
 #[test]
-fn two_sets_of_data_and_figures_that_the_test_set_has_chosen() {
+fn two_datasets_and_epochs_selected_on_the_test_set() {
     let root = folder("two");
     for criterion in ["softmax", "cwap"] {
-        for (set, classes) in [("pets", 2), ("birds", 30)] {
-            let mut run = Made::new(criterion, 0, names(classes), &[("Many", 1), ("Few", classes - 1)]);
-            run.chosen_on_test = set == "birds";
-            set.clone_into(&mut run.dataset);
-            run.write(&root, &format!("{set}-{criterion}"));
+        for (dataset, classes) in [("pets", 2), ("birds", 30)] {
+            let mut run = FakeRun::new(criterion, 0, names(classes), &[("Many", 1), ("Few", classes - 1)]);
+            run.chosen_on_test = dataset == "birds";
+            dataset.clone_into(&mut run.dataset);
+            run.write(&root, &format!("{dataset}-{criterion}"));
         }
     }
-    let html = made(&root);
+    let html = page_of(&root);
     let page = read(&html);
     assert_eq!(page.descendants().filter(|node| node.has_tag_name("article")).count(), 2);
     assert_eq!(
@@ -501,8 +502,8 @@ fn two_sets_of_data_and_figures_that_the_test_set_has_chosen() {
         if text(by_id(&page, "c0").expect("an article")).starts_with("birds") { ("c0", "c1") } else { ("c1", "c0") };
     let optimistic = by_id(&page, &format!("{with_best}-optimistic")).expect("a second table");
     assert!(by_id(&page, &format!("{without}-optimistic")).is_none());
-    assert!(text(optimistic).contains("best epoch on the test set: optimistic"));
-    let mut run = Made::new("softmax", 0, names(30), &[("Many", 1), ("Few", 29)]);
+    assert!(text(optimistic).contains("best epoch on the test set (optimistic)"));
+    let mut run = FakeRun::new("softmax", 0, names(30), &[("Many", 1), ("Few", 29)]);
     run.chosen_on_test = true;
     let cell = optimistic.descendants().find(|node| node.attribute("data-column") == Some("2")).expect("overall");
     near(attribute(cell, "data-mean"), run.metrics(9).top1.expect("top 1"));
@@ -512,24 +513,24 @@ fn two_sets_of_data_and_figures_that_the_test_set_has_chosen() {
 fn runs_that_differ_in_a_parameter() {
     let root = folder("parameter");
     for (name, params) in [("a", "alpha = 0.5"), ("b", "alpha = 0.9")] {
-        let mut run = Made::new("cwap", 0, names(4), &[("Many", 2), ("Few", 2)]);
+        let mut run = FakeRun::new("cwap", 0, names(4), &[("Many", 2), ("Few", 2)]);
         run.params = params;
         run.write(&root, name);
     }
-    let html = made(&root);
+    let html = page_of(&root);
     let page = read(&html);
-    let picks: Vec<String> =
-        page.descendants().filter(|node| node.attribute("data-pick").is_some()).map(text).collect();
-    assert_eq!(picks[..2], ["cwap, alpha 0.5", "cwap, alpha 0.9"]);
+    let labels: Vec<String> =
+        page.descendants().filter(|node| node.attribute("data-highlight").is_some()).map(text).collect();
+    assert_eq!(labels[..2], ["cwap, alpha 0.5", "cwap, alpha 0.9"]);
     let settings = with(&page, "settings").next().map(text).expect("settings that differ");
     assert!(settings.contains("criterion.params.alpha0.50.9"), "{settings}");
 }
 
-/// What others have written may have any shape.
+/// Records from elsewhere may have any shape.
 #[test]
 fn records_that_do_not_fit() {
     let root = folder("ragged");
-    let run = Made::new("cwap", 0, names(4), &[("Many", 2), ("Few", 2)]);
+    let run = FakeRun::new("cwap", 0, names(4), &[("Many", 2), ("Few", 2)]);
     let path = run.write(&root, "run");
     let mut norms = run.norms(1);
     norms.views[0].counts.clear();
@@ -539,7 +540,7 @@ fn records_that_do_not_fit() {
     if let Some(regions) = &mut norms.views[2].regions {
         regions.widths.truncate(2);
         regions.weights = vec![0.0, f64::MAX];
-        regions.values.clear();
+        regions.densities.clear();
     }
     norms.margins = vec![vec![], vec![1e308], vec![0.0; 9], vec![]];
     std::fs::write(path.join("norms.jsonl"), serde_json::to_string(&norms).expect("JSON") + "\n").expect("written");
@@ -547,9 +548,9 @@ fn records_that_do_not_fit() {
     details.confusion = vec![vec![u64::MAX, u64::MAX]];
     details.confused[0].class = 1000;
     details.reliability.truncate(1);
-    details.hardest[0].said = 1000;
+    details.hardest[0].predicted = 1000;
     std::fs::write(path.join("details.json"), serde_json::to_string(&details).expect("JSON")).expect("written");
-    let html = made(&root);
+    let html = page_of(&root);
     let page = read(&html);
     assert!(by_id(&page, "c0-norms").is_some() && by_id(&page, "c0-confusion").is_some());
     assert!(!html.contains("NaN") || !text(page.root_element()).contains("NaN"));

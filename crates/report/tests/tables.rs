@@ -1,4 +1,4 @@
-//! Tables as texts.
+//! Tables in their text formats.
 
 mod common;
 
@@ -8,27 +8,31 @@ use equipoise_report::run::Run;
 use equipoise_report::table::{Entry, Table};
 
 fn table() -> Table {
-    let figure = |mean: f64, sd: Option<f64>, best: bool| Entry::Figure { mean, sd, best };
+    let accuracy = |mean: f64, sd: Option<f64>, best: bool| Entry::Accuracy { mean, sd, best };
     let text = |text: &str| Entry::Text(text.to_owned());
     Table {
-        title: "a set, 50 %".to_owned(),
+        title: "a dataset, 50 %".to_owned(),
         columns: ["criterion", "seeds", "Many, \"all\"", "Few|b"].map(str::to_owned).into(),
         rows: vec![
-            vec![text("softmax"), Entry::Count(3), figure(98.249, Some(0.8), false), figure(28.8, Some(8.0), false)],
+            vec![
+                text("softmax"),
+                Entry::Count(3),
+                accuracy(98.249, Some(0.8), false),
+                accuracy(28.8, Some(8.0), false),
+            ],
             vec![
                 text("a_b, <i> |x\\ [1] *"),
                 Entry::Count(3),
-                figure(97.3, Some(0.31), true),
-                figure(71.666_666, None, false),
+                accuracy(97.3, Some(0.31), true),
+                accuracy(71.666_666, None, false),
             ],
             vec![
                 text("$x$ & _y_ #1 ~^{}"),
                 Entry::Count(0),
-                Entry::Nothing,
-                Entry::Change { mean: -1.25, half: Some(3.0), clear: false },
+                Entry::Missing,
+                Entry::Difference { mean: -1.25, half: Some(3.0), clear: false },
             ],
         ],
-        notes: Vec::new(),
     }
 }
 
@@ -58,7 +62,7 @@ $x$ & _y_ #1 ~^{},0,,,-1.25,3\r
 #[test]
 fn latex() {
     let want = "\
-% a set, 50 %; needs \\usepackage{booktabs}
+% a dataset, 50 %; needs \\usepackage{booktabs}
 \\begin{tabular}{lrrr}
 \\toprule
 criterion & seeds & Many, {\"}all{\"} & Few\\textbar{}b \\\\
@@ -75,7 +79,7 @@ a\\_b, \\textless{}i\\textgreater{} \\textbar{}x\\textbackslash{} {[}1{]} {*} & 
 #[test]
 fn plain() {
     let want = "\
-a set, 50 %
+a dataset, 50 %
 
 criterion           seeds   Many, \"all\"             Few|b
 softmax                 3  98.2 +- 0.8       28.8 +- 8.0
@@ -94,7 +98,7 @@ fn control_characters_reach_no_terminal() {
         assert!(!text.contains(['\u{1b}', '\u{7}', '\r']), "{text}");
     }
     assert!(table.plain().starts_with("a␛[2J␊b\n"));
-    // data stay what they are where a format has room for them
+    // CSV can hold any character, so names are kept
     assert!(table.csv().contains("\"c\r\n\u{7}\","));
 }
 
@@ -110,11 +114,11 @@ fn tables_of_a_comparison() {
     assert_eq!(groups.rows[1][..2], [Entry::Text("seesaw".to_owned()), Entry::Count(3)]);
     let bold = groups.markdown().matches("**").count() / 2;
     assert_eq!(bold, comparison.variants.iter().flat_map(|v| &v.cells).filter(|cell| cell.best).count());
-    let first = comparison.variants[0].cells[0].spread.expect("a figure");
-    assert_eq!(groups.rows[0][2], Entry::Figure { mean: first.mean, sd: first.sd, best: false });
+    let first = comparison.variants[0].cells[0].spread.expect("a value");
+    assert_eq!(groups.rows[0][2], Entry::Accuracy { mean: first.mean, sd: first.sd, best: false });
     assert_eq!(Table::optimistic(&comparison), None);
     let differences = Table::differences(&comparison).expect("two others");
-    assert_eq!(differences.title, "made-up, resnet8, 12 epochs: difference to softmax in percentage points");
+    assert_eq!(differences.title, "made-up, resnet8, 12 epochs: difference from softmax in percentage points");
     assert_eq!(differences.rows.len(), 2);
     let classes = Table::classes(&comparison);
     assert_eq!(classes.columns, ["class", "group", "training images", "test images", "softmax", "seesaw", "cwap"]);
@@ -129,10 +133,10 @@ fn tables_of_a_comparison() {
     assert_eq!(runs.rows.len(), 9);
     for (row, run) in runs.rows.iter().zip(comparison.variants.iter().flat_map(|variant| &variant.runs)) {
         let run = &comparison.runs[*run];
-        let outcome = run.outcome.as_ref().expect("it has ended");
-        let top1 = outcome.last.as_ref().and_then(|last| last.metrics.top1).expect("a figure");
+        let result = run.result.as_ref().expect("it has finished");
+        let top1 = result.last.as_ref().and_then(|last| last.metrics.top1).expect("a value");
         assert_eq!(row[1], Entry::Count(run.seed()));
-        assert_eq!(row[3], Entry::Figure { mean: top1, sd: None, best: false });
-        assert_eq!(row[6], Entry::Text(outcome.commit.clone()));
+        assert_eq!(row[3], Entry::Accuracy { mean: top1, sd: None, best: false });
+        assert_eq!(row[6], Entry::Text(result.commit.clone()));
     }
 }

@@ -1,43 +1,21 @@
-//! Which vector instructions this CPU has.
+//! One layer of SIMD for all kernels.
+//!
+//! A kernel is a function that is generic over a [`Simd`] token, `#[inline(always)]` and called through [`dispatch!`], which
+//! compiles it once per level inside a function that has the level's instructions. A token proves that the CPU has its level:
+//! it can only be made by detection, so that the arithmetic of [`Simd`] is safe to call. Kernels use no closures around
+//! vectors, because a compiler may leave a closure outside the function that has the instructions.
+//!
+//! Every lane is computed in the same order at all levels, so that all levels with fused multiply-add give the same bits.
 
-/// An instruction set the kernels are compiled for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Simd {
-    /// What every CPU of the target has.
-    Portable,
-    /// x86-64 with AVX2 and FMA.
-    Avx2,
-    /// x86-64 with AVX-512 F, DQ, BW and VL.
-    Avx512,
-}
+mod dispatch;
+mod level;
+mod portable;
+mod vector;
+mod wide;
+#[cfg(target_arch = "x86_64")]
+mod x86;
 
-impl Default for Simd {
-    /// The best level of this CPU.
-    fn default() -> Self {
-        Self::best()
-    }
-}
-
-impl Simd {
-    /// The levels this CPU has, the best one last.
-    #[must_use]
-    pub fn available() -> &'static [Self] {
-        #[cfg(target_arch = "x86_64")]
-        {
-            use std::arch::is_x86_feature_detected as has;
-            if has!("avx2") && has!("fma") {
-                if has!("avx512f") && has!("avx512dq") && has!("avx512bw") && has!("avx512vl") {
-                    return &[Self::Portable, Self::Avx2, Self::Avx512];
-                }
-                return &[Self::Portable, Self::Avx2];
-            }
-        }
-        &[Self::Portable]
-    }
-
-    /// The best level of this CPU.
-    #[must_use]
-    pub fn best() -> Self {
-        Self::available().last().copied().unwrap_or(Self::Portable)
-    }
-}
+pub use level::{Avx2, Avx512, Portable, SimdLevel};
+pub use portable::FUSED;
+pub use vector::Simd;
+pub use wide::Wide;

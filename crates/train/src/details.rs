@@ -1,104 +1,117 @@
-//! More about an evaluation than its metrics: who is taken for whom, how sure the network is, and what it finds hardest.
+//! Details of an evaluation beyond its metrics: confusions, calibration by group, the hardest images.
 
 use std::collections::BTreeMap;
 
-use equipoise_record::{Bin, Confused, Details, Hard, Members};
+use equipoise_record::{ConfusedPair, EvaluationDetails, GroupMembers, HardExample, ReliabilityBin};
 
-use crate::evaluate::Seen;
-use crate::metrics::{BINS, Tally, bin, said};
-use crate::prepare::Prepared;
+use crate::evaluate::EvaluatedBatch;
+use crate::metrics::{CALIBRATION_BINS, EvaluationCounts, Prediction, calibration_bin};
+use crate::prepare::RunData;
 
-/// Confusions between classes that are listed.
-const CONFUSED: usize = 200;
-/// Classes whose hardest images are shown, the smallest ones, and images of each.
-const SHOWN: (usize, usize) = (8, 3);
-/// Largest side of a picture.
-const SIDE: u32 = 64;
+/// Largest number of confused pairs that are listed.
+const MAX_CONFUSED: usize = 200;
+/// Number of classes whose hardest images are listed, the smallest ones.
+const HARD_CLASSES: usize = 8;
+/// Number of hardest images per class.
+const HARD_IMAGES: usize = 3;
+/// Largest width or height of a thumbnail.
+const THUMBNAIL_SIZE: u32 = 64;
 
-/// Collects what an evaluation says of each image.
-pub(crate) struct Inquiry {
-    /// The group of each class.
+/// Collects details batch by batch.
+pub(crate) struct DetailsCollector {
+    /// Group of each class.
     group: Vec<usize>,
     classes: usize,
-    bins: Vec<[(u64, u64, f64); BINS]>,
-    /// By class, the images that are hardest so far, the hardest first.
-    hardest: BTreeMap<u32, Vec<Hardest>>,
+    /// Calibration bins of each group; `confidence` is a sum until the end.
+    reliability: Vec<[ReliabilityBin; CALIBRATION_BINS]>,
+    /// The hardest images so far of each listed class, the hardest first.
+    hardest: BTreeMap<u32, Vec<HardImage>>,
 }
 
+/// An image with a wrong prediction.
 #[derive(Clone, Copy)]
-struct Hardest {
-    at: u32,
-    said: u32,
-    confidence: f64,
-    loss: f64,
+struct HardImage {
+    index: u32,
+    prediction: Prediction,
 }
 
-impl Inquiry {
-    pub(crate) fn new(data: &Prepared) -> Self {
+impl DetailsCollector {
+    pub(crate) fn new(data: &RunData) -> Self {
         let mut group = vec![0; data.classes.len()];
         for (number, members) in data.groups.iter().enumerate() {
             members.classes.iter().for_each(|class| group[*class] = number);
         }
         let last = data.groups.iter().rev().find(|group| !group.classes.is_empty());
-        let smallest = last.into_iter().flat_map(|group| group.classes.iter().rev()).take(SHOWN.0);
+        let smallest = last.into_iter().flat_map(|group| group.classes.iter().rev()).take(HARD_CLASSES);
         let hardest = smallest.map(|class| (*class as u32, Vec::new())).collect();
-        Self { group, classes: data.classes.len(), bins: vec![[(0, 0, 0.0); BINS]; data.groups.len()], hardest }
+        let reliability = vec![[ReliabilityBin::default(); CALIBRATION_BINS]; data.groups.len()];
+        Self { group, classes: data.classes.len(), reliability, hardest }
     }
 
-    /// Looks at some images.
-    pub(crate) fn add(&mut self, seen: &Seen<'_>) {
-        for (row, (logits, &label)) in seen.logits.chunks_exact(self.classes).zip(seen.labels).enumerate() {
-            let Some(said) = said(logits, label as usize) else { continue };
-            let bin = &mut self.bins[self.group[label as usize]][bin(said.confidence)];
-            bin.0 += 1;
-            bin.1 += u64::from(said.prediction == label as usize);
-            bin.2 += said.confidence;
-            let wrong = said.prediction != label as usize;
-            if let Some(hardest) = self.hardest.get_mut(&label).filter(|_| wrong) {
-                let (at, prediction) = ((seen.first + row) as u32, said.prediction as u32);
-                let place = hardest.partition_point(|other| other.loss >= said.loss);
-                let (confidence, loss) = (said.confidence, said.loss);
-                hardest.insert(place, Hardest { at, said: prediction, confidence, loss });
-                hardest.truncate(SHOWN.1);
+    /// Adds a batch.
+    pub(crate) fn add(&mut self, batch: &EvaluatedBatch<'_>) {
+        for (row, (logits, &label)) in batch.logits.chunks_exact(self.classes).zip(batch.labels).enumerate() {
+            let Some(prediction) = Prediction::new(logits, label as usize) else { continue };
+            let correct = prediction.class == label as usize;
+            let bin = &mut self.reliability[self.group[label as usize]][calibration_bin(prediction.confidence)];
+            bin.images += 1;
+            bin.hits += u64::from(correct);
+            bin.confidence += prediction.confidence;
+            if let Some(hardest) = self.hardest.get_mut(&label).filter(|_| !correct) {
+                let rank = hardest.partition_point(|other| other.prediction.loss >= prediction.loss);
+                hardest.insert(rank, HardImage { index: (batch.first + row) as u32, prediction });
+                hardest.truncate(HARD_IMAGES);
             }
         }
     }
 
-    /// What was found, once every image has been looked at.
-    pub(crate) fn details(self, epoch: u64, tally: &Tally, data: &Prepared) -> Details {
-        let groups: Vec<Members> = data
-            .groups
-            .iter()
-            .map(|group| Members { name: group.name.clone(), classes: group.classes.clone() })
-            .collect();
-        let mut confusion = vec![vec![0; groups.len()]; groups.len()];
+    /// The details, after the last batch.
+    pub(crate) fn finish(self, epoch: u64, counts: &EvaluationCounts, data: &RunData) -> EvaluationDetails {
+        let members = data.groups.iter();
+        let members = members.map(|group| GroupMembers { name: group.name.clone(), classes: group.classes.clone() });
+        let (confusion, confused) = self.confusions(counts, data.groups.len());
+        let mean = |bin: &ReliabilityBin| ReliabilityBin {
+            confidence: if bin.images > 0 { bin.confidence / bin.images as f64 } else { 0.0 },
+            ..*bin
+        };
+        EvaluationDetails {
+            epoch,
+            groups: members.collect(),
+            confusion,
+            confused,
+            reliability: self.reliability.iter().map(|bins| bins.iter().map(mean).collect()).collect(),
+            hardest: self.hard_examples(data),
+        }
+    }
+
+    /// Confusion of groups, and the most frequent confusions of classes.
+    fn confusions(&self, counts: &EvaluationCounts, groups: usize) -> (Vec<Vec<u64>>, Vec<ConfusedPair>) {
+        let mut confusion = vec![vec![0; groups]; groups];
         let mut confused = Vec::new();
-        for (&(class, said), &images) in tally.confusion() {
-            confusion[self.group[class as usize]][self.group[said as usize]] += images;
-            if class != said {
-                confused.push(Confused { class, said, images });
+        for (&(class, predicted), &images) in counts.confusion() {
+            confusion[self.group[class as usize]][self.group[predicted as usize]] += images;
+            if class != predicted {
+                confused.push(ConfusedPair { class, predicted, images });
             }
         }
-        // stable: equal ones stay in the order of the classes
+        // stable: pairs with equal counts stay in the order of the classes
         confused.sort_by_key(|pair| std::cmp::Reverse(pair.images));
-        confused.truncate(CONFUSED);
-        let mean = |(images, hits, sum): &(u64, u64, f64)| Bin {
-            images: *images,
-            hits: *hits,
-            confidence: if *images > 0 { sum / *images as f64 } else { 0.0 },
+        confused.truncate(MAX_CONFUSED);
+        (confusion, confused)
+    }
+
+    /// The hardest images, class by class.
+    fn hard_examples(&self, data: &RunData) -> Vec<HardExample> {
+        let images = self.hardest.iter().flat_map(|(class, images)| images.iter().map(move |image| (*class, image)));
+        let example = |(class, image): (u32, &HardImage)| HardExample {
+            name: data.test.name(image.index),
+            class,
+            predicted: image.prediction.class as u32,
+            confidence: image.prediction.confidence,
+            true_probability: (-image.prediction.loss).exp(),
+            // a missing thumbnail is no reason to fail
+            picture: data.test.loader.thumbnail(image.index, THUMBNAIL_SIZE).ok(),
         };
-        let reliability = self.bins.iter().map(|bins| bins.iter().map(mean).collect()).collect();
-        let hard = |(class, hardest): (&u32, &Hardest)| Hard {
-            name: data.test.name(hardest.at),
-            class: *class,
-            said: hardest.said,
-            confidence: hardest.confidence,
-            own: (-hardest.loss).exp(),
-            // a picture that cannot be made is not worth failing for
-            picture: data.test.loader.thumbnail(hardest.at, SIDE).ok(),
-        };
-        let by_class = self.hardest.iter().flat_map(|(class, images)| images.iter().map(move |image| (class, image)));
-        let hardest = by_class.map(hard).collect();
-        Details { epoch, groups, confusion, confused, reliability, hardest }
+        images.map(example).collect()
     }
 }

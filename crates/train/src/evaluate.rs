@@ -1,89 +1,106 @@
-//! Showing a part of a set to a network and counting what it says.
+//! Evaluation of a network on a split.
 
 use equipoise_nn::Engine;
 use equipoise_pool::Pool;
 
 use crate::error::TrainError;
-use crate::metrics::Tally;
-use crate::prepare::Shown;
+use crate::metrics::EvaluationCounts;
+use crate::prepare::SplitLoader;
 
-/// Changes of logits after training.
+/// Post-hoc logit adjustment (Menon et al., ICLR 2021): an offset for each class's logit after training.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Adjust {
-    /// What is added to every class's logit; empty: nothing.
-    pub shift: Vec<f32>,
+pub struct LogitAdjustment {
+    /// Offset of each class; empty for no adjustment.
+    pub offsets: Vec<f32>,
 }
 
-impl Adjust {
-    /// Post-hoc logit adjustment: - tau log(share of the training images), by class (Menon et al., ICLR 2021); nothing for tau 0.
+impl LogitAdjustment {
+    /// Offsets - tau ln(share of the training images), by class; none for tau = 0.
     #[must_use]
-    pub fn by_counts(counts: &[u64], tau: f64) -> Self {
+    pub fn from_counts(counts: &[u64], tau: f64) -> Self {
         if tau == 0.0 {
             return Self::default();
         }
         let total: u64 = counts.iter().sum();
-        // a class without images would get all of the others'
-        let share = |n: u64| (n.max(1) as f64 / total.max(1) as f64).ln();
-        Self { shift: counts.iter().map(|n| (-tau * share(*n)) as f32).collect() }
+        // a class without images counts as one image: an infinite offset would take every prediction
+        let log_share = |n: u64| (n.max(1) as f64 / total.max(1) as f64).ln();
+        Self { offsets: counts.iter().map(|n| (-tau * log_share(*n)) as f32).collect() }
     }
 
-    /// Changes rows of logits.
+    /// Adjusts rows of logits in place.
     pub fn apply(&self, logits: &mut [f32]) {
-        if !self.shift.is_empty() {
-            for row in logits.chunks_exact_mut(self.shift.len()) {
-                row.iter_mut().zip(&self.shift).for_each(|(x, shift)| *x += shift);
+        if !self.offsets.is_empty() {
+            for row in logits.chunks_exact_mut(self.offsets.len()) {
+                row.iter_mut().zip(&self.offsets).for_each(|(z, offset)| *z += offset);
             }
         }
     }
 }
 
-/// Some images of an evaluation.
+/// A batch of an evaluation.
 #[derive(Clone, Copy, Debug)]
-pub struct Seen<'a> {
-    /// Place of the first.
+pub struct EvaluatedBatch<'a> {
+    /// Index of the first image in the split.
     pub first: usize,
-    /// Their classes.
+    /// Classes of the images.
     pub labels: &'a [u32],
-    /// What the network says of them.
+    /// Logits of the images, row after row.
     pub logits: &'a [f32],
 }
 
-impl Seen<'_> {
-    /// Images that have been evaluated, with these.
+impl EvaluatedBatch<'_> {
+    /// Number of images that have been evaluated, including this batch.
     #[must_use]
     pub fn done(&self) -> usize {
         self.first + self.labels.len()
     }
 }
 
-/// Shows a part to a network and counts what it says; `None` if `go` has had enough.
+/// Evaluates a network on a split. `on_batch` sees every batch; if it returns false the evaluation stops and returns `None`.
 ///
 /// # Errors
-/// If a file can no longer be read.
+/// If an image can no longer be read.
 pub fn evaluate(
     engine: &mut dyn Engine,
-    part: &Shown,
-    batch: usize,
+    split: &SplitLoader,
+    batch_size: usize,
     pool: &Pool,
-    adjust: &Adjust,
-    go: &mut dyn FnMut(&Seen<'_>) -> bool,
-) -> Result<Option<Tally>, TrainError> {
-    let classes = engine.network().classes;
-    let mut tally = Tally::new(classes);
-    let (channels, height, width) = part.loader.shape();
-    let places: Vec<u32> = (0..part.labels.len() as u32).collect();
+    adjustment: &LogitAdjustment,
+    on_batch: &mut dyn FnMut(&EvaluatedBatch<'_>) -> bool,
+) -> Result<Option<EvaluationCounts>, TrainError> {
+    let mut counts = EvaluationCounts::new(engine.network().classes);
+    let indices: Vec<u32> = (0..split.labels.len() as u32).collect();
+    let batch_size = batch_size.max(1);
     let mut images = Vec::new();
-    for (number, places) in places.chunks(batch.max(1)).enumerate() {
-        images.resize(places.len() * channels * height * width, 0.0);
-        part.loader.batch(places, 0, 0, &mut images, pool)?;
+    for (number, indices) in indices.chunks(batch_size).enumerate() {
+        images.resize(indices.len() * split.image_len(), 0.0);
+        split.loader.batch(indices, 0, 0, &mut images, pool)?;
         let mut logits = engine.forward(&images, false)?.to_vec();
-        adjust.apply(&mut logits);
-        let first = number * batch.max(1);
-        let seen = Seen { first, labels: &part.labels[first..first + places.len()], logits: &logits };
-        tally.add(seen.logits, seen.labels);
-        if !go(&seen) {
+        adjustment.apply(&mut logits);
+        let first = number * batch_size;
+        let batch = EvaluatedBatch { first, labels: &split.labels[first..first + indices.len()], logits: &logits };
+        counts.add(batch.logits, batch.labels);
+        if !on_batch(&batch) {
             return Ok(None);
         }
     }
-    Ok(Some(tally))
+    Ok(Some(counts))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn logits_are_adjusted_by_the_share_of_the_class() {
+        let adjustment = LogitAdjustment::from_counts(&[75, 25, 0], 2.0);
+        let want = [0.75f64, 0.25, 0.01].map(|share| (-2.0 * share.ln()) as f32);
+        assert_eq!(adjustment.offsets, want);
+        let mut logits = [1.0, 2.0, 3.0, 0.0, 0.0, 0.0];
+        adjustment.apply(&mut logits);
+        assert_eq!(logits, [1.0 + want[0], 2.0 + want[1], 3.0 + want[2], want[0], want[1], want[2]]);
+        let mut logits = [1.0, 2.0, 3.0];
+        LogitAdjustment::from_counts(&[75, 25, 0], 0.0).apply(&mut logits);
+        assert_eq!(logits, [1.0, 2.0, 3.0]);
+    }
 }

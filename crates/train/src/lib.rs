@@ -1,22 +1,23 @@
-//! Training runs that can be trusted: what is trained is described once, every step can be repeated, nothing is lost.
+//! Training runs that can be repeated and resumed bit for bit.
 //!
 //! - [`settings`]: everything that a run's result depends on.
-//! - [`prepare`]: what a run sees of a data set.
-//! - [`trainer`]: the loop, over an engine that it sees only through its seam, and over workers through theirs.
-//! - [`mod@evaluate`], [`metrics`]: counted first, divided last.
-//! - [`checkpoint`], [`snapshot`], [`folder`]: checkpoints with a checksum, in folders that never lose one.
+//! - [`run`]: a run from its settings to its result. [`recipe`]: the runs behind the tables of the literature.
+//! - [`prepare`]: the dataset of a run, ready for training.
+//! - [`trainer`]: the training loop, over the [`Engine`](equipoise_nn::Engine) and [`Workers`](workers::Workers) traits.
+//! - [`mod@evaluate`], [`metrics`]: evaluation of a network, counted first and divided last.
+//! - [`checkpoint`]: the state of a run in a file with a checksum.
 
 pub mod checkpoint;
 mod details;
 pub mod error;
 pub mod evaluate;
-pub mod folder;
 pub mod metrics;
 mod norms;
 pub mod prepare;
+pub mod recipe;
+pub mod run;
 pub mod schedule;
 pub mod settings;
-pub mod snapshot;
 pub mod trainer;
 pub mod workers;
 

@@ -1,4 +1,4 @@
-//! From a data set to what a run sees of it: parts with loaders, counts, groups.
+//! The dataset of a run, ready for training: loaders of its splits, class counts, groups.
 
 use equipoise_data::batch::augmentation::Augmentation;
 use equipoise_data::batch::loader::{Loader, Progress, Transform};
@@ -15,57 +15,72 @@ use equipoise_pool::Pool;
 use crate::error::TrainError;
 use crate::settings::Settings;
 
-/// Bytes of decoded photographs that are kept of each part.
-const ROOM: u64 = 4 << 30;
+/// Bytes of decoded photographs that are cached per split.
+const CACHE_BYTES: u64 = 4 << 30;
 
-/// A part of a set, ready to be shown.
-pub struct Shown {
-    /// Makes its batches.
+/// A split with its loader.
+pub struct SplitLoader {
+    /// Loads batches of images.
     pub loader: Loader,
-    /// The class of each image.
+    /// Class of each image.
     pub labels: Vec<u32>,
-    /// Files, where the images come from files.
+    /// File name of each image, if the images come from files.
     names: Option<Vec<String>>,
 }
 
-impl Shown {
-    /// What an image is called.
+impl SplitLoader {
+    fn new(split: Split, transform: Transform, pool: &Pool, progress: Progress<'_>) -> Result<Self, TrainError> {
+        let names = match &split.images {
+            Images::Memory(_) => None,
+            Images::Files(files) => Some(files.iter().map(|file| file.display().to_string()).collect()),
+        };
+        let loader = Loader::new(split.images, transform, CACHE_BYTES, pool, progress)?;
+        Ok(Self { loader, labels: split.labels, names })
+    }
+
+    /// The name of an image: its file, or its number.
     #[must_use]
-    pub fn name(&self, at: u32) -> String {
-        self.names.as_ref().map_or_else(|| format!("number {at}"), |names| names[at as usize].clone())
+    pub fn name(&self, index: u32) -> String {
+        self.names.as_ref().map_or_else(|| format!("number {index}"), |names| names[index as usize].clone())
+    }
+
+    /// Number of values per image.
+    pub(crate) fn image_len(&self) -> usize {
+        let (channels, height, width) = self.loader.shape();
+        channels * height * width
     }
 }
 
-/// What a run sees of a set.
-pub struct Prepared {
-    /// The set's name.
+/// The dataset of a run.
+pub struct RunData {
+    /// Name of the dataset.
     pub name: String,
-    /// The classes' names.
+    /// Names of the classes.
     pub classes: Vec<String>,
     /// Training images per class.
     pub counts: Vec<u64>,
     /// Groups of classes.
     pub groups: Vec<ClassGroup>,
-    /// What is trained on.
-    pub train: Shown,
-    /// What is chosen by.
-    pub val: Option<Shown>,
-    /// What is tested on.
-    pub test: Shown,
-    /// Tells one training part from another, and the parts that are evaluated on.
+    /// The training split.
+    pub train: SplitLoader,
+    /// The validation split, if there is one.
+    pub val: Option<SplitLoader>,
+    /// The test split.
+    pub test: SplitLoader,
+    /// Fingerprint of all splits.
     pub fingerprint: String,
-    /// Whether images come from files.
+    /// Whether the images come from files.
     pub files: bool,
-    /// What pixels are normalised by.
+    /// Normalization of the pixels.
     pub normalize: Normalize,
 }
 
-impl Prepared {
-    /// Makes parts and loaders of a set, whose training part is the subset already. A validation part is taken out of it if
-    /// the settings say so and the set has none. Pixels are normalised by the figures given, or by the set's own.
+impl RunData {
+    /// Prepares a dataset whose training split is already the subset to train on. If the settings ask for a validation split,
+    /// it is taken out of the training split. Pixels are normalized as given, or as suits the dataset.
     ///
     /// # Errors
-    /// For a set that cannot be trained on, and files that cannot be read.
+    /// If the dataset cannot be trained on, or a file cannot be read.
     pub fn new(
         mut set: Dataset,
         settings: &Settings,
@@ -73,69 +88,82 @@ impl Prepared {
         pool: &Pool,
         progress: Progress<'_>,
     ) -> Result<Self, TrainError> {
-        let refuse = |what: String| TrainError::Set { set: set.name.clone(), what };
-        if set.classes.len() < 2 {
-            return Err(refuse(format!("{} class: at least 2 are needed to tell apart", set.classes.len())));
-        }
-        if set.test.labels.is_empty() {
-            return Err(refuse("it has no test images".to_owned()));
-        }
-        if settings.data.val > 0.0 && set.val.is_some() {
-            return Err(refuse("it has a validation part of its own: leave out `data.val`".to_owned()));
-        }
-        if settings.data.val > 0.0 {
-            let (train, val) =
-                split_validation(&set.train, set.classes.len(), settings.data.val, settings.data.split_seed)?;
-            if val.labels.is_empty() {
-                return Err(refuse(format!("no class is large enough for `data.val` = {}", settings.data.val)));
-            }
-            (set.train, set.val) = (train, Some(val));
-        }
-        if set.train.labels.is_empty() {
-            return Err(refuse("it has no training images".to_owned()));
-        }
+        check_dataset(&set, settings)?;
+        take_validation_split(&mut set, settings)?;
         let counts = class_counts(&set.train.labels, set.classes.len())?;
-        let groups = settings.rule()?.groups(&counts);
-        let parts = [Some(&set.train), set.val.as_ref(), Some(&set.test)];
-        let parts: Vec<String> = parts.into_iter().flatten().map(|part| Fingerprint::of(part).to_string()).collect();
-        let fingerprint = parts.join(", ");
-        let normalize = normalized.cloned().unwrap_or_else(|| normalize(&set));
+        let groups = settings.groups.groups(&counts);
+        let splits = [Some(&set.train), set.val.as_ref(), Some(&set.test)];
+        let fingerprints: Vec<String> =
+            splits.into_iter().flatten().map(|split| Fingerprint::of(split).to_string()).collect();
+        let normalize = normalized.cloned().unwrap_or_else(|| default_normalize(&set));
         let files = matches!(set.train.images, Images::Files(_));
-        let train_recipe = recipe(settings, files, &normalize, true)?;
-        let plain = recipe(settings, files, &normalize, false)?;
-        let show = |part: Split, recipe: Transform| -> Result<Shown, TrainError> {
-            let names = match &part.images {
-                Images::Memory(_) => None,
-                Images::Files(files) => Some(files.iter().map(|file| file.display().to_string()).collect()),
-            };
-            let loader = Loader::new(part.images, recipe, ROOM, pool, progress)?;
-            Ok(Shown { loader, labels: part.labels, names })
-        };
-        let train = show(set.train, train_recipe)?;
-        let val = set.val.map(|val| show(val, plain.clone())).transpose()?;
-        let test = show(set.test, plain)?;
-        let shape = train.loader.shape();
-        if test.loader.shape() != shape || val.as_ref().is_some_and(|val| val.loader.shape() != shape) {
-            let what = format!("training images are {shape:?}, others {:?}", test.loader.shape());
-            return Err(TrainError::Set { set: set.name, what });
-        }
-        Ok(Self {
+        let evaluation = transform(settings, files, &normalize, false);
+        let load = |split: Split, transform: Transform| SplitLoader::new(split, transform, pool, progress);
+        let data = Self {
             name: set.name,
             classes: set.classes,
             counts,
             groups,
-            train,
-            val,
-            test,
-            fingerprint,
+            train: load(set.train, transform(settings, files, &normalize, true))?,
+            val: set.val.map(|val| load(val, evaluation.clone())).transpose()?,
+            test: load(set.test, evaluation)?,
+            fingerprint: fingerprints.join(", "),
             files,
             normalize,
-        })
+        };
+        data.check_shapes()?;
+        Ok(data)
+    }
+
+    /// Checks that the images of all splits have the same shape.
+    fn check_shapes(&self) -> Result<(), TrainError> {
+        let shape = self.train.loader.shape();
+        match self.val.iter().chain([&self.test]).find(|split| split.loader.shape() != shape) {
+            Some(split) => {
+                let what = format!("training images are {shape:?}, others {:?}", split.loader.shape());
+                Err(TrainError::Dataset { dataset: self.name.clone(), what })
+            }
+            None => Ok(()),
+        }
     }
 }
 
-/// By what a set's pixels are normalised: published figures where there are any, else those of its training images.
-fn normalize(set: &Dataset) -> Normalize {
+fn refuse<T>(set: &Dataset, what: impl Into<String>) -> Result<T, TrainError> {
+    Err(TrainError::Dataset { dataset: set.name.clone(), what: what.into() })
+}
+
+/// Checks that a dataset can be trained on.
+fn check_dataset(set: &Dataset, settings: &Settings) -> Result<(), TrainError> {
+    if set.classes.len() < 2 {
+        return refuse(set, format!("it has {} class, but at least 2 are needed", set.classes.len()));
+    }
+    if set.test.labels.is_empty() {
+        return refuse(set, "it has no test images");
+    }
+    if settings.data.val_fraction > 0.0 && set.val.is_some() {
+        return refuse(set, "it has a validation split of its own: leave out 'data.val_fraction'");
+    }
+    Ok(())
+}
+
+/// Takes a validation split out of the training split if the settings ask for one.
+fn take_validation_split(set: &mut Dataset, settings: &Settings) -> Result<(), TrainError> {
+    let fraction = settings.data.val_fraction;
+    if fraction > 0.0 {
+        let (train, val) = split_validation(&set.train, set.classes.len(), fraction, settings.data.split_seed)?;
+        if val.labels.is_empty() {
+            return refuse(set, format!("no class is large enough for 'data.val_fraction' = {fraction}"));
+        }
+        (set.train, set.val) = (train, Some(val));
+    }
+    if set.train.labels.is_empty() {
+        return refuse(set, "it has no training images");
+    }
+    Ok(())
+}
+
+/// The normalization for a dataset: the published one where there is one, else that of the training images.
+fn default_normalize(set: &Dataset) -> Normalize {
     match (&set.train.images, set.name.as_str()) {
         (_, "cifar10" | "cifar100") => Normalize::cifar(),
         (Images::Memory(pixels), _) => Normalize::of(pixels, &(0..pixels.len() as u32).collect::<Vec<_>>()),
@@ -143,23 +171,24 @@ fn normalize(set: &Dataset) -> Normalize {
     }
 }
 
-/// How images are shown, in training or otherwise.
+/// How images are loaded and transformed, in training or for evaluation.
 ///
-/// # Errors
-/// For settings out of range.
-pub fn recipe(settings: &Settings, files: bool, normalize: &Normalize, train: bool) -> Result<Transform, TrainError> {
-    let (photographs, normalize) = (settings.large() && files, normalize.clone());
-    let side = match settings.data.side {
-        0 if photographs => 224,
+/// Photographs get the crops of ImageNet if the network is made for them.
+#[must_use]
+pub fn transform(settings: &Settings, files: bool, normalize: &Normalize, train: bool) -> Transform {
+    let (architecture, normalize) = (settings.model.name, normalize.clone());
+    let photographs = files && !architecture.is_for_small_images();
+    let image_size = match settings.data.image_size {
+        0 if photographs => architecture.default_image_size() as u32,
         0 => 32,
-        side => side,
+        size => size,
     };
-    let augmentation = if train { settings.augmentation()? } else { Augmentation::NONE };
+    let augmentation = if train { settings.augment } else { Augmentation::NONE };
     if !photographs {
-        return Ok(Transform::Small { image_size: side, transform: SmallTransform { augmentation, normalize } });
+        return Transform::Small { image_size, transform: SmallTransform { augmentation, normalize } };
     }
-    // 256 for 224, as everybody does
-    let resize = (side * 8).div_ceil(7);
+    // 256 for 224, as is customary
+    let resize = (image_size * 8).div_ceil(7);
     let crop = if train { PhotoCrop::RandomResizedCrop } else { PhotoCrop::CenterCrop { resize } };
-    Ok(Transform::Photo { image_size: side, crop, augmentation, normalize })
+    Transform::Photo { image_size, crop, augmentation, normalize }
 }

@@ -1,31 +1,31 @@
-//! The only thing that a run knows about other processes that train the same network.
+//! All that a run knows about other processes that train the same network.
 
 use equipoise_criterion::State;
 use equipoise_data::batch::sampler::Shard;
 
-/// Some processes that train one network together: each sees a part of every epoch, all make the same steps.
+/// Processes that train one network together: each trains on a part of every epoch, and all make the same steps.
 pub trait Workers {
-    /// Which of them this is, and how many there are.
+    /// Which of the processes this is, and how many there are.
     fn shard(&self) -> Shard;
 
-    /// Adds up the gradients of all, in the same order for everyone.
+    /// Sums the gradients over all processes, in the same order in each.
     fn sum_gradients(&mut self, gradients: &mut [f32]);
 
-    /// Adds up counts of all.
+    /// Sums counts over all processes.
     fn sum_counts(&mut self, counts: &mut [u64]);
 
-    /// What the others' criteria have counted since all had the same state; the same for a moving average.
-    fn others(&mut self, own: &State) -> Vec<State>;
+    /// The criterion states of the other processes. All had the same state when the epoch started.
+    fn other_states(&mut self, own: &State) -> Vec<State>;
 
-    /// Makes running statistics of batch norms the mean of everyone's.
-    fn average(&mut self, statistics: &mut [Vec<f32>]);
+    /// Makes running statistics of batch norms the mean over all processes.
+    fn average_statistics(&mut self, statistics: &mut [Vec<f32>]);
 }
 
-/// One process by itself.
+/// A single process that trains alone.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Alone;
+pub struct SingleProcess;
 
-impl Workers for Alone {
+impl Workers for SingleProcess {
     fn shard(&self) -> Shard {
         Shard::WHOLE
     }
@@ -34,9 +34,9 @@ impl Workers for Alone {
 
     fn sum_counts(&mut self, _: &mut [u64]) {}
 
-    fn others(&mut self, _: &State) -> Vec<State> {
+    fn other_states(&mut self, _: &State) -> Vec<State> {
         Vec::new()
     }
 
-    fn average(&mut self, _: &mut [Vec<f32>]) {}
+    fn average_statistics(&mut self, _: &mut [Vec<f32>]) {}
 }

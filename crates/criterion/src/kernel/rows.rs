@@ -4,10 +4,10 @@
 //! depend on the number of threads.
 
 use equipoise_pool::Pool;
+use equipoise_simd::SimdLevel;
 
-use super::lanes::Simd;
 use super::shape::{Plain, Shape};
-use super::softmax::{self, BLOCK, Place, Slope, Sums};
+use super::softmax::{self, BLOCK, RowBuffers, Slope, Sums};
 use crate::batch::Batch;
 
 /// Batches of fewer logits than this are not worth a second thread.
@@ -22,7 +22,7 @@ const MOST_TASKS: usize = 128;
 #[derive(Debug, Default)]
 pub struct Workspace {
     pool: Pool,
-    pub(crate) simd: Simd,
+    pub(crate) simd: SimdLevel,
     pub(crate) rows: Vec<Row>,
     tasks: Vec<Task>,
     /// What the exponentials of every block of every row are relative to.
@@ -66,10 +66,10 @@ impl Workspace {
         Self { pool, ..Self::default() }
     }
 
-    /// Uses this instruction set instead of the best one. One that the CPU lacks is ignored.
+    /// Uses the instructions of a chosen level instead of the best one.
     #[must_use]
-    pub fn with_simd(self, simd: Simd) -> Self {
-        if Simd::available().contains(&simd) { Self { simd, ..self } } else { self }
+    pub fn with_simd(self, simd: SimdLevel) -> Self {
+        Self { simd, ..self }
     }
 }
 
@@ -191,7 +191,7 @@ struct Line<'a> {
     logits: &'a [f32],
     grad: &'a mut [f32],
     shifts: &'a mut [f32],
-    simd: Simd,
+    simd: SimdLevel,
     /// As in [`Job`].
     raw_sums: bool,
     task: &'a mut Task,
@@ -201,9 +201,9 @@ impl Line<'_> {
     /// The sums of the raw logits, for criteria whose own passes have no softmax. The gradient's memory is scratch.
     fn raw_sums(&mut self, row: &mut Row) {
         let Task { maxima, late, late_at, .. } = &mut *self.task;
-        let mut place = Place { maxima, shifts: self.shifts, exps: self.grad, late, late_at };
+        let mut buffers = RowBuffers { maxima, shifts: self.shifts, exps: self.grad, late, late_at };
         for part in row.parts_mut() {
-            part.sums = softmax::sums(self.simd, &mut Plain, self.logits, part.label, true, &mut place);
+            part.sums = softmax::sums(self.simd, &mut Plain, self.logits, part.label, true, &mut buffers);
         }
     }
 
@@ -211,15 +211,15 @@ impl Line<'_> {
     fn part<M: Softmax>(&mut self, method: &M, k: usize, part: &mut Part, stage: Stage) {
         let Task { maxima, shifts, late, late_at, row, second, .. } = &mut *self.task;
         let mut shape = method.shape(part, row);
-        let mut place = if k == 0 {
-            Place { maxima, shifts: self.shifts, exps: self.grad, late, late_at }
+        let mut buffers = if k == 0 {
+            RowBuffers { maxima, shifts: self.shifts, exps: self.grad, late, late_at }
         } else {
             second.resize(self.logits.len(), 0.0);
-            Place { maxima, shifts, exps: second, late, late_at }
+            RowBuffers { maxima, shifts, exps: second, late, late_at }
         };
         // nothing was kept of a second label's exponentials
         if stage != Stage::Gradient || k > 0 {
-            part.sums = softmax::sums(self.simd, &mut shape, self.logits, part.label, self.raw_sums, &mut place);
+            part.sums = softmax::sums(self.simd, &mut shape, self.logits, part.label, self.raw_sums, &mut buffers);
         }
         if !part.sums.finite || stage == Stage::Sums {
             return;
@@ -228,7 +228,7 @@ impl Line<'_> {
             part.weighed = method.weigh(part);
         }
         let slope = Slope { scale: part.weighed.scale * part.coefficient, smooth: part.weighed.smooth };
-        softmax::gradient(self.simd, &shape, self.logits, part.label, &part.sums, slope, &mut place);
+        softmax::gradient(self.simd, &shape, self.logits, part.label, &part.sums, slope, &mut buffers);
         if k > 0 {
             self.grad.iter_mut().zip(second).for_each(|(g, s)| *g += *s);
         }
@@ -314,7 +314,7 @@ impl Job<'_> {
         }
     }
 
-    /// Loss and gradient of the sigmoid form, divided by `over`; `gains` holds a weight per region of the gradient norm
+    /// Loss and gradient of the sigmoid form, divided by `over`. `gains` holds a weight per region of the gradient norm
     /// (one for all: no regions).
     pub(crate) fn elements(&mut self, gains: &[f32], over: f64) {
         self.each(|line, row| {

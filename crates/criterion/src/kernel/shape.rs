@@ -1,47 +1,49 @@
-//! What criteria do to the logits of a row before the softmax: shifts, factors, margins.
+//! Shapes: what criteria do to the logits of a row before the softmax (offsets, factors, margins).
 
-use super::lanes::{Isa, LANES, Simd, dispatch, exp};
-use super::softmax::{BLOCK, Place, Row, Sums, Tally, change_of_shift};
+use equipoise_simd::{Simd, SimdLevel, dispatch};
+
+use super::lanes::{LANES, exp, lanes_at};
+use super::softmax::{BLOCK, Denominator, Row, RowBuffers, Sums, change_of_shift};
 
 /// How a criterion turns logits into what is summed, for rows of one label.
 pub(crate) trait Shape {
-    /// e^{z'} is multiplied by [`factor`](Self::factor); the sum without factors is kept too.
+    /// e^{z'} is multiplied by [`factor`](Self::factor), and the sum without factors is kept too.
     const FACTOR: bool = false;
     /// dz'/dz is not 1.
     const SLOPE: bool = false;
     /// The sum of z' is wanted, and targets can be smoothed.
     const SMOOTH: bool = false;
-    /// The raw sums need a pass of their own, before z' can be said.
+    /// z' depends on the raw sums, which need a pass of their own.
     const APART: bool = false;
     /// softmax(z') is not softmax(z), and the first pass leaves no sum over the raw logits.
     const HIDES_RAW: bool = false;
 
-    /// Told the label's logit before anything else. A shape that adds to or multiplies logits first takes it off all of
-    /// them: a softmax does not change by that, and rounding does not depend on how large the logits are.
+    /// Receives the label's logit before anything else. A shape that adds to or multiplies logits first subtracts it from
+    /// all of them. That leaves the softmax unchanged and keeps rounding independent of the size of the logits.
     fn refer(&mut self, _z: f32) {}
     /// z' of the classes `at..at + LANES`.
-    fn logit<I: Isa>(&self, z: I::V, at: usize) -> I::V;
+    fn logit<I: Simd>(&self, simd: I, z: I::V, at: usize) -> I::V;
     /// z' of the label.
     fn own(&self, z: f32) -> f64;
-    /// Multiplies e^{z'} of the classes `at..at + LANES`; the label's factor is always 1.
+    /// The factors on e^{z'} of the classes `at..at + LANES`. The label's factor is always 1.
     #[inline(always)]
-    fn factor<I: Isa>(&self, _at: usize) -> I::V {
-        I::splat(1.0)
+    fn factor<I: Simd>(&self, simd: I, _at: usize) -> I::V {
+        simd.splat(1.0)
     }
     /// dz'/dz of the classes `at..at + LANES`.
     #[inline(always)]
-    fn slope<I: Isa>(&self, _at: usize) -> I::V {
-        I::splat(1.0)
+    fn slope<I: Simd>(&self, simd: I, _at: usize) -> I::V {
+        simd.splat(1.0)
     }
     /// dz'/dz of the label.
     #[inline(always)]
     fn own_slope(&self) -> f32 {
         1.0
     }
-    /// Told the raw sums before z' is asked for, where [`APART`](Self::APART) says so.
-    fn learn(&mut self, _raw: &Tally) {}
-    /// A last word on the sums of the first pass. Classes whose exponential is not what the pass left go to `place.late`.
-    fn correct(&mut self, _simd: Simd, _z: &[f32], _label: usize, _place: &mut Place<'_>, _sums: &mut Sums) {}
+    /// Receives the raw sums before z' is asked for, if [`APART`](Self::APART) is set.
+    fn learn(&mut self, _raw: &Denominator) {}
+    /// Corrects the sums of the first pass. Classes whose exponential is not what the pass left go to `buffers.late`.
+    fn correct(&mut self, _simd: SimdLevel, _z: &[f32], _label: usize, _place: &mut RowBuffers<'_>, _sums: &mut Sums) {}
 }
 
 /// z' = z.
@@ -49,7 +51,7 @@ pub(crate) struct Plain;
 
 impl Shape for Plain {
     #[inline(always)]
-    fn logit<I: Isa>(&self, z: I::V, _at: usize) -> I::V {
+    fn logit<I: Simd>(&self, _simd: I, z: I::V, _at: usize) -> I::V {
         z
     }
     fn own(&self, z: f32) -> f64 {
@@ -67,8 +69,8 @@ pub(crate) struct WithMean {
 impl Shape for WithMean {
     const SMOOTH: bool = true;
     #[inline(always)]
-    fn logit<I: Isa>(&self, z: I::V, _at: usize) -> I::V {
-        I::sub(z, I::splat(self.base))
+    fn logit<I: Simd>(&self, simd: I, z: I::V, _at: usize) -> I::V {
+        simd.sub(z, simd.splat(self.base))
     }
     fn refer(&mut self, z: f32) {
         self.base = z;
@@ -78,7 +80,7 @@ impl Shape for WithMean {
     }
 }
 
-/// z'_j = z_j + b_j; minus infinity takes a class out.
+/// z'_j = z_j + b_j. An offset of minus infinity drops the class.
 pub(crate) struct Bias<'a> {
     bias: &'a [f32],
     own: f32,
@@ -87,7 +89,7 @@ pub(crate) struct Bias<'a> {
 }
 
 impl<'a> Bias<'a> {
-    /// Offsets of all classes, and the label's.
+    /// A shape from the offsets of all classes and that of the label.
     pub(crate) fn new(bias: &'a [f32], own: f32) -> Self {
         Self { bias, own, base: 0.0 }
     }
@@ -96,8 +98,8 @@ impl<'a> Bias<'a> {
 impl Shape for Bias<'_> {
     const HIDES_RAW: bool = true;
     #[inline(always)]
-    fn logit<I: Isa>(&self, z: I::V, at: usize) -> I::V {
-        I::add(I::sub(z, I::splat(self.base)), I::at(self.bias, at))
+    fn logit<I: Simd>(&self, simd: I, z: I::V, at: usize) -> I::V {
+        simd.add(simd.sub(z, simd.splat(self.base)), lanes_at(simd, self.bias, at))
     }
     fn refer(&mut self, z: f32) {
         self.base = z;
@@ -118,15 +120,15 @@ impl Shape for Affine<'_> {
     const SLOPE: bool = true;
     const HIDES_RAW: bool = true;
     #[inline(always)]
-    fn logit<I: Isa>(&self, z: I::V, at: usize) -> I::V {
-        I::fma(I::at(self.slope, at), z, I::at(self.bias, at))
+    fn logit<I: Simd>(&self, simd: I, z: I::V, at: usize) -> I::V {
+        simd.fma(lanes_at(simd, self.slope, at), z, lanes_at(simd, self.bias, at))
     }
     fn own(&self, z: f32) -> f64 {
         f64::from(self.slope[self.label]) * f64::from(z) + f64::from(self.bias[self.label])
     }
     #[inline(always)]
-    fn slope<I: Isa>(&self, at: usize) -> I::V {
-        I::at(self.slope, at)
+    fn slope<I: Simd>(&self, simd: I, at: usize) -> I::V {
+        lanes_at(simd, self.slope, at)
     }
     fn own_slope(&self) -> f32 {
         self.slope[self.label]
@@ -151,8 +153,8 @@ impl Shape for Scaled {
     const SLOPE: bool = true;
     const HIDES_RAW: bool = true;
     #[inline(always)]
-    fn logit<I: Isa>(&self, z: I::V, _at: usize) -> I::V {
-        I::mul(I::sub(z, I::splat(self.base)), I::splat(self.scale))
+    fn logit<I: Simd>(&self, simd: I, z: I::V, _at: usize) -> I::V {
+        simd.mul(simd.sub(z, simd.splat(self.base)), simd.splat(self.scale))
     }
     fn refer(&mut self, z: f32) {
         self.base = z;
@@ -161,8 +163,8 @@ impl Shape for Scaled {
         -f64::from(self.scale) * f64::from(self.margin)
     }
     #[inline(always)]
-    fn slope<I: Isa>(&self, _at: usize) -> I::V {
-        I::splat(self.scale)
+    fn slope<I: Simd>(&self, simd: I, _at: usize) -> I::V {
+        simd.splat(self.scale)
     }
     fn own_slope(&self) -> f32 {
         self.scale
@@ -197,17 +199,17 @@ impl Boost {
         Self { q, ln_eps: eps.ln(), threshold: f64::INFINITY }
     }
 
-    fn learn(&mut self, raw: &Tally) {
+    fn learn(&mut self, raw: &Denominator) {
         let lse = f64::from(raw.shift) + raw.sum().ln();
         self.threshold = raw.own.max(lse + self.ln_eps);
     }
 
-    /// For logits from which `base` was taken off.
+    /// The addition to logits from which `base` was subtracted.
     #[inline(always)]
-    fn of<I: Isa>(&self, z: I::V, base: f32) -> I::V {
+    fn of<I: Simd>(&self, simd: I, z: I::V, base: f32) -> I::V {
         let threshold = (self.threshold - f64::from(base)) as f32;
-        let above = I::max(I::sub(z, I::splat(threshold)), I::splat(0.0));
-        I::mul(above, I::splat(self.q as f32))
+        let above = simd.max(simd.sub(z, simd.splat(threshold)), simd.splat(0.0));
+        simd.mul(above, simd.splat(self.q as f32))
     }
 }
 
@@ -220,19 +222,19 @@ impl Relative<'_> {
 impl Shape for Relative<'_> {
     const FACTOR: bool = true;
     #[inline(always)]
-    fn logit<I: Isa>(&self, z: I::V, _at: usize) -> I::V {
+    fn logit<I: Simd>(&self, _simd: I, z: I::V, _at: usize) -> I::V {
         z
     }
     fn own(&self, z: f32) -> f64 {
         f64::from(z)
     }
     #[inline(always)]
-    fn factor<I: Isa>(&self, at: usize) -> I::V {
-        I::min(I::mul(I::at(self.ratio, at), I::splat(self.inverse)), I::splat(1.0))
+    fn factor<I: Simd>(&self, simd: I, at: usize) -> I::V {
+        simd.min(simd.mul(lanes_at(simd, self.ratio, at), simd.splat(self.inverse)), simd.splat(1.0))
     }
     /// Only classes with a score above max(p_y, eps) are boosted, at most 1/eps of them: they are looked for in the
     /// blocks whose largest logit says that they are there.
-    fn correct(&mut self, simd: Simd, z: &[f32], label: usize, place: &mut Place<'_>, sums: &mut Sums) {
+    fn correct(&mut self, simd: SimdLevel, z: &[f32], label: usize, buffers: &mut RowBuffers<'_>, sums: &mut Sums) {
         let Some(boost) = &mut self.boost else { return };
         boost.learn(&sums.raw);
         let (top, t, q) = (sums.raw.shift, boost.threshold, boost.q);
@@ -244,57 +246,57 @@ impl Shape for Relative<'_> {
         let shift = if rise <= NARROW { top } else { (f64::from(top) + rise) as f32 };
         let mut others = sums.adjusted.others * change_of_shift(top, shift);
         // none may be missed by rounding; one that is not above t is not raised
-        classes_above(simd, z, label, (t as f32).next_down(), place);
+        classes_above(simd, z, label, (t as f32).next_down(), buffers);
         let (mut block, mut down) = (usize::MAX, 1.0);
-        for (x, &j) in place.late.iter_mut().zip(&*place.late_at) {
+        for (x, &j) in buffers.late.iter_mut().zip(&*buffers.late_at) {
             if block != j as usize / BLOCK {
                 block = j as usize / BLOCK;
-                down = change_of_shift(place.shifts[block], shift);
+                down = change_of_shift(buffers.shifts[block], shift);
             }
-            others -= f64::from(place.exps[j as usize]) * down;
+            others -= f64::from(buffers.exps[j as usize]) * down;
             let zj = f64::from(*x);
             *x = (zj - f64::from(shift) + q * (zj - t).max(0.0)) as f32;
         }
-        exp_all(simd, place.late);
-        for (e, &j) in place.late.iter_mut().zip(&*place.late_at) {
+        exp_all(simd, buffers.late);
+        for (e, &j) in buffers.late.iter_mut().zip(&*buffers.late_at) {
             *e *= self.factor_of(self.ratio[j as usize]);
             others += f64::from(*e);
         }
         // what was taken out can differ from what was put in by a rounding
         let others = others.max(0.0);
-        sums.adjusted = Tally::new(shift, sums.adjusted.own, others);
+        sums.adjusted = Denominator::new(shift, sums.adjusted.own, others);
     }
 }
 
 #[inline(always)]
-fn classes_above_kernel<I: Isa>(z: &[f32], label: usize, t: f32, place: &mut Place<'_>) {
+fn classes_above_kernel<I: Simd>(simd: I, z: &[f32], label: usize, t: f32, buffers: &mut RowBuffers<'_>) {
     let row = Row::new(z, label);
-    for (number, _) in place.maxima.iter().enumerate().filter(|(_, max)| **max > t) {
+    for (number, _) in buffers.maxima.iter().enumerate().filter(|(_, max)| **max > t) {
         let start = number * (BLOCK / LANES);
         for k in start..(start + BLOCK / LANES).min(z.len().div_ceil(LANES)) {
-            let mut mask = I::above(I::load(row.at(k)), t);
+            let mut mask = simd.above(simd.load_array(row.at(k)), t);
             while mask != 0 {
                 let j = k * LANES + mask.trailing_zeros() as usize;
-                place.late_at.push(j as u32);
-                place.late.push(z[j]);
+                buffers.late_at.push(j as u32);
+                buffers.late.push(z[j]);
                 mask &= mask - 1;
             }
         }
     }
 }
-dispatch!(fn classes_above(z: &[f32], label: usize, t: f32, place: &mut Place<'_>) = classes_above_kernel);
+dispatch!(fn classes_above(z: &[f32], label: usize, t: f32, buffers: &mut RowBuffers<'_>) = classes_above_kernel with Wide);
 
 #[inline(always)]
-fn exp_all_kernel<I: Isa>(values: &mut [f32]) {
+fn exp_all_kernel<I: Simd>(simd: I, values: &mut [f32]) {
     let (whole, rest) = values.as_chunks_mut::<LANES>();
     for x in whole {
-        I::store(exp::<I>(I::load(x)), x);
+        *x = simd.to_array(exp(simd, simd.load_array(x)));
     }
     let mut last = [0.0; LANES];
     last[..rest.len()].copy_from_slice(rest);
-    rest.copy_from_slice(&I::array(exp::<I>(I::load(&last)))[..rest.len()]);
+    rest.copy_from_slice(&simd.to_array::<LANES>(exp(simd, simd.load_array(&last)))[..rest.len()]);
 }
-dispatch!(fn exp_all(values: &mut [f32]) = exp_all_kernel);
+dispatch!(fn exp_all(values: &mut [f32]) = exp_all_kernel with Wide);
 
 /// z'_j = z_j + min(most, l_j - l_y) (+ boost): with `most` 0 the same margin as [`Relative`] for spans beyond [`NARROW`].
 pub(crate) struct Wide<'a> {
@@ -317,14 +319,14 @@ impl<'a> Wide<'a> {
 impl Shape for Wide<'_> {
     const APART: bool = true;
     #[inline(always)]
-    fn logit<I: Isa>(&self, z: I::V, at: usize) -> I::V {
-        let margin = I::min(I::sub(I::at(self.level, at), I::splat(self.own)), I::splat(self.most));
-        let z = I::sub(z, I::splat(self.base));
+    fn logit<I: Simd>(&self, simd: I, z: I::V, at: usize) -> I::V {
+        let margin = simd.min(simd.sub(lanes_at(simd, self.level, at), simd.splat(self.own)), simd.splat(self.most));
+        let z = simd.sub(z, simd.splat(self.base));
         let z = match self.boost {
-            Some(boost) => I::add(z, boost.of::<I>(z, self.base)),
+            Some(boost) => simd.add(z, boost.of(simd, z, self.base)),
             None => z,
         };
-        I::add(z, margin)
+        simd.add(z, margin)
     }
     fn refer(&mut self, z: f32) {
         self.base = z;
@@ -332,7 +334,7 @@ impl Shape for Wide<'_> {
     fn own(&self, _z: f32) -> f64 {
         0.0
     }
-    fn learn(&mut self, raw: &Tally) {
+    fn learn(&mut self, raw: &Denominator) {
         if let Some(boost) = &mut self.boost {
             boost.learn(raw);
         }

@@ -3,13 +3,15 @@
 //! L_j = w(g_j) (softplus(z_j) - t_j z_j), dL_j/dz_j = w(g_j) (sigmoid(z_j) - t_j), g_j = abs(sigmoid(z_j) - t_j).
 //! The target t is 1 at the label and 0 elsewhere, or the two shares where labels are mixed (the loss is linear in t).
 
-use super::lanes::{Isa, LANES, Lanes, Simd, dispatch, exp, ln_1p};
+use equipoise_simd::{Simd, SimdLevel, dispatch};
+
+use super::lanes::{LANES, Lanes, exp, ln_1p};
 use super::rows::Row;
 
 /// sigmoid(z) and e^-abs(z).
 #[inline(always)]
-fn scores<I: Isa>(z: &Lanes) -> (Lanes, Lanes) {
-    let e = I::array(exp::<I>(I::load(&z.map(|z| -z.abs()))));
+fn scores<I: Simd>(simd: I, z: &Lanes) -> (Lanes, Lanes) {
+    let e: Lanes = simd.to_array(exp(simd, simd.load_array(&z.map(|z| -z.abs()))));
     let mut s = e;
     for i in 0..LANES {
         s[i] = if z[i] >= 0.0 { 1.0 } else { e[i] } / (1.0 + e[i]);
@@ -58,10 +60,10 @@ fn lanes(z: &[f32], pad: f32) -> impl Iterator<Item = (Lanes, usize)> {
 }
 
 #[inline(always)]
-fn count_kernel<I: Isa>(z: &[f32], row: &Row, counts: &mut [u64]) -> bool {
+fn count_kernel<I: Simd>(simd: I, z: &[f32], row: &Row, counts: &mut [u64]) -> bool {
     let bins = counts.len();
     for (z, width) in lanes(z, 0.0) {
-        for &g in &scores::<I>(&z).0[..width] {
+        for &g in &scores(simd, &z).0[..width] {
             counts[region(g, bins)] += 1;
         }
     }
@@ -69,21 +71,21 @@ fn count_kernel<I: Isa>(z: &[f32], row: &Row, counts: &mut [u64]) -> bool {
     if finite {
         let (targets, n) = targets(row);
         for &(label, t) in &targets[..n] {
-            counts[region(scores::<I>(&[z[label]; LANES]).0[0], bins)] -= 1;
+            counts[region(scores(simd, &[z[label]; LANES]).0[0], bins)] -= 1;
             counts[region(targeted(z[label], t).0.abs() as f32, bins)] += 1;
         }
     }
     finite
 }
-dispatch!(fn count_pass(z: &[f32], row: &Row, counts: &mut [u64]) -> bool = count_kernel);
+dispatch!(fn count_pass(z: &[f32], row: &Row, counts: &mut [u64]) -> bool = count_kernel with Wide);
 
-/// Adds the gradient norms of a row to `counts`; false if a logit is not finite.
-pub(crate) fn count(simd: Simd, z: &[f32], row: &Row, counts: &mut [u64]) -> bool {
+/// Adds the gradient norms of a row to `counts`. Returns false if a logit is not finite.
+pub(crate) fn count(simd: SimdLevel, z: &[f32], row: &Row, counts: &mut [u64]) -> bool {
     count_pass(simd, z, row, counts)
 }
 
 #[inline(always)]
-fn row_kernel<I: Isa>(z: &[f32], row: &mut Row, gains: &[f32], over: f64, into: &mut [f32]) {
+fn row_kernel<I: Simd>(simd: I, z: &[f32], row: &mut Row, gains: &[f32], over: f64, into: &mut [f32]) {
     let bins = gains.len();
     let coefficient = row.parts().iter().map(|p| p.coefficient).sum::<f64>() / over;
     let gain = row.parts().iter().map(|p| p.gain).sum::<f64>();
@@ -95,7 +97,7 @@ fn row_kernel<I: Isa>(z: &[f32], row: &mut Row, gains: &[f32], over: f64, into: 
     let weight_at = |g: f32| if bins == 1 { gains[0] } else { gains[region(g, bins)] };
     let (mut loss, mut weight, mut done) = (0f64, 0f64, 0);
     for (z, width) in lanes(z, 0.0) {
-        let (s, e) = scores::<I>(&z);
+        let (s, e) = scores(simd, &z);
         for i in 0..width {
             let w = weight_at(s[i]);
             loss += f64::from(w) * softplus(z[i], e[i]);
@@ -107,7 +109,7 @@ fn row_kernel<I: Isa>(z: &[f32], row: &mut Row, gains: &[f32], over: f64, into: 
     let (targets, n) = targets(row);
     for &(label, t) in &targets[..n] {
         let (d, l) = targeted(z[label], t);
-        let (s, e) = scores::<I>(&[z[label]; LANES]);
+        let (s, e) = scores(simd, &[z[label]; LANES]);
         let (before, after) = (f64::from(weight_at(s[0])), f64::from(weight_at(d.abs() as f32)));
         // takes out exactly what the loop put in
         loss += after * l - before * softplus(z[label], e[0]);
@@ -117,9 +119,9 @@ fn row_kernel<I: Isa>(z: &[f32], row: &mut Row, gains: &[f32], over: f64, into: 
     row.loss = gain * loss / over;
     row.weight = gain * weight / z.len() as f64;
 }
-dispatch!(fn row_pass(z: &[f32], row: &mut Row, gains: &[f32], over: f64, into: &mut [f32]) = row_kernel);
+dispatch!(fn row_pass(z: &[f32], row: &mut Row, gains: &[f32], over: f64, into: &mut [f32]) = row_kernel with Wide);
 
-/// Loss, weight and gradient of a row, the loss divided by `over`; `gains` holds a weight per region.
-pub(crate) fn row(simd: Simd, z: &[f32], row: &mut Row, gains: &[f32], over: f64, into: &mut [f32]) {
+/// Loss, weight and gradient of a row, divided by `over`. `gains` holds a weight per region.
+pub(crate) fn row(simd: SimdLevel, z: &[f32], row: &mut Row, gains: &[f32], over: f64, into: &mut [f32]) {
     row_pass(simd, z, row, gains, over, into);
 }

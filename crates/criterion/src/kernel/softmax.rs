@@ -5,7 +5,7 @@
 //! sums that the loss needs; the second ([`gradient`]) scales them to dL/dz. What differs between criteria is a
 //! [`Shape`].
 //!
-//! Three things keep the numbers right where it hurts:
+//! Three things keep the numbers accurate:
 //! - the label's term is kept apart from the others, so that 1 - p_y = others / (others + own) has no cancellation
 //!   when p_y -> 1;
 //! - exponentials are taken relative to a logit of the row (the largest one so far, block by block), never relative to a
@@ -14,7 +14,9 @@
 
 use std::ops::Range;
 
-use super::lanes::{Isa, LANES, Lanes, Simd, dispatch, exp, largest, total};
+use equipoise_simd::{Simd, SimdLevel, dispatch};
+
+use super::lanes::{LANES, Lanes, exp, largest, total};
 use super::shape::{Plain, Shape};
 
 /// Elements between two transfers from f32 to f64 sums.
@@ -23,10 +25,10 @@ pub(crate) const BLOCK: usize = 512;
 /// Stands for "no class here": whatever a shape makes of it (also NaN), its exponential is 0.
 const ABSENT: f32 = f32::NEG_INFINITY;
 
-/// Sum over a row, the label kept apart: e^{own - shift} + others.
+/// The denominator of a softmax, with the label's term kept apart: e^{own - shift} + others.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Tally {
-    /// What the exponents are relative to.
+pub(crate) struct Denominator {
+    /// The number that exponents are relative to.
     pub(crate) shift: f32,
     /// z' of the label.
     pub(crate) own: f64,
@@ -41,7 +43,7 @@ pub(crate) fn change_of_shift(from: f32, to: f32) -> f64 {
     if from == to { 1.0 } else { (f64::from(from) - f64::from(to)).exp() }
 }
 
-impl Tally {
+impl Denominator {
     pub(crate) fn new(shift: f32, own: f64, others: f64) -> Self {
         Self { shift, own, own_exp: (own - f64::from(shift)).exp(), others }
     }
@@ -74,9 +76,9 @@ impl Tally {
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Sums {
     /// The sum over the raw logits. Where a shape has [`HIDES_RAW`](Shape::HIDES_RAW), only if it was asked for.
-    pub(crate) raw: Tally,
+    pub(crate) raw: Denominator,
     /// The sum over z' with its factors.
-    pub(crate) adjusted: Tally,
+    pub(crate) adjusted: Denominator,
     /// Sum of z' (with `SMOOTH`).
     pub(crate) logits: f64,
     /// No logit was infinite or NaN, and no z' overflowed.
@@ -91,17 +93,17 @@ pub(crate) struct Slope {
     pub(crate) smooth: f64,
 }
 
-/// Where a row's first pass writes.
-pub(crate) struct Place<'a> {
+/// The memory that the first pass over a row writes.
+pub(crate) struct RowBuffers<'a> {
     /// The largest z' of every block.
     pub(crate) maxima: &'a mut [f32],
-    /// What the exponentials of every block are relative to.
+    /// The number that the exponentials of every block are relative to.
     pub(crate) shifts: &'a mut [f32],
-    /// The exponentials; the label's place holds 0.
+    /// The exponentials. The label's is 0.
     pub(crate) exps: &'a mut [f32],
-    /// Exponentials that take the place of what is in `exps`, relative to the row's shift.
+    /// Exponentials that replace those in `exps`, relative to the row's shift.
     pub(crate) late: &'a mut Vec<f32>,
-    /// Their classes.
+    /// The classes of the exponentials in `late`.
     pub(crate) late_at: &'a mut Vec<u32>,
 }
 
@@ -136,7 +138,7 @@ impl<'a> Row<'a> {
     }
 
     /// Some of the lanes in four runs, each with the number of its first lanes: before the label, around it, behind it, and
-    /// the row's end; any may be empty. Runs are plain slices, which loops go through without looking left and right.
+    /// the row's end; any may be empty. Runs are plain slices, so loops over them have no branches.
     #[inline(always)]
     fn runs(&self, lanes: Range<usize>) -> [(usize, &[Lanes]); 4] {
         let end = lanes.end.min(self.whole.len());
@@ -155,13 +157,22 @@ impl<'a> Row<'a> {
 
 /// The largest z' of a run of lanes from number `k` on.
 #[inline(always)]
-fn top_of<I: Isa, S: Shape>(shape: &S, k: usize, run: &[Lanes], top: I::V) -> I::V {
-    run.iter().enumerate().fold(top, |top, (i, z)| I::max(shape.logit::<I>(I::load(z), (k + i) * LANES), top))
+fn top_of<I: Simd, S: Shape>(simd: I, shape: &S, k: usize, run: &[Lanes], top: I::V) -> I::V {
+    run.iter()
+        .enumerate()
+        .fold(top, |top, (i, z)| simd.max(shape.logit(simd, simd.load_array(z), (k + i) * LANES), top))
 }
 
 /// The same, and `odd` becomes NaN if a logit is not finite.
 #[inline(always)]
-fn checked_top_of<I: Isa, S: Shape>(shape: &S, mut k: usize, run: &[Lanes], top: I::V, odd: &mut I::V) -> I::V {
+fn checked_top_of<I: Simd, S: Shape>(
+    simd: I,
+    shape: &S,
+    mut k: usize,
+    run: &[Lanes],
+    top: I::V,
+    odd: &mut I::V,
+) -> I::V {
     // four at a time, as one comparison must wait for the one before
     const AT_ONCE: usize = 4;
     let mut tops = [top; AT_ONCE];
@@ -169,169 +180,176 @@ fn checked_top_of<I: Isa, S: Shape>(shape: &S, mut k: usize, run: &[Lanes], top:
     let (fours, rest) = run.as_chunks::<AT_ONCE>();
     for four in fours {
         for i in 0..AT_ONCE {
-            let z = I::load(&four[i]);
-            tops[i] = I::max(shape.logit::<I>(z, (k + i) * LANES), tops[i]);
+            let z = simd.load_array(&four[i]);
+            tops[i] = simd.max(shape.logit(simd, z, (k + i) * LANES), tops[i]);
             // z * 0 is NaN for infinite and NaN z, and stays so
-            odds[i] = I::fma(z, I::splat(0.0), odds[i]);
+            odds[i] = simd.fma(z, simd.splat(0.0), odds[i]);
         }
         k += AT_ONCE;
     }
     for (i, z) in rest.iter().enumerate() {
-        let z = I::load(z);
-        tops[0] = I::max(shape.logit::<I>(z, (k + i) * LANES), tops[0]);
-        odds[0] = I::fma(z, I::splat(0.0), odds[0]);
+        let z = simd.load_array(z);
+        tops[0] = simd.max(shape.logit(simd, z, (k + i) * LANES), tops[0]);
+        odds[0] = simd.fma(z, simd.splat(0.0), odds[0]);
     }
-    *odd = I::add(I::add(odds[0], odds[1]), I::add(odds[2], odds[3]));
-    I::max(I::max(tops[0], tops[1]), I::max(tops[2], tops[3]))
+    *odd = simd.add(simd.add(odds[0], odds[1]), simd.add(odds[2], odds[3]));
+    simd.max(simd.max(tops[0], tops[1]), simd.max(tops[2], tops[3]))
 }
 
 #[inline(always)]
-fn sums_kernel<I: Isa, S: Shape>(shape: &S, z: &[f32], label: usize, place: &mut Place<'_>) -> Sums {
+fn sums_kernel<I: Simd, S: Shape>(simd: I, shape: &S, z: &[f32], label: usize, buffers: &mut RowBuffers<'_>) -> Sums {
     let row = Row::new(z, label);
     let own = shape.own(z[label]);
     let mut shift = own as f32;
     let (mut adjusted, mut raw, mut logits) = (0f64, 0f64, own);
-    let mut odd = I::splat(0.0);
-    for (number, exps) in place.exps.chunks_mut(BLOCK).enumerate() {
+    let mut odd = simd.splat(0.0);
+    for (number, exps) in buffers.exps.chunks_mut(BLOCK).enumerate() {
         let start = number * (BLOCK / LANES);
         let end = start + exps.len().div_ceil(LANES);
         let runs = row.runs(start..end);
         let [before, around, behind, end_run] = runs;
-        let top = I::splat(f32::NEG_INFINITY);
-        let top = checked_top_of::<I, S>(shape, before.0, before.1, top, &mut odd);
-        let top = checked_top_of::<I, S>(shape, behind.0, behind.1, top, &mut odd);
-        let top = top_of::<I, S>(shape, around.0, around.1, top);
-        let top = largest::<I>(top_of::<I, S>(shape, end_run.0, end_run.1, top));
+        let top = simd.splat(f32::NEG_INFINITY);
+        let top = checked_top_of(simd, shape, before.0, before.1, top, &mut odd);
+        let top = checked_top_of(simd, shape, behind.0, behind.1, top, &mut odd);
+        let top = top_of(simd, shape, around.0, around.1, top);
+        let top = largest(simd, top_of(simd, shape, end_run.0, end_run.1, top));
         if top > shift {
             let down = change_of_shift(shift, top);
             (adjusted, raw, shift) = (adjusted * down, raw * down, top);
         }
-        place.maxima[number] = top;
-        place.shifts[number] = shift;
-        let mut block_sums = [I::splat(0.0); 3];
+        buffers.maxima[number] = top;
+        buffers.shifts[number] = shift;
+        let mut block_sums = [simd.splat(0.0); 3];
         let (outs, rest) = exps.as_chunks_mut::<LANES>();
         for (first, run) in runs {
             let outs = outs.get_mut(first - start..).unwrap_or_default();
             for ((k, z), out) in run.iter().enumerate().zip(outs) {
-                I::store(exps_of::<I, S>(shape, z, (first + k) * LANES, shift, &mut block_sums), out);
+                *out = simd.to_array(exps_of(simd, shape, z, (first + k) * LANES, shift, &mut block_sums));
             }
         }
         if !rest.is_empty() {
             let k = end - 1;
-            let e = I::array(exps_of::<I, S>(shape, row.at(k), k * LANES, shift, &mut block_sums));
+            let e = simd.to_array::<LANES>(exps_of(simd, shape, row.at(k), k * LANES, shift, &mut block_sums));
             rest.copy_from_slice(&e[..rest.len()]);
         }
-        adjusted += total::<I>(block_sums[0]);
+        adjusted += total(simd, block_sums[0]);
         if S::FACTOR {
-            raw += total::<I>(block_sums[1]);
+            raw += total(simd, block_sums[1]);
         }
         if S::SMOOTH {
-            logits += total::<I>(block_sums[2]);
+            logits += total(simd, block_sums[2]);
         }
     }
-    let adjusted = Tally::new(shift, own, adjusted);
-    let raw = if S::FACTOR { Tally { others: raw, ..adjusted } } else { adjusted };
-    let odd = I::array(odd).iter().any(|x| *x != 0.0);
+    let adjusted = Denominator::new(shift, own, adjusted);
+    let raw = if S::FACTOR { Denominator { others: raw, ..adjusted } } else { adjusted };
+    let odd = simd.to_array::<LANES>(odd).iter().any(|x| *x != 0.0);
     let finite = row.finite && !odd && shift.is_finite() && (own as f32).is_finite();
     Sums { raw, adjusted, logits, finite }
 }
 
 /// e^{z' - shift} times its factor, added to the sums: adjusted, raw and of z'.
 #[inline(always)]
-fn exps_of<I: Isa, S: Shape>(shape: &S, z: &Lanes, at: usize, shift: f32, sums: &mut [I::V; 3]) -> I::V {
-    let x = shape.logit::<I>(I::load(z), at);
-    let mut e = exp::<I>(I::sub(x, I::splat(shift)));
+fn exps_of<I: Simd, S: Shape>(simd: I, shape: &S, z: &Lanes, at: usize, shift: f32, sums: &mut [I::V; 3]) -> I::V {
+    let x = shape.logit(simd, simd.load_array(z), at);
+    let mut e = exp(simd, simd.sub(x, simd.splat(shift)));
     if S::FACTOR {
-        sums[1] = I::add(sums[1], e);
-        e = I::mul(e, shape.factor::<I>(at));
+        sums[1] = simd.add(sums[1], e);
+        e = simd.mul(e, shape.factor(simd, at));
     }
     if S::SMOOTH {
-        // the label and what lies behind the row's end are as good as minus infinity
-        let known = I::array(x).map(|x| if x > ABSENT { x } else { 0.0 });
-        sums[2] = I::add(sums[2], I::load(&known));
+        // the label and the padding are minus infinity, which the sum must not contain
+        let known = simd.to_array::<LANES>(x).map(|x| if x > ABSENT { x } else { 0.0 });
+        sums[2] = simd.add(sums[2], simd.load_array(&known));
     }
-    sums[0] = I::add(sums[0], e);
+    sums[0] = simd.add(sums[0], e);
     e
 }
-dispatch!(fn sums_pass<S: Shape>(shape: &S, z: &[f32], label: usize, place: &mut Place<'_>) -> Sums = sums_kernel);
+dispatch!(fn sums_pass<S: Shape>(shape: &S, z: &[f32], label: usize, buffers: &mut RowBuffers<'_>) -> Sums = sums_kernel with Wide);
 
 /// The first pass: the sums of a row, and its exponentials. `raw_sums` asks for the sums of the raw logits even where
 /// the shape does not need them.
 pub(crate) fn sums<S: Shape>(
-    simd: Simd,
+    simd: SimdLevel,
     shape: &mut S,
     z: &[f32],
     label: usize,
     raw_sums: bool,
-    place: &mut Place<'_>,
+    buffers: &mut RowBuffers<'_>,
 ) -> Sums {
     shape.refer(z[label]);
     let mut sums = if S::APART || (S::HIDES_RAW && raw_sums) {
-        let raw = sums_pass(simd, &Plain, z, label, place).raw;
+        let raw = sums_pass(simd, &Plain, z, label, buffers).raw;
         shape.learn(&raw);
-        Sums { raw, ..sums_pass(simd, shape, z, label, place) }
+        Sums { raw, ..sums_pass(simd, shape, z, label, buffers) }
     } else {
-        sums_pass(simd, shape, z, label, place)
+        sums_pass(simd, shape, z, label, buffers)
     };
-    place.late.clear();
-    place.late_at.clear();
+    buffers.late.clear();
+    buffers.late_at.clear();
     if sums.finite {
-        shape.correct(simd, z, label, place, &mut sums);
+        shape.correct(simd, z, label, buffers, &mut sums);
         sums.finite = sums.adjusted.shift.is_finite();
     }
     sums
 }
 
 #[inline(always)]
-fn scale_kernel<I: Isa, S: Shape>(shape: &S, sums: &Sums, scale: f64, uniform: f32, place: &mut Place<'_>) {
-    for (number, (block, shift)) in place.exps.chunks_mut(BLOCK).zip(&*place.shifts).enumerate() {
+fn scale_kernel<I: Simd, S: Shape>(
+    simd: I,
+    shape: &S,
+    sums: &Sums,
+    scale: f64,
+    uniform: f32,
+    buffers: &mut RowBuffers<'_>,
+) {
+    for (number, (block, shift)) in buffers.exps.chunks_mut(BLOCK).zip(&*buffers.shifts).enumerate() {
         let scale = (scale * change_of_shift(*shift, sums.adjusted.shift)) as f32;
         let start = number * BLOCK;
         let (outs, rest) = block.as_chunks_mut::<LANES>();
         let full = outs.len();
         for (k, out) in outs.iter_mut().enumerate() {
-            I::store(scaled::<I, S>(shape, out, start + k * LANES, scale, uniform), out);
+            *out = simd.to_array(scaled(simd, shape, out, start + k * LANES, scale, uniform));
         }
         if !rest.is_empty() {
             let mut e = [0.0; LANES];
             e[..rest.len()].copy_from_slice(rest);
-            let g = I::array(scaled::<I, S>(shape, &e, start + full * LANES, scale, uniform));
+            let g = simd.to_array::<LANES>(scaled(simd, shape, &e, start + full * LANES, scale, uniform));
             rest.copy_from_slice(&g[..rest.len()]);
         }
     }
 }
 
 #[inline(always)]
-fn scaled<I: Isa, S: Shape>(shape: &S, e: &Lanes, at: usize, scale: f32, uniform: f32) -> I::V {
-    let mut g = I::mul(I::load(e), I::splat(scale));
+fn scaled<I: Simd, S: Shape>(simd: I, shape: &S, e: &Lanes, at: usize, scale: f32, uniform: f32) -> I::V {
+    let mut g = simd.mul(simd.load_array(e), simd.splat(scale));
     if S::SMOOTH {
-        g = I::sub(g, I::splat(uniform));
+        g = simd.sub(g, simd.splat(uniform));
     }
     if S::SLOPE {
-        g = I::mul(g, shape.slope::<I>(at));
+        g = simd.mul(g, shape.slope(simd, at));
     }
     g
 }
-dispatch!(fn scale_pass<S: Shape>(shape: &S, sums: &Sums, scale: f64, uniform: f32, place: &mut Place<'_>) = scale_kernel);
+dispatch!(fn scale_pass<S: Shape>(shape: &S, sums: &Sums, scale: f64, uniform: f32, buffers: &mut RowBuffers<'_>) = scale_kernel with Wide);
 
-/// The second pass: from the exponentials in `place` to the gradient there.
+/// The second pass: from the exponentials in `buffers` to the gradient there.
 pub(crate) fn gradient<S: Shape>(
-    simd: Simd,
+    simd: SimdLevel,
     shape: &S,
     z: &[f32],
     label: usize,
     sums: &Sums,
     slope: Slope,
-    place: &mut Place<'_>,
+    buffers: &mut RowBuffers<'_>,
 ) {
-    let tally = &sums.adjusted;
-    let scale = slope.scale / tally.sum();
+    let denominator = &sums.adjusted;
+    let scale = slope.scale / denominator.sum();
     let uniform = slope.scale * slope.smooth / z.len() as f64;
-    scale_pass(simd, shape, sums, scale, uniform as f32, place);
-    for (e, &j) in place.late.iter().zip(&*place.late_at) {
-        place.exps[j as usize] = (f64::from(*e) * scale) as f32;
+    scale_pass(simd, shape, sums, scale, uniform as f32, buffers);
+    for (e, &j) in buffers.late.iter().zip(&*buffers.late_at) {
+        buffers.exps[j as usize] = (f64::from(*e) * scale) as f32;
     }
     // the label's own, without cancellation
-    let own = slope.scale * (slope.smooth - tally.miss()) - uniform;
-    place.exps[label] = (own * f64::from(shape.own_slope())) as f32;
+    let own = slope.scale * (slope.smooth - denominator.miss()) - uniform;
+    buffers.exps[label] = (own * f64::from(shape.own_slope())) as f32;
 }

@@ -26,12 +26,13 @@
 //! gamma 0.9 (0.95 for CIFAR-100) and lambda 5e-3. `equipoise inspect` shows which classes are that rare.
 
 use equipoise_random::Draws;
+use equipoise_simd::{Simd, SimdLevel, dispatch};
 use serde::{Deserialize, Serialize};
 
 use crate::batch::Batch;
 use crate::config::Preset;
 use crate::counts::Counts;
-use crate::kernel::lanes::{Isa, LANES, Simd, dispatch};
+use crate::kernel::lanes::LANES;
 use crate::kernel::rows::{Job, Part, Softmax, Weighed};
 use crate::kernel::shape::Bias;
 use crate::method::Method;
@@ -91,13 +92,13 @@ pub(crate) struct Equalization {
 struct Rows<'a> {
     method: &'a Equalization,
     batch: &'a Batch<'a>,
-    simd: Simd,
+    simd: SimdLevel,
 }
 
 /// Writes the offsets b of an example: minus infinity for classes whose draw is below their threshold.
 // Plain code, but for the wider 64-bit multiplications that a higher level has.
 #[inline(always)]
-fn drop_classes_kernel<I: Isa>(draws: Draws, thresholds: &[u64], bias: &mut [f32]) {
+fn drop_classes_kernel<I: Simd>(_simd: I, draws: Draws, thresholds: &[u64], bias: &mut [f32]) {
     for ((j, b), threshold) in bias.iter_mut().enumerate().zip(thresholds) {
         *b = if draws.at(j as u64) >> 32 < *threshold { f32::NEG_INFINITY } else { 0.0 };
     }

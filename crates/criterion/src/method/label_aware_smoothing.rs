@@ -65,10 +65,10 @@ impl Softmax for LabelAwareSmoothing {
         WithMean::default()
     }
     fn weigh(&self, part: &Part) -> Weighed {
-        let (smooth, tally) = (self.smooth[part.label], &part.sums.adjusted);
-        let ce = tally.cross_entropy();
+        let (smooth, denominator) = (self.smooth[part.label], &part.sums.adjusted);
+        let ce = denominator.cross_entropy();
         // mean_j(-ln p_j) = lse - mean z = CE + z_y - mean z
-        let uniform = ce + tally.own - part.sums.logits / self.classes;
+        let uniform = ce + denominator.own - part.sums.logits / self.classes;
         Weighed { loss: (1.0 - smooth) * ce + smooth * uniform, weight: 1.0, scale: 1.0, smooth, region: 0 }
     }
 }

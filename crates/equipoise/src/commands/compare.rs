@@ -1,45 +1,49 @@
 //! `equipoise compare`: the same network, once per criterion and seed.
 
 use std::io::Write;
-use std::path::PathBuf;
-use std::time::Duration;
+use std::path::{Path, PathBuf};
 
 use equipoise_criterion::Id;
-use equipoise_record::CONFIG;
-use equipoise_train::folder::{Folder, StoreError, fresh};
-use equipoise_train::settings::Settings;
+use equipoise_record::RunFolder;
+use equipoise_record::names::{COMPARISON, COMPARISON_RESULT, is_comparison};
+use equipoise_train::run::build::trainer;
+use equipoise_train::run::comparison_name;
+use equipoise_train::settings::{Architecture, Settings};
 use serde_json::Value;
 
-use super::report::{open, plain, show_runs, summary};
-use super::train::stem;
-use crate::Failure;
-use crate::progress::time;
-use crate::runs::{SettingArgs, Show, percent, pool, quoted, taken_up, train_failure, trainer};
+use crate::clock::duration;
+use crate::failure::Failure;
+use crate::options::{Environment, SettingArgs};
+use crate::output::{note, open_in_browser, percent, quoted};
+use crate::reports::{WrittenReport, print_plain, summary, write_report};
+use crate::training::{DisplayOptions, RunDisplay, execute_or_read};
 
 #[derive(clap::Args)]
 #[command(after_long_help = "\
-Without a data set: `softmax`, `seesaw` and `cwap` on the set inside the program, with a small network.
+Without a dataset: `softmax`, `seesaw` and `cwap` on the built-in dataset, with a small network.
+
+A comparison that was stopped continues with the same command and --output.
 
 Examples:
   equipoise compare
   equipoise compare cifar10 --imbalance 100 --epochs 40 --seeds 3
-  equipoise compare path/to/images --criteria softmax,balanced-softmax,cwap --val 0.1")]
+  equipoise compare path/to/images --criteria softmax,balanced-softmax,cwap --val-fraction 0.1 -o runs/images")]
 pub(crate) struct Args {
     #[command(flatten)]
     settings: SettingArgs,
-    /// The criteria, with commas between
-    #[arg(long, value_delimiter = ',', default_value = "softmax,seesaw,cwap")]
+    /// Criteria, separated by commas
+    #[arg(long, value_name = "ID,..", value_delimiter = ',', default_value = "softmax,seesaw,cwap")]
     criteria: Vec<Id>,
-    /// Runs per criterion, with seeds one after another
-    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..=1000))]
+    /// Number of runs per criterion, with consecutive seeds
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..=1000))]
     seeds: u64,
-    /// Folder of the runs; runs in it that were stopped are taken up [default: a new one under runs/]
-    #[arg(long, value_name = "DIR")]
-    out: Option<PathBuf>,
-    /// Show the report in a browser when all runs have ended
+    /// Folder of the runs; runs in it that were stopped are resumed [default: a new one in runs/]
+    #[arg(short, long, value_name = "DIR")]
+    output: Option<PathBuf>,
+    /// Open the report in a browser when all runs have ended
     #[arg(long)]
     open: bool,
-    /// Show no progress
+    /// Do not show progress
     #[arg(long)]
     quiet: bool,
     /// Print the table as JSON
@@ -47,91 +51,111 @@ pub(crate) struct Args {
     json: bool,
 }
 
-/// What is compared where nothing is said: small enough for a minute.
-fn base(own: bool) -> Settings {
+/// The defaults of a comparison. On the built-in dataset they take about a minute.
+fn base(built_in: bool) -> Settings {
     let mut settings = Settings::default();
-    if own {
-        settings.model.name = "resnet8".to_owned();
+    if built_in {
+        settings.model.name = Architecture::ResNet8;
         settings.epochs = 30;
-        settings.batch = 32;
+        settings.batch_size = 32;
         settings.evaluate_every = 5;
     }
     settings
 }
 
+/// The runs of a comparison.
+struct Finished {
+    folders: Vec<PathBuf>,
+    seconds: f64,
+}
+
 pub(crate) fn run(args: &Args, out: &mut impl Write) -> Result<(), Failure> {
-    let mut criteria: Vec<Id> = Vec::new();
-    for id in &args.criteria {
-        if criteria.contains(id) {
-            return Err(Failure::Usage(format!("--criteria: {id} is there twice")));
-        }
-        criteria.push(*id);
-    }
-    let pool = pool(args.settings.threads)?;
-    let all: Vec<Settings> = criteria
-        .iter()
-        .map(|id| args.settings.settings(base(args.settings.data.is_none()), Some(*id)))
-        .collect::<Result<_, _>>()?;
-    let settings = &all[0];
-    if settings.seed.checked_add(args.seeds).is_none_or(|last| i64::try_from(last).is_err()) {
-        return Err(Failure::Usage(format!("--seed {}: too large for {} seeds", settings.seed, args.seeds)));
-    }
-    // the first trainer also shows that data and network fit, before a folder is made
-    let first = trainer(settings.clone(), &args.settings.root, &pool, None)?;
-    drop(first);
-    let store = |error: StoreError| train_failure(error.into());
-    let folder = match &args.out {
-        // one that was stopped is taken up
-        Some(path) if path.join(CONFIG).exists() => Folder::open(path),
-        Some(path) => Folder::create(path),
-        None => fresh("runs".as_ref(), &format!("compare-{}", stem(settings, false))),
-    }
-    .map_err(store)?;
-    if !folder.path().join(CONFIG).exists() {
-        folder.write(CONFIG, settings.to_toml().map_err(train_failure)?.as_bytes()).map_err(store)?;
-    }
-    let whole = criteria.len() * args.seeds as usize;
-    let resume = format!("the same command with --out {}", quoted(folder.path()));
-    let mut places = Vec::new();
-    let mut seconds = 0.0;
-    for (c, (id, settings)) in criteria.iter().zip(&all).enumerate() {
-        for seed in 0..args.seeds {
-            let mut settings = settings.clone();
-            settings.seed += seed;
-            let place = folder.path().join(format!("{id}-s{}", settings.seed));
-            let number = c * args.seeds as usize + seed as usize + 1;
-            let title = format!("[{number}/{whole}] {id}");
-            let mut show = Show::new(&title, settings.epochs, args.quiet, false, Duration::from_secs(300));
-            let result = taken_up(&settings, &place, &args.settings.root, &pool, &mut show, &resume)
-                .map_err(|failure| failure.about(&title))?;
-            seconds += result.seconds;
-            if !args.quiet {
-                let overall = percent(result.last.as_ref().and_then(|figures| figures.metrics.top1));
-                // nobody to tell if this fails
-                let _ = writeln!(std::io::stderr(), "{title}: overall {overall} in {}", time(result.seconds));
-            }
-            places.push(place);
-        }
-    }
-    let (page, comparisons) = show_runs(&places, &folder)?;
+    let all = settings(args)?;
+    let environment = Environment::new(args.settings.threads, &args.settings.root)?;
+    // shows that data and network fit before a folder is created
+    drop(trainer(all[0].clone(), None, &environment.context())?);
+    let folder = open_folder(args.output.as_deref(), &all[0])?;
+    let finished = execute_all(args, &all, &folder, &environment)?;
+    let WrittenReport { page, comparisons } = write_report(&finished.folders, &folder)?;
     let path = folder.path().display().to_string();
-    let tables: Vec<Value> = comparisons.iter().map(summary).collect();
-    let mut table = tables.into_iter().next().unwrap_or_default();
+    let mut table = comparisons.first().map(summary).unwrap_or_default();
     table["seeds"] = args.seeds.into();
-    table["seconds"] = seconds.into();
+    table["seconds"] = finished.seconds.into();
     table["folder"] = path.clone().into();
-    let text = serde_json::to_string_pretty(&table)? + "\n";
-    folder.write("compare.json", text.as_bytes()).map_err(store)?;
+    write_table(&table, &folder)?;
     if args.open {
-        open(&page)?;
+        open_in_browser(&page)?;
     }
     if args.json {
         writeln!(out, "{table}")?;
         return Ok(());
     }
     for comparison in &comparisons {
-        plain(comparison, out)?;
+        print_plain(comparison, out)?;
     }
-    writeln!(out, "\n{} in all; the runs are in {path}, to look at in {}", time(seconds), quoted(&page))?;
+    let time = duration(finished.seconds);
+    writeln!(out, "\n{time} in total; the runs are in {path}, their report is {}", quoted(&page))?;
     Ok(())
+}
+
+/// The settings of the first seed, by criterion.
+fn settings(args: &Args) -> Result<Vec<Settings>, Failure> {
+    let repeated = |(number, id): &(usize, &Id)| args.criteria[..*number].contains(id);
+    if let Some((_, id)) = args.criteria.iter().enumerate().find(repeated) {
+        return Err(Failure::usage(format!("--criteria: {id} is named twice")));
+    }
+    let base = base(args.settings.data.is_none());
+    let of = |id: &Id| args.settings.settings(base.clone(), Some(*id));
+    let all: Vec<Settings> = args.criteria.iter().map(of).collect::<Result<_, _>>()?;
+    let seed = all[0].seed;
+    if seed.checked_add(args.seeds).is_none_or(|last| i64::try_from(last).is_err()) {
+        return Err(Failure::usage(format!("--seed {seed}: too large for {} seeds", args.seeds)));
+    }
+    Ok(all)
+}
+
+/// The folder of the comparison: a new one, or one whose runs are resumed.
+fn open_folder(output: Option<&Path>, settings: &Settings) -> Result<RunFolder, Failure> {
+    let folder = match output {
+        Some(path) if is_comparison(path) => return Ok(RunFolder::open_comparison(path)?),
+        Some(path) => RunFolder::create(path),
+        None => RunFolder::create_unique("runs".as_ref(), &comparison_name(settings)),
+    }?;
+    folder.write(COMPARISON, settings.to_toml()?.as_bytes())?;
+    Ok(folder)
+}
+
+/// Executes all runs, criterion by criterion.
+fn execute_all(
+    args: &Args,
+    all: &[Settings],
+    folder: &RunFolder,
+    environment: &Environment,
+) -> Result<Finished, Failure> {
+    let total = all.len() * args.seeds as usize;
+    let resume = format!("the same command with --output {}", quoted(folder.path()));
+    let mut finished = Finished { folders: Vec::new(), seconds: 0.0 };
+    for settings in all {
+        for seed in settings.seed..settings.seed + args.seeds {
+            let settings = Settings { seed, ..settings.clone() };
+            let id = settings.criterion.method.id();
+            let path = folder.path().join(format!("{id}-s{seed}"));
+            let title = format!("[{}/{total}] {id}", finished.folders.len() + 1);
+            let mut display = RunDisplay::new(&title, settings.epochs, DisplayOptions::one_of_several(args.quiet));
+            let result = execute_or_read(&settings, &path, &environment.context(), &mut display, &resume)
+                .map_err(|failure| failure.about(&title))?;
+            if !args.quiet {
+                let overall = percent(result.last.as_ref().and_then(|epoch| epoch.metrics.top1));
+                note(&format!("{title}: overall {overall} in {}", duration(result.seconds)));
+            }
+            finished.seconds += result.seconds;
+            finished.folders.push(path);
+        }
+    }
+    Ok(finished)
+}
+
+fn write_table(table: &Value, folder: &RunFolder) -> Result<(), Failure> {
+    let text = serde_json::to_string_pretty(table)? + "\n";
+    Ok(folder.write(COMPARISON_RESULT, text.as_bytes())?)
 }

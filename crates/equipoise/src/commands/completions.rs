@@ -1,8 +1,8 @@
-//! `equipoise completions`: for the shell.
+//! `equipoise completions`: completions for a shell.
 
 use std::io::Write;
 
-use crate::Failure;
+use crate::failure::Failure;
 
 #[derive(clap::Args)]
 #[command(after_long_help = "\
@@ -10,7 +10,7 @@ Examples:
   equipoise completions bash > ~/.local/share/bash-completion/completions/equipoise
   equipoise completions zsh > ~/.zfunc/_equipoise")]
 pub(crate) struct Args {
-    /// Which shell
+    /// The shell
     shell: clap_complete::Shell,
 }
 

@@ -1,4 +1,4 @@
-//! `equipoise criteria`: what there is, from the one text that each method's file carries.
+//! `equipoise criteria`: the criteria, from the documentation at the top of each method's source file.
 
 use std::fmt::Write as _;
 use std::io::Write;
@@ -8,7 +8,7 @@ use anyhow::Context;
 use equipoise_criterion::{Documentation, DrwConfig, Field, Id, Preset};
 use serde_json::{Map, Value, json};
 
-use crate::Failure;
+use crate::failure::Failure;
 
 #[derive(clap::Args)]
 #[command(after_long_help = "\
@@ -17,24 +17,24 @@ Examples:
   equipoise criteria cwap
   equipoise criteria seesaw --json")]
 pub(crate) struct Args {
-    /// Explain this one
+    /// Criterion to explain
     name: Option<String>,
     /// Print JSON
     #[arg(long)]
     json: bool,
-    /// Write a Markdown page per criterion into this folder, and a table of all
+    /// Write a Markdown page per criterion and a table of all criteria to this folder
     #[arg(long, value_name = "DIR", conflicts_with_all = ["name", "json"])]
     docs: Option<PathBuf>,
 }
 
-/// A criterion, or the schedule on top of them.
+/// A criterion, or deferred re-weighting, which is a schedule on top of criteria.
 struct Topic {
     name: &'static str,
     page: Documentation,
     fields: &'static [Field],
-    /// Defaults; a parameter that must be given has none.
+    /// Default values. A required parameter has none.
     values: Map<String, Value>,
-    /// Presets that differ from the defaults, with what they change.
+    /// The other presets, with the parameters they change.
     presets: Vec<(&'static str, Map<String, Value>)>,
 }
 
@@ -72,15 +72,15 @@ impl Topic {
         if name == "drw" {
             return Ok(Self::drw());
         }
-        name.parse().map(Self::of).map_err(|error| Failure::Usage(error.to_string()))
+        Ok(Self::of(name.parse::<Id>()?))
     }
 
-    /// A parameter's default as a person writes it.
+    /// The default of a parameter, for people.
     fn default(&self, field: &Field) -> String {
-        self.values.get(field.name).map_or_else(|| "(to be given)".to_owned(), plain)
+        self.values.get(field.name).map_or_else(|| "(required)".to_owned(), plain)
     }
 
-    /// "name=default" of every parameter.
+    /// `name=default` of every parameter.
     fn defaults(&self) -> impl Iterator<Item = String> {
         self.fields.iter().map(|field| format!("{}={}", field.name, self.default(field)))
     }
@@ -98,7 +98,7 @@ pub(crate) fn run(args: &Args, out: &mut impl Write) -> Result<(), Failure> {
                 std::fs::write(&path, text).with_context(|| format!("cannot write {}", path.display()))?;
                 number += 1;
             }
-            writeln!(out, "{number} pages are in {}", dir.display())?;
+            writeln!(out, "{number} pages written to {}", dir.display())?;
         }
         (Some(topic), None) if args.json => writeln!(out, "{:#}", object(&topic))?,
         (Some(topic), None) => out.write_all(text(&topic).as_bytes())?,
@@ -122,7 +122,7 @@ pub(crate) fn run(args: &Args, out: &mut impl Write) -> Result<(), Failure> {
     Ok(())
 }
 
-/// A parameter's value as a person writes it.
+/// The value of a parameter, for people.
 fn plain(value: &Value) -> String {
     match value {
         Value::String(word) => word.clone(),
@@ -132,7 +132,7 @@ fn plain(value: &Value) -> String {
     }
 }
 
-/// The paper in few words: what its section has before the colon.
+/// The paper in a few words: the start of its section, up to the colon.
 fn short(page: &Documentation) -> &str {
     page.section("Paper").split_once(": ").map_or("", |(short, _)| short)
 }
@@ -154,7 +154,7 @@ fn object(topic: &Topic) -> Value {
     })
 }
 
-/// A criterion's page for a terminal.
+/// The page of a criterion for a terminal.
 fn text(topic: &Topic) -> String {
     let mut text = format!("{}: {}\n", topic.name, topic.page.idea);
     for section in &topic.page.sections {
@@ -176,7 +176,7 @@ fn text(topic: &Topic) -> String {
     text
 }
 
-/// Words in lines of at most `WIDTH` columns behind an indent.
+/// Indented lines of at most `WIDTH` columns.
 fn wrapped(words: &str, indent: &str) -> String {
     const WIDTH: usize = 100;
     let (mut text, mut line) = (String::new(), String::new());
@@ -196,7 +196,7 @@ fn wrapped(words: &str, indent: &str) -> String {
     text
 }
 
-/// The parameters for a terminal.
+/// The parameters of a criterion for a terminal.
 fn parameters(topic: &Topic) -> String {
     if topic.fields.is_empty() {
         return String::new();
@@ -213,11 +213,11 @@ fn parameters(topic: &Topic) -> String {
     text
 }
 
-/// Where a page of `docs/` says it comes from.
+/// The first line of a page in `docs/`.
 const MADE: &str =
     "<!-- made by `equipoise criteria --docs docs/criteria` from the header of the method's source file -->\n";
 
-/// A criterion's page for `docs/`.
+/// The page of a criterion for `docs/`.
 fn markdown(topic: &Topic) -> String {
     let mut text = format!("{MADE}# {}\n\n{}\n", topic.name, sentence(&topic.page.idea));
     for section in &topic.page.sections {

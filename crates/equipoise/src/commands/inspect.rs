@@ -1,15 +1,14 @@
-//! `equipoise inspect`: a data set before training, as bars, figures, problems and advice.
+//! `equipoise inspect`: a dataset before training: class sizes, imbalance, problems and advice.
 
 use std::io::Write;
 
-use anyhow::Context;
-use equipoise_criterion::Pool;
 use equipoise_data::describe::groups::GroupRule;
 use equipoise_data::describe::inspect::{DatasetReport, inspect};
 
-use super::data::{Chosen, SetArgs, failure};
+use crate::failure::Failure;
+use crate::options::{DatasetArgs, pool};
+use crate::output::printable;
 use crate::progress::Progress;
-use crate::{Failure, printable};
 
 #[derive(clap::Args)]
 #[command(after_long_help = "\
@@ -19,7 +18,7 @@ Examples:
   equipoise inspect path/to/cifar-10-batches-bin --json")]
 pub(crate) struct Args {
     #[command(flatten)]
-    set: SetArgs,
+    dataset: DatasetArgs,
     /// How classes are grouped: rank:K, mass:K or threshold
     #[arg(long, value_name = "RULE", default_value_t = GroupRule::default())]
     groups: GroupRule,
@@ -28,25 +27,24 @@ pub(crate) struct Args {
     json: bool,
 }
 
-/// Problems and classes shown in full before the rest is only counted.
+/// Problems that are shown; the others are counted.
 const SHOWN: usize = 20;
-/// Classes shown one by one before the middle is left out.
+/// Classes that are shown; those in the middle are left out.
 const BARS: usize = 40;
 
 pub(crate) fn run(args: &Args, out: &mut impl Write) -> Result<(), Failure> {
-    let Chosen { mut set, subset, .. } = args.set.load()?;
-    if let Some(positions) = subset {
-        set.train = set.train.subset(&positions);
-    }
-    let pool = Pool::new(0).context("cannot start the threads")?;
-    let progress = Progress::new("images looked at");
-    let report = inspect(&set, args.groups, &pool, &|done, whole| progress.at(done, whole)).map_err(failure)?;
+    let dataset = args.dataset.load()?.into_dataset();
+    let progress = Progress::new("images read");
+    let report = inspect(&dataset, args.groups, &pool(0)?, &|done, total| progress.update(done, total))?;
     drop(progress);
     if args.json {
         writeln!(out, "{}", serde_json::to_string(&report)?)?;
         return Ok(());
     }
-    let report = readable(report);
+    print_report(&readable(report), out)
+}
+
+fn print_report(report: &DatasetReport, out: &mut impl Write) -> Result<(), Failure> {
     let (train, test, classes) = (report.train, report.test, report.classes.len());
     let val = report.val.map_or_else(String::new, |val| format!(", {val} validation"));
     writeln!(out, "{}: {train} training{val} and {test} test images, {classes} classes", report.dataset)?;
@@ -56,7 +54,7 @@ pub(crate) fn run(args: &Args, out: &mut impl Write) -> Result<(), Failure> {
     };
     writeln!(out, "formats: {}; sizes: {}", listed(&report.formats), listed(&report.sizes))?;
     writeln!(out, "imbalance factor {:.1}, Gini {:.2}\n", report.imbalance_factor, report.gini)?;
-    bars(&report, out)?;
+    print_bars(report, out)?;
     writeln!(out)?;
     for group in report.groups.iter().filter(|group| !group.classes.is_empty()) {
         let names: Vec<&str> = group.classes.iter().take(8).map(String::as_str).collect();
@@ -65,15 +63,7 @@ pub(crate) fn run(args: &Args, out: &mut impl Write) -> Result<(), Failure> {
         let plural = if number == 1 { "class" } else { "classes" };
         writeln!(out, "{:<8}{number:>5} {plural}: {}{more}", group.name, names.join(", "))?;
     }
-    if !report.problems.is_empty() {
-        writeln!(out, "\n{} problems:", report.problems.len())?;
-        for problem in report.problems.iter().take(SHOWN) {
-            writeln!(out, "  {}: {}", problem.path, problem.what)?;
-        }
-        if report.problems.len() > SHOWN {
-            writeln!(out, "  and {} more (--json lists all)", report.problems.len() - SHOWN)?;
-        }
-    }
+    print_problems(report, out)?;
     writeln!(out)?;
     for advice in &report.advice {
         writeln!(out, "- {advice}")?;
@@ -81,7 +71,21 @@ pub(crate) fn run(args: &Args, out: &mut impl Write) -> Result<(), Failure> {
     Ok(())
 }
 
-/// A report whose names and paths cannot do anything to a terminal.
+fn print_problems(report: &DatasetReport, out: &mut impl Write) -> Result<(), Failure> {
+    if report.problems.is_empty() {
+        return Ok(());
+    }
+    writeln!(out, "\n{} problems:", report.problems.len())?;
+    for problem in report.problems.iter().take(SHOWN) {
+        writeln!(out, "  {}: {}", problem.path, problem.what)?;
+    }
+    if report.problems.len() > SHOWN {
+        writeln!(out, "  and {} more (--json lists all)", report.problems.len() - SHOWN)?;
+    }
+    Ok(())
+}
+
+/// The report with printable names and paths.
 fn readable(mut report: DatasetReport) -> DatasetReport {
     let classes = report.classes.iter_mut().map(|class| &mut class.name);
     let groups = report.groups.iter_mut().flat_map(|group| &mut group.classes);
@@ -92,8 +96,8 @@ fn readable(mut report: DatasetReport) -> DatasetReport {
     report
 }
 
-/// Images per class, the largest first.
-fn bars(report: &DatasetReport, out: &mut impl Write) -> Result<(), Failure> {
+/// Images per class as bars, the largest class first.
+fn print_bars(report: &DatasetReport, out: &mut impl Write) -> Result<(), Failure> {
     const WIDTH: f64 = 50.0;
     let mut classes: Vec<_> = report.classes.iter().collect();
     classes.sort_by_key(|class| std::cmp::Reverse(class.train));
@@ -104,11 +108,11 @@ fn bars(report: &DatasetReport, out: &mut impl Write) -> Result<(), Failure> {
     for (rank, class) in classes.iter().enumerate() {
         if classes.len() > BARS && (BARS / 2..classes.len() - BARS / 2).contains(&rank) {
             if rank == BARS / 2 {
-                writeln!(out, "... {} classes between ...", classes.len() - BARS)?;
+                writeln!(out, "... {} more classes ...", classes.len() - BARS)?;
             }
             continue;
         }
-        // a class that has any image shows at least a sliver
+        // a class with any image has a visible bar
         let eighths = (class.train as f64 / most * WIDTH * 8.0).round().max(if class.train > 0 { 1.0 } else { 0.0 });
         let (full, rest) = (eighths as usize / 8, eighths as usize % 8);
         let bar = "█".repeat(full) + ["", "▏", "▎", "▍", "▌", "▋", "▊", "▉"][rest];

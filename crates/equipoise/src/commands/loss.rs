@@ -1,24 +1,25 @@
-//! `equipoise loss CASE.json`: a criterion on given logits, so that anyone can check another implementation.
+//! `equipoise loss CASE.json`: a criterion on given logits, to check other implementations against.
 
 use std::io::{Read, Write};
 use std::path::PathBuf;
 
 use anyhow::Context;
-use equipoise_criterion::{Batch, Config, ConfigError, Criterion, DrwConfig, Id, Mixed, Output, Preset, Workspace};
+use equipoise_criterion::{Batch, Config, Criterion, DrwConfig, Id, Mixed, Output, Preset, Workspace};
 use serde::de::IgnoredAny;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-use crate::Failure;
+use crate::failure::Failure;
+use crate::output::warn;
 
 #[derive(clap::Args)]
 #[command(after_long_help = "\
 Input:
   {\"method\": ID, \"params\": {..}, \"counts\": [images per class], \"steps\": [STEP, ..]}
   STEP is {\"logits\": [[..], ..], \"labels\": [..]} or {\"end_epoch\": true}.
-  Beside the method: \"preset\" (paper, reference, recommended; params override it),
+  Optional: \"preset\" (reference, recommended, paper; params override it; reference if left out),
   \"drw\" {\"start_epoch\", \"beta\", \"reduction\"} for deferred re-weighting, \"expected\" (ignored).
-  In a step: \"mixed\" {\"labels\": [..], \"share\": [..]} for mixup, \"examples\" [..] for random draws,
+  Optional in a step: \"mixed\" {\"labels\": [..], \"share\": [..]} for mixup, \"examples\" [..] for random draws,
   \"train\": false to evaluate without counting.
 Output:
   {\"steps\": [{\"loss\", \"grad\", \"weights\"} or {\"end_epoch\": true, \"state\": {..}}, ..]}
@@ -27,7 +28,7 @@ Examples:
   equipoise loss case.json
   echo '{\"method\": \"focal\", \"counts\": [9, 1], \"steps\": [{\"logits\": [[2, -1]], \"labels\": [1]}]}' | equipoise loss -")]
 pub(crate) struct Args {
-    /// The case, or - for standard input
+    /// File of the case, or - for standard input
     #[arg(value_name = "CASE.json")]
     case: PathBuf,
 }
@@ -42,7 +43,7 @@ struct Case {
     drw: Option<DrwConfig>,
     counts: Vec<u64>,
     steps: Vec<Step>,
-    /// Cases may carry what they expect; comparing is up to the reader.
+    /// Cases may include what they expect; comparing is up to the reader.
     #[serde(rename = "expected")]
     _expected: Option<IgnoredAny>,
 }
@@ -65,7 +66,7 @@ struct MixedStep {
     share: Vec<f32>,
 }
 
-/// What is printed.
+/// The output.
 #[derive(Serialize)]
 struct Answer {
     steps: Vec<StepAnswer>,
@@ -83,23 +84,19 @@ pub(crate) fn run(args: &Args, out: &mut impl Write) -> Result<(), Failure> {
     if args.case.as_os_str() == "-" {
         std::io::stdin().read_to_end(&mut bytes).context("cannot read standard input")?;
     } else {
-        let unreadable = |error| Failure::Usage(format!("cannot read {}: {error}", args.case.display()));
-        bytes = std::fs::read(&args.case).map_err(unreadable)?;
+        let read = std::fs::read(&args.case);
+        bytes = read.map_err(|error| Failure::usage(format!("cannot read {}: {error}", args.case.display())))?;
     }
     let case = parse(&bytes)?;
-    let usage = |error: ConfigError| Failure::Usage(error.to_string());
     // cases are checks of the published methods, so without a preset their parameters are laid over the reference
     let preset = case.preset.unwrap_or(Preset::Reference);
-    let config = Config::from_parts(case.method, preset, &case.params, case.drw.clone()).map_err(usage)?;
-    let mut criterion = config.init(&case.counts).map_err(usage)?;
-    for warning in criterion.warnings() {
-        // a warning that nobody can read is no reason to stop
-        let _ = writeln!(std::io::stderr(), "equipoise: warning: {warning}");
-    }
+    let config = Config::from_parts(case.method, preset, &case.params, case.drw.clone())?;
+    let mut criterion = config.init(&case.counts)?;
+    criterion.warnings().iter().for_each(|warning| warn(warning));
     let mut work = Workspace::new();
     let (mut steps, mut epoch) = (Vec::new(), 0);
     for (number, step) in case.steps.iter().enumerate() {
-        let at = format!("steps[{number}]");
+        let path = format!("steps[{number}]");
         match step {
             Step { end_epoch: Some(true), logits: None, labels: None, mixed: None, examples: None, train: None } => {
                 criterion.end_epoch();
@@ -107,21 +104,21 @@ pub(crate) fn run(args: &Args, out: &mut impl Write) -> Result<(), Failure> {
                 steps.push(StepAnswer::End { end_epoch: true, state: criterion.state_summary() });
             }
             Step { end_epoch: Some(_), .. } => {
-                return Err(Failure::Usage(format!("{at}.end_epoch: it stands alone and is true")));
+                return Err(Failure::usage(format!("{path}.end_epoch must be true and the only field of its step")));
             }
-            _ => steps.push(batch(&at, step, epoch, &mut criterion, &mut work)?),
+            _ => steps.push(batch(&path, step, epoch, &mut criterion, &mut work)?),
         }
     }
     writeln!(out, "{}", serde_json::to_string(&Answer { steps })?)?;
     Ok(())
 }
 
-/// Reads the case; an error names the field by its path.
+/// Reads a case. An error names the path of the wrong field.
 fn parse(bytes: &[u8]) -> Result<Case, Failure> {
     let text = std::str::from_utf8(bytes).map_err(|error| Failure::Usage(format!("the case is not UTF-8: {error}")))?;
-    // serde would take a list of the fields' values as well
+    // serde would also accept a list of the fields' values
     if !text.trim_start().starts_with('{') {
-        return Err(Failure::Usage("the case is not a JSON object {..}".to_owned()));
+        return Err(Failure::usage("the case is not a JSON object {..}"));
     }
     let mut json = serde_json::Deserializer::from_str(text);
     let case =
@@ -134,13 +131,13 @@ fn parse(bytes: &[u8]) -> Result<Case, Failure> {
 }
 
 fn batch(
-    at: &str,
+    path: &str,
     step: &Step,
     epoch: u64,
     criterion: &mut Criterion,
     work: &mut Workspace,
 ) -> Result<StepAnswer, Failure> {
-    let usage = |what: String| Failure::Usage(format!("{at}.{what}"));
+    let usage = |what: String| Failure::usage(format!("{path}.{what}"));
     let rows = step.logits.as_ref().ok_or_else(|| usage("logits: missing".to_owned()))?;
     let labels = step.labels.as_ref().ok_or_else(|| usage("labels: missing".to_owned()))?;
     let classes = criterion.classes();

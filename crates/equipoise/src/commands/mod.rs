@@ -1,4 +1,4 @@
-//! One file per command: flags as typed, and `run`.
+//! A module per command: its options, and `run`. Commands import nothing from each other.
 
 pub(crate) mod bench;
 pub(crate) mod compare;
@@ -12,4 +12,5 @@ pub(crate) mod loss;
 pub(crate) mod predict;
 pub(crate) mod report;
 pub(crate) mod reproduce;
+pub(crate) mod settings;
 pub(crate) mod train;

@@ -1,58 +1,62 @@
 //! `equipoise train`: one run.
 
 use std::io::Write;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use equipoise_criterion::Id;
-use equipoise_record::{REPORT, RESULT};
-use equipoise_train::checkpoint::Checkpoint;
-use equipoise_train::folder::{Folder, fresh};
+use equipoise_record::RunResult;
+use equipoise_record::names::{CONFIG, REPORT, RESULT};
+use equipoise_train::run::files::read_text;
+use equipoise_train::run::{OutputFolder, Run};
 use equipoise_train::settings::Settings;
 
-use super::data::warn;
-use super::report::{open, show_runs};
-use crate::Failure;
-use crate::runs::{SettingArgs, Show, drive, percent, pool, quoted, read_text, train_failure, trainer};
+use crate::clock::duration;
+use crate::failure::Failure;
+use crate::options::{Environment, SettingArgs};
+use crate::output::{note, open_in_browser, percent, quoted};
+use crate::reports::write_report;
+use crate::training::{DisplayOptions, RunDisplay, execute};
 
 #[derive(clap::Args)]
 #[command(after_long_help = "\
-A run's folder holds config.toml (everything resolved), metrics.jsonl (a line per epoch), checkpoint.eqp and previous.eqp,
-best.eqp if a best epoch is chosen, result.json, report.html (a page to look at), the records behind it (norms.jsonl, times.jsonl,
-details.json) and events for TensorBoard. It is never overwritten. Ctrl-C saves and says how to go on; a run that was
-killed goes on from its last checkpoint, and ends as if nothing had happened, bit for bit.
+A run folder has config.toml (all settings), metrics.jsonl (a line per epoch), checkpoint.eqp and previous.eqp, best.eqp if a best epoch
+is selected, result.json, report.html (the report page), the records behind it (norms.jsonl, times.jsonl, details.json) and TensorBoard
+events. It is never overwritten. Ctrl-C saves the run and prints how to continue; a killed run continues from its last checkpoint. Either
+way the run ends as if it had never stopped, bit for bit.
 
-The test set chooses nothing: the best epoch is chosen on a validation part (--val 0.1, or one that the set has), else there is
-only the last. The preset `paper` reports the best epoch on the test set too, as the paper does, and says so.
+The test split selects nothing: the best epoch is selected on a validation split (--val-fraction 0.1, or that of the dataset). Without
+one, the last epoch is reported. The preset `paper` also reports the best epoch on the test split, as the paper does, and says so.
 
 Examples:
   equipoise train
   equipoise train cifar10 --imbalance 100 --criterion cwap --model resnet32 --epochs 200
-  equipoise train path/to/images --val 0.1 --set augment.randaugment=[2,9]
+  equipoise train path/to/images --val-fraction 0.1 --set augment.randaugment=[2,9]
+  equipoise train path/to/photos --model resnet18 --image-size 160 --batch-size 32 --lr 0.05 -o runs/photos
   equipoise train --resume runs/fashion-mini-cwap-resnet32-s0
-  equipoise train --config recipe.toml --print-config")]
+  equipoise train --config recommended --print-config")]
 pub(crate) struct Args {
     #[command(flatten)]
     settings: SettingArgs,
-    /// The criterion [default: cwap]
+    /// Criterion to train with; `equipoise criteria` lists them [default: cwap]
     #[arg(long, value_name = "ID")]
     criterion: Option<Id>,
-    /// Folder of the run [default: a new one under runs/]
-    #[arg(long, value_name = "DIR")]
-    out: Option<PathBuf>,
-    /// Go on with the run in this folder; name the data set if it has moved
-    #[arg(long, value_name = "DIR", conflicts_with_all = ["out", "model", "imbalance", "epochs", "batch", "rate", "seed", "val", "init", "freeze", "preset", "config", "set", "criterion"])]
+    /// Run folder [default: a new one in runs/]
+    #[arg(short, long, value_name = "DIR")]
+    output: Option<PathBuf>,
+    /// Continue the run in this folder; name the dataset if it has moved
+    #[arg(long, value_name = "DIR", conflicts_with_all = ["output", "model", "imbalance", "epochs", "batch_size", "lr", "seed", "val_fraction", "image_size", "weights", "freeze_backbone", "preset", "config", "set", "criterion"])]
     resume: Option<PathBuf>,
-    /// Print the resolved settings and stop
+    /// Print the settings as TOML and exit
     #[arg(long)]
     print_config: bool,
     /// Minutes between checkpoints within an epoch
     #[arg(long, value_name = "N", default_value_t = 5.0)]
-    save_minutes: f64,
-    /// Show the report in a browser when the run has ended
+    checkpoint_minutes: f64,
+    /// Open the report in a browser when the run has ended
     #[arg(long)]
     open: bool,
-    /// Show no progress
+    /// Do not show progress
     #[arg(long)]
     quiet: bool,
     /// Print the result as JSON
@@ -61,110 +65,80 @@ pub(crate) struct Args {
 }
 
 pub(crate) fn run(args: &Args, out: &mut impl Write) -> Result<(), Failure> {
-    if !(args.save_minutes >= 0.0 && args.save_minutes <= 1e6) {
-        return Err(Failure::Usage(format!("--save-minutes {}: must be at least 0", args.save_minutes)));
+    if !(args.checkpoint_minutes >= 0.0 && args.checkpoint_minutes <= 1e6) {
+        return Err(Failure::usage(format!("--checkpoint-minutes {}: must be at least 0", args.checkpoint_minutes)));
     }
-    let pool = pool(args.settings.threads)?;
-    let (mut trainer, folder) = match &args.resume {
-        Some(path) => {
-            let folder = Folder::open(path).map_err(|error| train_failure(error.into()))?;
-            let text = read_text(&path.join("config.toml"))?;
-            let mut settings = Settings::from_toml(&text, &Settings::default())
-                .map_err(|error| Failure::Usage(format!("{}: {error}", path.join("config.toml").display())))?;
-            if args.print_config {
-                write!(out, "{}", settings.to_toml().map_err(train_failure)?)?;
-                return Ok(());
-            }
-            if let Some(data) = &args.settings.data {
-                settings.data.set.clone_from(data);
-            }
-            let found = folder.load().map_err(|error| train_failure(error.into()))?;
-            let mut checkpoint = None;
-            if let Some((snapshot, warning)) = found {
-                if let Some(warning) = warning {
-                    warn(&warning);
-                }
-                checkpoint = Some(Checkpoint::new(snapshot).map_err(train_failure)?);
-            }
-            (trainer(settings, &args.settings.root, &pool, checkpoint.as_ref())?, folder)
-        }
-        None => {
-            let settings = args.settings.settings(Settings::default(), args.criterion)?;
-            let text = settings.to_toml().map_err(train_failure)?;
-            if args.print_config {
-                write!(out, "{text}")?;
-                return Ok(());
-            }
-            let stem = stem(&settings, true);
-            let trainer = trainer(settings, &args.settings.root, &pool, None)?;
-            let folder = match &args.out {
-                Some(path) => Folder::create(path),
-                None => fresh("runs".as_ref(), &stem),
-            };
-            let folder = folder.map_err(|error| train_failure(error.into()))?;
-            folder.write("config.toml", text.as_bytes()).map_err(|error| train_failure(error.into()))?;
-            (trainer, folder)
-        }
-    };
-    let (data, settings) = (trainer.data(), trainer.settings());
-    if !args.quiet {
-        let (name, method, model) = (&data.name, settings.criterion.method.id(), &settings.model.name);
-        let (images, classes) = (data.train.labels.len(), data.classes.len());
-        let text =
-            format!("{name}: {images} images, {classes} classes; {method}, {model}; in {}", folder.path().display());
-        // nobody to tell if this fails
-        let _ = writeln!(std::io::stderr(), "{}", crate::one_line(&text));
-    }
-    let done = folder.path().join(RESULT);
-    if trainer.finished() && done.exists() {
-        return Err(Failure::Usage(format!(
-            "{} is finished: its result is in {}",
-            folder.path().display(),
-            done.display()
-        )));
-    }
-    let save_every = Duration::from_secs_f64(60.0 * args.save_minutes);
-    let mut show = Show::new("", settings.epochs, args.quiet, true, save_every);
-    let resume = format!("equipoise train --resume {}", quoted(folder.path()));
-    let result = drive(&mut trainer, &folder, &mut show, &resume)?;
-    let page = show_runs(&[folder.path().to_owned()], &folder)?.0;
-    if args.open {
-        open(&page)?;
-    }
-    if args.json {
-        writeln!(out, "{}", serde_json::to_string(&result)?)?;
+    if args.print_config {
+        write!(out, "{}", settings(args)?.to_commented_toml()?)?;
         return Ok(());
     }
-    for (figures, which) in [(&result.last, "last epoch"), (&result.best, result.best_is.as_str())] {
-        let Some(figures) = figures else { continue };
-        let metrics = &figures.metrics;
+    let environment = Environment::new(args.settings.threads, &args.settings.root)?;
+    let context = environment.context();
+    let mut run = match (&args.resume, &args.output) {
+        (Some(path), _) => Run::resume(path, args.settings.data.as_deref(), &context)?,
+        (None, Some(path)) => Run::start(settings(args)?, OutputFolder::At(path), &context)?,
+        (None, None) => Run::start(settings(args)?, OutputFolder::In(Path::new("runs")), &context)?,
+    };
+    if !args.quiet {
+        introduce(&run);
+    }
+    let path = run.folder.path().to_owned();
+    if run.is_complete() {
+        let (folder, result) = (path.display(), path.join(RESULT));
+        return Err(Failure::usage(format!("{folder} is finished: its result is in {}", result.display())));
+    }
+    let save_every = Duration::from_secs_f64(60.0 * args.checkpoint_minutes);
+    let options = DisplayOptions { quiet: args.quiet, epoch_lines: true, save_every };
+    let mut display = RunDisplay::new("", run.trainer.settings().epochs, options);
+    let resume = format!("equipoise train --resume {}", quoted(&path));
+    let result = execute(&mut run, &mut display, &resume)?;
+    let report = write_report(std::slice::from_ref(&path), &run.folder)?;
+    if args.open {
+        open_in_browser(&report.page)?;
+    }
+    match args.json {
+        true => Ok(writeln!(out, "{}", serde_json::to_string(&result)?)?),
+        false => print_result(&result, &path, out),
+    }
+}
+
+/// The settings of the run that the options ask for.
+fn settings(args: &Args) -> Result<Settings, Failure> {
+    match &args.resume {
+        Some(path) => {
+            let text = read_text(&path.join(CONFIG))?;
+            Ok(Settings::from_toml(&text, &Settings::default())?)
+        }
+        None => args.settings.settings(Settings::default(), args.criterion),
+    }
+}
+
+/// One line about the run before it starts.
+fn introduce(run: &Run) {
+    let (data, settings) = (run.trainer.data(), run.trainer.settings());
+    let (images, classes) = (data.train.labels.len(), data.classes.len());
+    let (method, model) = (settings.criterion.method.id(), settings.model.name);
+    let folder = run.folder.path().display();
+    note(&format!("{}: {images} images, {classes} classes; {method}, {model}; in {folder}", data.name));
+}
+
+fn print_result(result: &RunResult, folder: &Path, out: &mut impl Write) -> Result<(), Failure> {
+    for (epoch, which) in [(&result.last, "last epoch"), (&result.best, result.best_is.as_str())] {
+        let Some(epoch) = epoch else { continue };
+        let metrics = &epoch.metrics;
         let groups = metrics.groups.iter().map(|group| format!("{} {}, ", group.name, percent(group.accuracy)));
         let groups: String = groups.collect();
         let (overall, balanced) = (percent(metrics.top1), percent(metrics.balanced));
-        writeln!(out, "{which} ({}): {groups}overall {overall}, balanced {balanced}", figures.epoch)?;
+        writeln!(out, "{which} ({}): {groups}overall {overall}, balanced {balanced}", epoch.epoch)?;
     }
-    if result.logit_adjust > 0.0 {
-        writeln!(out, "logits were adjusted after training, tau {}", result.logit_adjust)?;
+    if result.logit_adjustment > 0.0 {
+        writeln!(out, "logits were adjusted after training, tau {}", result.logit_adjustment)?;
     }
+    let (time, speed) = (duration(result.seconds), result.images_per_second);
     writeln!(
         out,
-        "{} in training: {:.0} images/s; everything is in {}, to look at in {REPORT}",
-        crate::progress::time(result.seconds),
-        result.images_per_second,
-        folder.path().display()
+        "{time}, {speed:.0} images/s in training; the run is in {}, its report in {REPORT}",
+        folder.display()
     )?;
     Ok(())
-}
-
-/// A readable name for a run, or for runs with several criteria.
-pub(crate) fn stem(settings: &Settings, one: bool) -> String {
-    let name = std::path::Path::new(&settings.data.set)
-        .file_name()
-        .map_or_else(|| "data".to_owned(), |n| n.to_string_lossy().into_owned());
-    let name: String = name.chars().map(|c| if c.is_alphanumeric() || "-_.".contains(c) { c } else { '-' }).collect();
-    let name = name.trim_matches('.');
-    let name = if name.is_empty() { "data" } else { name };
-    let imbalance = settings.data.imbalance.map_or_else(String::new, |factor| format!("-if{factor}"));
-    let criterion = if one { format!("-{}", settings.criterion.method.id()) } else { String::new() };
-    format!("{name}{imbalance}{criterion}-{}-s{}", settings.model.name, settings.seed)
 }

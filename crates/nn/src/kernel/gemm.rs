@@ -1,9 +1,10 @@
-//! The two inner loops of everything: rows times a packed matrix, and sums of outer products.
+//! The two inner loops of every convolution: rows times a packed matrix, and sums of outer products.
 
-use super::ahead::Ahead;
-use crate::isa::{Isa, panel};
+use equipoise_simd::{Simd, dispatch};
 
-/// A stretch of a row: where it starts from the row's beginning, and its length.
+use super::prefetch::Prefetch;
+
+/// A stretch of a row: its offset from the beginning of the row, and its length.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Segment {
     pub(crate) offset: isize,
@@ -13,54 +14,82 @@ pub(crate) struct Segment {
 /// `c[r][j]` = sum over k of `a[r][k] b[k][j]`, where a row of `a` is made of segments.
 ///
 /// A convolution is such a product without a copy: a row is an output pixel, its segments are the rows of the image that the
-/// window covers.
-///
-/// # Safety
-/// For whoever runs it: `a` must be good for every segment of every row, `b` for the sum of the lengths times `columns`, `c`
-/// for `rows` rows of `columns`, `stride` apart; `columns` is a multiple of 16.
-///
-/// `count` such products are made, each with its own a, b and c, which are `next` apart.
+/// window covers. `count` such products are computed, each with its own a, b and c, which are `next` apart.
 pub(crate) struct Gemm<'a> {
     pub(crate) count: usize,
-    /// From one product's a, b and c to the next one's.
+    /// Distances from one product's a, b and c to the next one's.
     pub(crate) next: [usize; 3],
     pub(crate) rows: usize,
+    /// A multiple of 16.
     pub(crate) columns: usize,
     pub(crate) a: *const f32,
-    /// From one row of `a` to the next.
+    /// Distance from one row of `a` to the next.
     pub(crate) a_stride: usize,
     pub(crate) segments: &'a [Segment],
-    /// Panels of `panel::<I>(columns)` columns, each row after row.
+    /// Panels of [`panel`] columns, each row after row.
     pub(crate) b: *const f32,
     pub(crate) c: *mut f32,
     pub(crate) c_stride: usize,
-    pub(crate) ahead: &'a Ahead,
+    pub(crate) prefetch: &'a Prefetch,
 }
 
 /// `w[i][j]` += sum over y, x of `a[y][x][i] d[y][x][j]`.
 ///
-/// # Safety
-/// For whoever runs it: `a` must be good for `rows` values and `d` for `columns` at every (y, x), `w` for `rows` rows of
-/// `columns`; `columns` is a multiple of 16.
-///
-/// `count` such sums are made, each with its own a, d and w, which are `next` apart. A `fresh` w is not read first.
+/// `count` such sums are computed, each with its own a, d and w, which are `next` apart. A `fresh` w is overwritten.
 pub(crate) struct Outer<'a> {
-    pub(crate) ahead: &'a Ahead,
+    pub(crate) prefetch: &'a Prefetch,
     pub(crate) count: usize,
-    /// From one sum's a, d and w to the next one's.
+    /// Distances from one sum's a, d and w to the next one's.
     pub(crate) next: [usize; 3],
     pub(crate) fresh: bool,
     pub(crate) rows: usize,
+    /// A multiple of 16.
     pub(crate) columns: usize,
     /// Numbers of y and x.
     pub(crate) size: [usize; 2],
     pub(crate) a: *const f32,
-    /// Of y and x.
+    /// Distances from one y and one x to the next in `a`.
     pub(crate) a_strides: [usize; 2],
     pub(crate) d: *const f32,
     pub(crate) d_strides: [usize; 2],
     pub(crate) w: *mut f32,
     pub(crate) w_stride: usize,
+}
+
+/// Columns of a panel of a packed matrix: two vectors where they divide the columns, else one.
+#[inline(always)]
+pub(crate) fn panel<I: Simd>(columns: usize) -> usize {
+    let two = 2 * I::WIDTH;
+    if columns.is_multiple_of(two) { two } else { I::WIDTH }
+}
+
+/// Rows of a result that stay in registers.
+struct Rows<I>(I);
+
+impl<I: Simd> Rows<I> {
+    /// Rows of a matrix product.
+    const PRODUCT: usize = if I::REGISTERS == 32 { 12 } else { 6 };
+    /// Rows of a sum of outer products, one or two vectors across; not fewer than those of a product.
+    const OUTER: [usize; 2] = if I::REGISTERS == 32 { [16, 12] } else { [6, 6] };
+}
+
+dispatch! {
+    /// Computes matrix products.
+    ///
+    /// # Safety
+    /// For each of the `count` products: `a` is valid for reading every segment of every row, `b` for the sum of the segments'
+    /// lengths times `columns`, and `c` is valid for writing `rows` rows of `columns` values, `c_stride` apart. `c` may be where
+    /// `a` is only if a row's products need one panel, so that each row is read before it is written.
+    pub(crate) unsafe fn gemm(product: &Gemm<'_>) = gemm_kernel
+}
+
+dispatch! {
+    /// Computes sums of outer products.
+    ///
+    /// # Safety
+    /// For each of the `count` sums: `a` is valid for reading `rows` values and `d` for `columns` values at every (y, x), and
+    /// `w` is valid for reading and writing `rows` rows of `columns` values, `w_stride` apart. `w` overlaps neither.
+    pub(crate) unsafe fn outer(sum: &Outer<'_>) = outer_kernel
 }
 
 /// Calls `$tile::<$isa, ROWS, $across, ..>` with the number of rows as a constant.
@@ -70,8 +99,8 @@ macro_rules! by_rows {
     };
     (@ $isa:ident, $across:literal, $rows:expr, $tile:ident $more:tt $args:tt, $($n:literal)*) => {
         match $rows {
-            // what has no room in the registers is never asked for, and not compiled
-            $($n if $n <= $isa::OUTER_ROWS[$across - 1] => by_rows!(# $isa, $n, $across, $tile $more $args),)*
+            // what does not fit in the registers is never used, and not compiled
+            $($n if $n <= Rows::<$isa>::OUTER[$across - 1] => by_rows!(# $isa, $n, $across, $tile $more $args),)*
             _ => unreachable!("rows are split to fit the registers"),
         }
     };
@@ -83,61 +112,64 @@ macro_rules! by_rows {
     };
 }
 
-/// The fewest pieces of at most `most` that make up a whole, as even as possible: how many there are, and how many values the
-/// smaller ones have; the first `whole % pieces` have one more.
+/// Cuts a whole into the fewest even pieces of at most `most`: how many there are, and how many values the smaller ones have.
+/// The first `whole % pieces` have one more.
 #[inline(always)]
 fn pieces(whole: usize, most: usize) -> (usize, usize) {
     let pieces = whole.div_ceil(most).max(1);
     (pieces, whole / pieces)
 }
 
-// No closures around registers: the compiler may leave one outside of the function that has the level's instructions.
-
+/// # Safety
+/// The contract of [`gemm`].
 #[inline(always)]
-pub(crate) unsafe fn gemm<I: Isa>(g: &Gemm<'_>) {
+unsafe fn gemm_kernel<I: Simd>(simd: I, g: &Gemm<'_>) {
     // rows that are a known distance apart need no registers for their addresses
-    // SAFETY: the caller's promises.
+    // SAFETY: the contract of `gemm` holds, and the constant is the distance of the rows.
     unsafe {
         match g.a_stride {
-            16 => gemm_with::<I, 16>(g),
-            32 => gemm_with::<I, 32>(g),
-            64 => gemm_with::<I, 64>(g),
-            _ => gemm_with::<I, 0>(g),
+            16 => gemm_with::<I, 16>(simd, g),
+            32 => gemm_with::<I, 32>(simd, g),
+            64 => gemm_with::<I, 64>(simd, g),
+            _ => gemm_with::<I, 0>(simd, g),
         }
     }
 }
 
-/// With the distance of rows as a constant, unless it is 0.
+/// Matrix products with the distance between rows as a constant, unless it is 0.
+///
+/// # Safety
+/// The contract of [`gemm`]; `STRIDE` is 0 or `a_stride`.
 #[inline(always)]
-unsafe fn gemm_with<I: Isa, const S: usize>(g: &Gemm<'_>) {
+unsafe fn gemm_with<I: Simd, const STRIDE: usize>(simd: I, g: &Gemm<'_>) {
     let width = panel::<I>(g.columns);
     let depth: usize = g.segments.iter().map(|segment| segment.length).sum();
     let across = width / I::WIDTH;
-    let (number, least) = pieces(g.rows, I::ROWS[across - 1]);
+    let (number, least) = pieces(g.rows, Rows::<I>::PRODUCT);
     let more = g.rows - number * least;
     // few short rows leave most registers empty: two products at a time
-    if S == 16 && g.columns == I::WIDTH && g.rows == PAIRED && g.count.is_multiple_of(2) && g.segments == ROW {
+    if STRIDE == 16 && g.columns == I::WIDTH && g.rows == PAIRED && g.count.is_multiple_of(2) && g.segments == ROW {
         for at in (0..g.count).step_by(2) {
-            g.ahead.during(2 * g.rows * depth / 2);
+            g.prefetch.during(2 * g.rows * depth / 2);
             let [a, b, c] = g.next.map(|next| at * next);
-            // SAFETY: the caller's promises.
-            unsafe { product::<I, PAIRED, 1, S, 2>(g, g.a.add(a), g.b.add(b), g.c.add(c)) };
+            // SAFETY: the contract of `gemm` for products `at` and `at + 1`: `PAIRED` rows, and one vector of columns.
+            unsafe { product::<I, PAIRED, 1, STRIDE, 2>(simd, g, g.a.add(a), g.b.add(b), g.c.add(c)) };
         }
         return;
     }
     for at in 0..g.count {
         for first in (0..g.columns).step_by(width) {
-            // SAFETY: the caller's promises about `a`, `b` and `c`.
+            // SAFETY: the contract of `gemm` for product `at`: the pieces make up `rows`, and the panel begins at column `first`.
             unsafe {
                 let b = g.b.add(at * g.next[1] + first * depth);
                 let (mut a, mut c) = (g.a.add(at * g.next[0]), g.c.add(at * g.next[2] + first));
                 for piece in 0..number {
                     let rows = least + usize::from(piece < more);
-                    g.ahead.during(rows * across * depth / 2);
+                    g.prefetch.during(rows * across * depth / 2);
                     if across == 2 {
-                        by_rows!(I, 2, rows, single::<S>(g, a, b, c));
+                        by_rows!(I, 2, rows, single::<STRIDE>(simd, g, a, b, c));
                     } else {
-                        by_rows!(I, 1, rows, single::<S>(g, a, b, c));
+                        by_rows!(I, 1, rows, single::<STRIDE>(simd, g, a, b, c));
                     }
                     (a, c) = (a.wrapping_add(rows * g.a_stride), c.wrapping_add(rows * g.c_stride));
                 }
@@ -146,45 +178,55 @@ unsafe fn gemm_with<I: Isa, const S: usize>(g: &Gemm<'_>) {
     }
 }
 
-/// Rows of two products that are made together.
+/// Rows of two products that are computed together.
 const PAIRED: usize = 8;
 /// A row of sixteen values in one piece.
 const ROW: [Segment; 1] = [Segment { offset: 0, length: 16 }];
 
+/// R rows and N vectors of one product.
+///
+/// # Safety
+/// The contract of [`product`] for one product.
 #[inline(always)]
-unsafe fn single<I: Isa, const R: usize, const N: usize, const S: usize>(
+unsafe fn single<I: Simd, const R: usize, const N: usize, const STRIDE: usize>(
+    simd: I,
     g: &Gemm<'_>,
     a: *const f32,
     b: *const f32,
     c: *mut f32,
 ) {
-    // SAFETY: the caller's promises.
-    unsafe { product::<I, R, N, S, 1>(g, a, b, c) }
+    // SAFETY: the contract of `single` is that of `product` with P = 1.
+    unsafe { product::<I, R, N, STRIDE, 1>(simd, g, a, b, c) }
 }
 
-/// R rows and N registers of P products.
+/// R rows and N vectors of P products.
+///
+/// # Safety
+/// For each of the P products, `g.next` apart: `a` is valid for reading all segments of R rows, `b` for N vectors per value of
+/// a row, and `c` for writing N vectors in R rows, `g.c_stride` apart. `STRIDE` is 0 or `g.a_stride`.
 #[inline(always)]
-unsafe fn product<I: Isa, const R: usize, const N: usize, const S: usize, const P: usize>(
+unsafe fn product<I: Simd, const R: usize, const N: usize, const STRIDE: usize, const P: usize>(
+    simd: I,
     g: &Gemm<'_>,
     a: *const f32,
     b: *const f32,
     c: *mut f32,
 ) {
-    let stride = if S == 0 { g.a_stride } else { S };
-    // SAFETY: the caller's promises about `a`, `b` and `c`.
+    let stride = if STRIDE == 0 { g.a_stride } else { STRIDE };
+    // SAFETY: by the contract, `a` and `b` are valid for every value of the segments, and `c` for the vectors stored at the end.
     unsafe {
-        let mut sums = [[[I::splat(0.0); N]; R]; P];
+        let mut sums = [[[simd.splat(0.0); N]; R]; P];
         let mut b = b;
-        if S == 16 && g.segments == ROW {
+        if STRIDE == 16 && g.segments == ROW {
             // a known length: no loop
             for k in 0..16 {
-                step::<I, R, N, P>(&mut sums, a.add(k), stride, b.add(k * N * I::WIDTH), g.next);
+                step(simd, &mut sums, a.add(k), stride, b.add(k * N * I::WIDTH), g.next);
             }
         } else {
             for segment in g.segments {
                 let mut a = a.offset(segment.offset);
                 for _ in 0..segment.length {
-                    step::<I, R, N, P>(&mut sums, a, stride, b, g.next);
+                    step(simd, &mut sums, a, stride, b, g.next);
                     (a, b) = (a.wrapping_add(1), b.wrapping_add(N * I::WIDTH));
                 }
             }
@@ -192,58 +234,64 @@ unsafe fn product<I: Isa, const R: usize, const N: usize, const S: usize, const 
         for (p, sums) in sums.into_iter().enumerate() {
             for (r, sums) in sums.into_iter().enumerate() {
                 for (j, sum) in sums.into_iter().enumerate() {
-                    I::store(c.add(p * g.next[2] + r * g.c_stride + j * I::WIDTH), sum);
+                    simd.store(c.add(p * g.next[2] + r * g.c_stride + j * I::WIDTH), sum);
                 }
             }
         }
     }
 }
 
-/// Adds one column of a times one row of b.
+/// Adds one column of a times one row of b, for P products.
+///
+/// # Safety
+/// For each of the P products, `next` apart: `a` is valid for reading R values, `stride` apart, and `b` for N vectors.
 #[inline(always)]
-unsafe fn step<I: Isa, const R: usize, const N: usize, const P: usize>(
+unsafe fn step<I: Simd, const R: usize, const N: usize, const P: usize>(
+    simd: I,
     sums: &mut [[[I::V; N]; R]; P],
     a: *const f32,
     stride: usize,
     b: *const f32,
     next: [usize; 3],
 ) {
-    // SAFETY: the caller's promises.
+    // SAFETY: by the contract, `b` is valid for N vectors and `a` for R values of every product.
     unsafe {
         for (p, sums) in sums.iter_mut().enumerate() {
-            let mut columns = [I::splat(0.0); N];
+            let mut columns = [simd.splat(0.0); N];
             for (j, column) in columns.iter_mut().enumerate() {
-                *column = I::load(b.add(p * next[1] + j * I::WIDTH));
+                *column = simd.load(b.add(p * next[1] + j * I::WIDTH));
             }
             for (r, sums) in sums.iter_mut().enumerate() {
-                let x = I::splat(*a.add(p * next[0] + r * stride));
+                let x = simd.splat(*a.add(p * next[0] + r * stride));
                 for (sum, column) in sums.iter_mut().zip(columns) {
-                    *sum = I::fma(x, column, *sum);
+                    *sum = simd.fma(x, column, *sum);
                 }
             }
         }
     }
 }
 
+/// # Safety
+/// The contract of [`outer`].
 #[inline(always)]
-pub(crate) unsafe fn outer<I: Isa>(o: &Outer<'_>) {
+unsafe fn outer_kernel<I: Simd>(simd: I, o: &Outer<'_>) {
     let width = panel::<I>(o.columns);
     let across = width / I::WIDTH;
-    let (number, least) = pieces(o.rows, I::OUTER_ROWS[across - 1]);
+    let (number, least) = pieces(o.rows, Rows::<I>::OUTER[across - 1]);
     let more = o.rows - number * least;
     for at in 0..o.count {
         for first in (0..o.columns).step_by(width) {
-            // SAFETY: the caller's promises.
+            // SAFETY: the contract of `outer` for sum `at`: the pieces make up `rows`, and the panel begins at column `first`.
             unsafe {
                 let d = o.d.add(at * o.next[1] + first);
                 let (mut a, mut w) = (o.a.add(at * o.next[0]), o.w.add(at * o.next[2] + first));
                 for piece in 0..number {
                     let rows = least + usize::from(piece < more);
-                    o.ahead.during(rows * across * o.size[0] * o.size[1] / 2);
+                    o.prefetch.during(rows * across * o.size[0] * o.size[1] / 2);
                     if across == 2 {
-                        by_rows!(I, 2, rows, products(o, a, d, w));
+                        by_rows!(I, 2, rows, outer_tile(simd, o, a, d, w));
                     } else {
-                        by_rows!(I, 1, rows, products(o, a, d, w));
+                        by_rows!(I, 1, rows, outer_tile(simd, o, a, d, w));
                     }
                     (a, w) = (a.wrapping_add(rows), w.wrapping_add(rows * o.w_stride));
                 }
@@ -252,29 +300,40 @@ pub(crate) unsafe fn outer<I: Isa>(o: &Outer<'_>) {
     }
 }
 
+/// R rows and N vectors of one sum.
+///
+/// # Safety
+/// At every (y, x) of `o`, `a` is valid for reading R values and `d` for N vectors; `w` is valid for reading and writing N
+/// vectors in R rows, `o.w_stride` apart.
 #[inline(always)]
-unsafe fn products<I: Isa, const R: usize, const N: usize>(o: &Outer<'_>, a: *const f32, d: *const f32, w: *mut f32) {
-    // SAFETY: the caller's promises.
+unsafe fn outer_tile<I: Simd, const R: usize, const N: usize>(
+    simd: I,
+    o: &Outer<'_>,
+    a: *const f32,
+    d: *const f32,
+    w: *mut f32,
+) {
+    // SAFETY: by the contract, `a` and `d` are valid at every (y, x), and `w` for the vectors loaded first and stored last.
     unsafe {
-        let mut sums = [[I::splat(0.0); N]; R];
+        let mut sums = [[simd.splat(0.0); N]; R];
         if !o.fresh {
             for (r, sums) in sums.iter_mut().enumerate() {
                 for (j, sum) in sums.iter_mut().enumerate() {
-                    *sum = I::load(w.add(r * o.w_stride + j * I::WIDTH));
+                    *sum = simd.load(w.add(r * o.w_stride + j * I::WIDTH));
                 }
             }
         }
         for y in 0..o.size[0] {
             let (mut a, mut d) = (a.add(y * o.a_strides[0]), d.add(y * o.d_strides[0]));
             for _ in 0..o.size[1] {
-                let mut columns = [I::splat(0.0); N];
+                let mut columns = [simd.splat(0.0); N];
                 for (j, column) in columns.iter_mut().enumerate() {
-                    *column = I::load(d.add(j * I::WIDTH));
+                    *column = simd.load(d.add(j * I::WIDTH));
                 }
                 for (r, sums) in sums.iter_mut().enumerate() {
-                    let x = I::splat(*a.add(r));
+                    let x = simd.splat(*a.add(r));
                     for (sum, column) in sums.iter_mut().zip(columns) {
-                        *sum = I::fma(x, column, *sum);
+                        *sum = simd.fma(x, column, *sum);
                     }
                 }
                 a = a.wrapping_add(o.a_strides[1]);
@@ -283,7 +342,7 @@ unsafe fn products<I: Isa, const R: usize, const N: usize>(o: &Outer<'_>, a: *co
         }
         for (r, sums) in sums.into_iter().enumerate() {
             for (j, sum) in sums.into_iter().enumerate() {
-                I::store(w.add(r * o.w_stride + j * I::WIDTH), sum);
+                simd.store(w.add(r * o.w_stride + j * I::WIDTH), sum);
             }
         }
     }

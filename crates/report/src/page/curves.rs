@@ -1,55 +1,68 @@
-//! How training went: loss, accuracies, learning rate and speed by epoch.
+//! Learning curves: loss, accuracies, learning rate and speed by epoch.
 
 use std::collections::BTreeMap;
 
-use equipoise_record::{Epoch, Metrics};
+use equipoise_record::{EpochRecord, Metrics};
 
-use super::{Part, colour, figure};
-use crate::escape::{escape, label, name, short};
+use super::Article;
+use super::elements::{evenly_spaced, figure};
+use crate::chart::{Area, Axis, Panel, ScaleKind, axis_range, significant, svg};
+use crate::escape::{escape, label, put, short, short_name};
 use crate::run::Run;
-use crate::svg::{Area, Axis, Kind, Panel, ends, put, rounded, svg};
 
-/// Points of a line at most.
-const POINTS: usize = 400;
+/// Maximum number of points on a line.
+const MAX_POINTS: usize = 400;
 
-/// A variant's values at an epoch: mean, lowest, highest.
-type Point = (u64, f64, f64, f64);
+/// Values of a variant at an epoch, over seeds.
+#[derive(Clone, Copy)]
+struct Point {
+    epoch: u64,
+    mean: f64,
+    min: f64,
+    max: f64,
+}
 
-/// The section; none if there is nothing by epoch.
-pub(super) fn section(part: &Part<'_>) -> Option<String> {
-    let comparison = part.comparison;
-    // accuracies come from where there are more of them
+/// What a chart shows.
+struct Curve<'a> {
+    /// Title as text.
+    title: String,
+    /// Title as HTML.
+    title_html: String,
+    y_title: &'a str,
+    y_axis: YAxis,
+    /// Points of each variant.
+    lines: Vec<Vec<Point>>,
+}
+
+/// Shape of a y axis.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum YAxis {
+    /// From 0 to 100.
+    Percent,
+    /// From 0.
+    FromZero,
+    /// From 0, or logarithmic if values span more than a factor of ten.
+    MaybeLog,
+}
+
+/// The section; `None` without epochs.
+pub(super) fn section(article: &Article<'_>) -> Option<String> {
+    let comparison = article.comparison;
     let epochs = || comparison.runs.iter().flat_map(|run| &run.epochs);
-    let on_val =
-        epochs().filter(|epoch| epoch.val.is_some()).count() > epochs().filter(|epoch| epoch.test.is_some()).count();
-    let by_epoch = |of: &dyn Fn(&Epoch) -> Option<f64>| {
-        let values = |run: &Run| run.epochs.iter().filter_map(|epoch| Some((epoch.epoch, of(epoch)?))).collect();
-        lines(part, &values)
-    };
-    let place = if on_val { "on the validation part" } else { "on the test set" };
-    // the same for all charts, though not every epoch is evaluated
+    // accuracies come from the split that was evaluated more often
+    let on_val = epochs().filter(|e| e.val.is_some()).count() > epochs().filter(|e| e.test.is_some()).count();
+    // all charts have the same x axis, though not every epoch is evaluated
     let span = (epochs().map(|epoch| epoch.epoch).min()?, epochs().map(|epoch| epoch.epoch).max()?);
-    let chart = |title: &str, y: &str, lines: &[Vec<Point>], shape: Shape| chart(part, title, y, lines, shape, span);
-    let mut charts = Vec::new();
-    charts.push(chart("Training loss", "mean loss of the epoch", &by_epoch(&|e| Some(e.loss)), Shape::Zero));
-    let overall = by_epoch(&|epoch| evaluated(epoch, on_val)?.top1);
-    charts.push(chart("Overall accuracy", "accuracy, %", &overall, Shape::Percent));
-    for (at, group) in comparison.groups.iter().enumerate() {
-        let lines = by_epoch(&|epoch| evaluated(epoch, on_val)?.groups.get(at)?.accuracy);
-        let title = format!("Accuracy of {}", short(&group.name, 40));
-        charts.push(chart(&title, "accuracy, %", &lines, Shape::Percent));
-    }
-    charts.push(chart("Learning rate", "rate of the epoch’s last step", &by_epoch(&|e| Some(e.rate)), Shape::Rate));
-    let speed = |run: &Run| run.times.iter().map(|time| (time.epoch, time.images_per_second)).collect();
-    charts.push(chart("Speed of training", "images per second", &lines(part, &speed), Shape::Zero));
-    let charts: Vec<String> = charts.into_iter().flatten().collect();
+    let curves = curves(article, on_val);
+    let charts: Vec<String> = curves.iter().filter_map(|curve| chart(article, curve, span)).collect();
     if charts.is_empty() {
         return None;
     }
-    let mut html = part.legend();
-    put!(html, r#"<p class="lead">Accuracies are {place}. "#);
-    if comparison.variants.iter().any(|variant| variant.runs.len() > 1) {
-        html.push_str("A line is the mean over seeds, the band around it reaches from the lowest to the highest. ");
+    let mut html = article.legend();
+    let split = if on_val { "validation split" } else { "test set" };
+    put!(html, r#"<p class="lead">Accuracies are measured on the {split}. "#);
+    if article.has_several_seeds() {
+        html.push_str("Lines are means over seeds; bands reach from the lowest to the highest seed. ");
     }
     if comparison.variants.len() > 1 {
         html.push_str("Losses of different criteria are not on the same scale.");
@@ -58,133 +71,137 @@ pub(super) fn section(part: &Part<'_>) -> Option<String> {
     Some(html)
 }
 
-/// What an epoch's evaluation found.
-fn evaluated(epoch: &Epoch, on_val: bool) -> Option<&Metrics> {
+/// All charts of the section, in order.
+fn curves<'a>(article: &Article<'_>, on_val: bool) -> Vec<Curve<'a>> {
+    let curve = |title: &str, y_title, y_axis, lines| Curve {
+        title: title.to_owned(),
+        title_html: escape(title),
+        y_title,
+        y_axis,
+        lines,
+    };
+    let by_epoch = |value: &dyn Fn(&EpochRecord) -> Option<f64>| {
+        lines(article, &|run| run.epochs.iter().filter_map(|epoch| Some((epoch.epoch, value(epoch)?))).collect())
+    };
+    let loss = by_epoch(&|epoch| Some(epoch.loss));
+    let overall = by_epoch(&|epoch| evaluated(epoch, on_val)?.top1);
+    let mut curves = vec![
+        curve("Training loss", "mean over the epoch", YAxis::FromZero, loss),
+        curve("Overall accuracy", "accuracy, %", YAxis::Percent, overall),
+    ];
+    for (index, group) in article.comparison.groups.iter().enumerate() {
+        let lines = by_epoch(&|epoch| evaluated(epoch, on_val)?.groups.get(index)?.accuracy);
+        let title = format!("Accuracy on {}", short(&group.name, 40));
+        let title_html = format!("Accuracy on {}", short_name(&group.name, 40));
+        curves.push(Curve { title_html, ..curve(&title, "accuracy, %", YAxis::Percent, lines) });
+    }
+    let rate = by_epoch(&|epoch| Some(epoch.learning_rate));
+    curves.push(curve("Learning rate", "at the last step of the epoch", YAxis::MaybeLog, rate));
+    let speed = lines(article, &|run| run.times.iter().map(|time| (time.epoch, time.images_per_second)).collect());
+    curves.push(curve("Training speed", "images per second", YAxis::FromZero, speed));
+    curves
+}
+
+/// Metrics of an epoch on the validation split or on the test set.
+fn evaluated(epoch: &EpochRecord, on_val: bool) -> Option<&Metrics> {
     if on_val { epoch.val.as_ref() } else { epoch.test.as_ref() }
 }
 
-/// Values of every variant by epoch.
-fn lines(part: &Part<'_>, values: &dyn Fn(&Run) -> Vec<(u64, f64)>) -> Vec<Vec<Point>> {
+/// Points of every variant.
+fn lines(article: &Article<'_>, values: &dyn Fn(&Run) -> Vec<(u64, f64)>) -> Vec<Vec<Point>> {
     let line = |variant: usize| {
         let mut by_epoch: BTreeMap<u64, Vec<f64>> = BTreeMap::new();
-        for (epoch, value) in part.runs(variant).flat_map(values).filter(|(_, value)| value.is_finite()) {
+        for (epoch, value) in article.runs(variant).flat_map(values).filter(|(_, value)| value.is_finite()) {
             by_epoch.entry(epoch).or_default().push(value);
         }
         let point = |(epoch, values): (u64, Vec<f64>)| {
             let mean = values.iter().sum::<f64>() / values.len() as f64;
-            let (low, high) = values.iter().fold((mean, mean), |(low, high), x| (low.min(*x), high.max(*x)));
-            (epoch, mean, low, high)
+            let (min, max) = values.iter().fold((mean, mean), |(min, max), x| (min.min(*x), max.max(*x)));
+            Point { epoch, mean, min, max }
         };
         let points: Vec<Point> = by_epoch.into_iter().map(point).collect();
-        picked(points.len(), POINTS).into_iter().map(|at| points[at]).collect()
+        evenly_spaced(points.len(), MAX_POINTS).into_iter().map(|index| points[index]).collect()
     };
-    (0..part.comparison.variants.len()).map(line).collect()
+    (0..article.comparison.variants.len()).map(line).collect()
 }
 
-/// At most so many of a number of places, evenly, with the first and the last.
-pub(super) fn picked(number: usize, most: usize) -> Vec<usize> {
-    match number <= most {
-        true => (0..number).collect(),
-        false => (0..most).map(|at| (at * (number - 1) + (most - 1) / 2) / (most - 1)).collect(),
-    }
-}
-
-/// What a chart's y axis is like.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Shape {
-    Percent,
-    Zero,
-    Rate,
-}
-
-fn chart(
-    part: &Part<'_>,
-    title: &str,
-    y_title: &str,
-    lines: &[Vec<Point>],
-    shape: Shape,
-    span: (u64, u64),
-) -> Option<String> {
-    let all = || lines.iter().flatten();
-    let (first, last) = span;
-    all().next()?;
-    let numbers = || all().flat_map(|(_, mean, low, high)| [*mean, *low, *high]);
+/// A chart of the epochs in `span`; `None` without points.
+fn chart(article: &Article<'_>, curve: &Curve<'_>, (first, last): (u64, u64)) -> Option<String> {
+    curve.lines.iter().flatten().next()?;
+    let numbers = || curve.lines.iter().flatten().flat_map(|point| [point.mean, point.min, point.max]);
     let positive = numbers().filter(|x| *x > 0.0);
-    let (least, most) = positive.fold((f64::MAX, 0.0f64), |(low, high), x| (low.min(x), high.max(x)));
-    let kind = if shape == Shape::Rate && most > 10.0 * least * 1.000_001 { Kind::Log } else { Kind::Linear };
-    let y_ends = match shape {
-        Shape::Percent => (0.0, 100.0),
-        Shape::Zero | Shape::Rate => ends(kind, numbers(), kind == Kind::Linear),
+    let (min, max) = positive.fold((f64::MAX, 0.0f64), |(min, max), x| (min.min(x), max.max(x)));
+    let is_log = curve.y_axis == YAxis::MaybeLog && max > 10.0 * min * 1.000_001;
+    let kind = if is_log { ScaleKind::Log } else { ScaleKind::Linear };
+    let y_title = if is_log { format!("{} (log scale)", curve.y_title) } else { curve.y_title.to_owned() };
+    let y = match curve.y_axis {
+        YAxis::Percent => Axis::percent(&y_title),
+        YAxis::FromZero | YAxis::MaybeLog => Axis::new(&y_title, kind, axis_range(kind, numbers(), !is_log)),
     };
-    let y_title = if kind == Kind::Log { format!("{y_title}, log axis") } else { y_title.to_owned() };
-    let y = Axis { title: &y_title, kind, ends: y_ends, ticks: 6, whole: false };
-    let (start, end) =
-        if first == last { (first as f64 - 0.5, last as f64 + 0.5) } else { (first as f64, last as f64) };
-    let x = Axis { title: "epoch", kind: Kind::Linear, ends: (start, end), ticks: 6, whole: true };
-    let area = Area { left: Panel::room(&y), top: 26.0, right: 328.0, bottom: 170.0 };
+    let x = Axis::epochs(first as f64, last as f64);
+    let area = Area { left: y.label_width(), top: 26.0, right: 328.0, bottom: 170.0 };
     let mut panel = Panel::new(area, x, y);
-    let mut alt = vec![format!("{title} by epoch")];
-    for (variant, points) in lines.iter().enumerate() {
-        let (Some(from), Some(to)) = (points.first(), points.last()) else { continue };
-        let known = &part.comparison.variants[variant];
-        let join = |of: &dyn Fn(&Point) -> String| points.iter().map(of).collect::<Vec<_>>().join(" ");
-        let banded = points.iter().any(|(_, _, low, high)| low < high);
-        let mut data = format!(
-            r#"data-variant="{variant}" data-label="{}" data-first="{}" data-last="{}" data-xs="{}" data-ys="{}""#,
-            escape(&label(&known.label)),
-            from.1,
-            to.1,
-            join(&|point| point.0.to_string()),
-            join(&|point| rounded(point.1, 5).to_string()),
-        );
-        if banded {
-            let ranges = join(&|point| format!("{}:{}", rounded(point.2, 4), rounded(point.3, 4)));
-            put!(data, r#" data-ranges="{ranges}""#);
-        }
-        panel.open(&format!("series {}", colour(known.look)), &data);
-        if banded {
-            let band: Vec<(f64, f64, f64)> = points.iter().map(|(x, _, low, high)| (*x as f64, *low, *high)).collect();
-            panel.band(&band);
-        }
-        let line: Vec<(f64, f64)> = points.iter().map(|(x, mean, ..)| (*x as f64, *mean)).collect();
-        panel.line("line", &line);
-        // marks tell lines apart where colours do not; a few do
-        let every = points.len().div_ceil(8).max(1);
-        let shift = if points.len() > 8 { (variant * every / lines.len().max(1)).min(points.len() - 1) } else { 0 };
-        for (x, mean) in line.iter().skip(shift).step_by(every) {
-            panel.dot(known.look, *x, *mean, 2.8);
-        }
-        panel.close();
-        let decimals =
-            if shape == Shape::Percent { |x: f64| format!("{x:.1}") } else { |x: f64| rounded(x, 3).to_string() };
-        let label = short(&known.label, 60);
-        alt.push(match from.0 == to.0 {
-            true => format!("{label}: {} at epoch {}", decimals(from.1), from.0),
-            false => format!("{label}: {} at epoch {}, {} at epoch {}", decimals(from.1), from.0, decimals(to.1), to.0),
-        });
+    let mut alt = vec![format!("{} by epoch", curve.title)];
+    for (variant, points) in curve.lines.iter().enumerate() {
+        alt.extend(draw_line(&mut panel, article, variant, points, curve));
     }
     let alt = alt.join(". ") + ". Arrow keys move through the epochs.";
     let chart = svg("curve", (340.0, 208.0), &alt, r#"tabindex="0" data-hover="lines""#, &panel.finish());
-    let title = match title.strip_prefix("Accuracy of ") {
-        Some(group) => format!("Accuracy of {}", name(group)),
-        None => escape(title),
-    };
-    Some(figure("", &title, &chart, ""))
+    Some(figure("", &curve.title_html, &chart, ""))
 }
 
-#[cfg(test)]
-mod tests {
-    use super::picked;
-
-    #[test]
-    fn first_and_last_are_picked() {
-        assert_eq!(picked(3, 5), [0, 1, 2]);
-        assert_eq!(picked(9, 3), [0, 4, 8]);
-        for number in [31, 100, 1000] {
-            let places = picked(number, 30);
-            assert_eq!((places.len(), places[0], places[29]), (30, 0, number - 1));
-            assert!(places.windows(2).all(|pair| pair[0] < pair[1]));
-        }
-        assert!(picked(0, 3).is_empty());
+/// Draws the line of a variant with its band and some markers. Returns where it starts and ends, in words.
+fn draw_line(
+    panel: &mut Panel,
+    article: &Article<'_>,
+    variant: usize,
+    points: &[Point],
+    curve: &Curve<'_>,
+) -> Option<String> {
+    let (first, last) = (points.first()?, points.last()?);
+    let known = &article.comparison.variants[variant];
+    let has_band = points.iter().any(|point| point.min < point.max);
+    let classes = format!("series {}", article.style_class(variant));
+    panel.open(&classes, &series_attributes(variant, &known.label, points, has_band));
+    if has_band {
+        let band: Vec<_> = points.iter().map(|point| (point.epoch as f64, point.min, point.max)).collect();
+        panel.band(&band);
     }
+    let line: Vec<(f64, f64)> = points.iter().map(|point| (point.epoch as f64, point.mean)).collect();
+    panel.line("line", &line);
+    // a few markers tell lines apart where colors do not
+    let every = points.len().div_ceil(8).max(1);
+    let variants = curve.lines.len().max(1);
+    let shift = if points.len() > 8 { (variant * every / variants).min(points.len() - 1) } else { 0 };
+    for (x, mean) in line.iter().skip(shift).step_by(every) {
+        panel.dot(known.style, *x, *mean, 2.8);
+    }
+    panel.close();
+    let value = |point: &Point| match curve.y_axis {
+        YAxis::Percent => format!("{:.1} at epoch {}", point.mean, point.epoch),
+        YAxis::FromZero | YAxis::MaybeLog => format!("{} at epoch {}", significant(point.mean, 3), point.epoch),
+    };
+    let label = short(&known.label, 60);
+    Some(match first.epoch == last.epoch {
+        true => format!("{label}: {}", value(first)),
+        false => format!("{label}: {}, {}", value(first), value(last)),
+    })
+}
+
+/// What the script reads of a line.
+fn series_attributes(variant: usize, name: &str, points: &[Point], has_band: bool) -> String {
+    let join = |text: &dyn Fn(&Point) -> String| points.iter().map(text).collect::<Vec<_>>().join(" ");
+    let mut attributes = format!(
+        r#"data-variant="{variant}" data-label="{}" data-first="{}" data-last="{}" data-xs="{}" data-ys="{}""#,
+        escape(&label(name)),
+        points[0].mean,
+        points[points.len() - 1].mean,
+        join(&|point| point.epoch.to_string()),
+        join(&|point| significant(point.mean, 5).to_string()),
+    );
+    if has_band {
+        let ranges = join(&|point| format!("{}:{}", significant(point.min, 4), significant(point.max, 4)));
+        put!(attributes, r#" data-ranges="{ranges}""#);
+    }
+    attributes
 }

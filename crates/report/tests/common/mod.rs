@@ -1,13 +1,14 @@
-//! Folders of runs that nobody has trained.
+//! Fabricated run folders.
 
-#![allow(dead_code, reason = "every file of tests uses a part of it")]
+#![allow(dead_code, reason = "each test file uses only some of it")]
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use equipoise_record::names::{CONFIG, DETAILS, METRICS, NORMS, RESULT, TIMES};
 use equipoise_record::{
-    Bin, CONFIG, ClassMetric, Confused, DETAILS, Details, Epoch, Figures, GroupMetric, Hard, METRICS, Members, Metrics,
-    NORMS, Norms, Outcome, RESULT, Regions, TIMES, Time, View,
+    ClassCounts, ConfusedPair, EpochMetrics, EpochRecord, EpochTime, EvaluationDetails, GradientNorms, GroupAccuracy,
+    GroupMembers, HardExample, Metrics, NormRegions, NormView, ReliabilityBin, RunResult,
 };
 use serde_json::json;
 
@@ -15,7 +16,7 @@ use serde_json::json;
 pub(crate) const PIXEL: &str =
     "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAAAAAA6fptVAAAACklEQVR4nGNgAAAAAgABSK+kcQAAAABJRU5ErkJggg==";
 
-/// A folder that goes with its test.
+/// A folder that is removed at the end of its test.
 pub(crate) struct Folder(PathBuf);
 
 impl std::ops::Deref for Folder {
@@ -32,7 +33,7 @@ impl Drop for Folder {
     }
 }
 
-/// A folder of this test's own, empty.
+/// An empty folder for one test.
 pub(crate) fn folder(test: &str) -> Folder {
     let path = std::env::temp_dir().join(format!("equipoise-report-{}-{test}", std::process::id()));
     let _ = fs::remove_dir_all(&path);
@@ -40,27 +41,27 @@ pub(crate) fn folder(test: &str) -> Folder {
     Folder(path)
 }
 
-/// A run to be written.
+/// A fabricated run.
 #[derive(Clone)]
-pub(crate) struct Made {
+pub(crate) struct FakeRun {
     pub(crate) dataset: String,
     pub(crate) criterion: &'static str,
     pub(crate) params: &'static str,
     pub(crate) seed: u64,
-    /// Names; images follow from their order.
+    /// Names of classes; their numbers of images follow from their order.
     pub(crate) classes: Vec<String>,
     pub(crate) groups: Vec<(String, usize)>,
     pub(crate) epochs: u64,
-    /// Epochs that were trained.
+    /// Number of epochs trained so far.
     pub(crate) done: u64,
-    /// Points that small classes get on top.
+    /// Points added to the accuracy of small classes.
     pub(crate) gain: u64,
-    /// Whether it has norms, times and details.
-    pub(crate) whole: bool,
+    /// Whether it has gradient norms, times and details.
+    pub(crate) has_details: bool,
     pub(crate) chosen_on_test: bool,
 }
 
-impl Made {
+impl FakeRun {
     pub(crate) fn new(criterion: &'static str, seed: u64, classes: Vec<String>, groups: &[(&str, usize)]) -> Self {
         Self {
             dataset: "made-up".to_owned(),
@@ -72,15 +73,14 @@ impl Made {
             epochs: 12,
             done: 12,
             gain: 0,
-            whole: true,
+            has_details: true,
             chosen_on_test: false,
         }
     }
 
-    /// Some number below `below` that is the same every time.
-    fn some(&self, what: u64, below: u64) -> u64 {
-        let mut x =
-            (self.seed + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ (what + 1).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    /// A reproducible pseudo-random number below `below`.
+    fn pseudo_random(&self, key: u64, below: u64) -> u64 {
+        let mut x = (self.seed + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ (key + 1).wrapping_mul(0xbf58_476d_1ce4_e5b9);
         x ^= self.criterion.bytes().fold(7, |sum, byte| sum * 31 + u64::from(byte));
         x = (x ^ (x >> 31)).wrapping_mul(0x94d0_49bb_1331_11eb);
         (x >> 33) % below
@@ -90,23 +90,23 @@ impl Made {
         1 + (5000.0 * 0.01f64.powf(class as f64 / self.classes.len() as f64)) as u64
     }
 
-    /// An evaluation.
+    /// Evaluation after an epoch.
     pub(crate) fn metrics(&self, epoch: u64) -> Metrics {
         let number = self.classes.len() as u64;
         let class = |(at, name): (usize, &String)| {
             let rank = at as u64 * 100 / number;
             let hits = (95 - rank * 7 / 10 + self.gain * rank / 100)
-                .saturating_sub(self.some(epoch * 100_003 + at as u64, 20));
+                .saturating_sub(self.pseudo_random(epoch * 100_003 + at as u64, 20));
             let hits = (hits * (epoch + 4) / (self.epochs + 4)).min(100);
-            ClassMetric { name: name.clone(), train: self.train(at), test: 100, hits, predicted: hits + 5 }
+            ClassCounts { name: name.clone(), train: self.train(at), test: 100, hits, predicted: hits + 5 }
         };
-        let per_class: Vec<ClassMetric> = self.classes.iter().enumerate().map(class).collect();
+        let per_class: Vec<ClassCounts> = self.classes.iter().enumerate().map(class).collect();
         let mut rest = per_class.as_slice();
         let mut groups = Vec::new();
         for (name, classes) in &self.groups {
             let (own, others) = rest.split_at(*classes);
             let mean = own.iter().map(|class| class.hits as f64).sum::<f64>() / own.len() as f64;
-            groups.push(GroupMetric {
+            groups.push(GroupAccuracy {
                 name: name.clone(),
                 classes: *classes,
                 accuracy: (!own.is_empty()).then_some(mean),
@@ -128,82 +128,87 @@ impl Made {
         }
     }
 
-    pub(crate) fn epoch(&self, epoch: u64) -> Epoch {
+    pub(crate) fn epoch(&self, epoch: u64) -> EpochRecord {
         let test = (epoch.is_multiple_of(3) || epoch == self.epochs).then(|| self.metrics(epoch));
-        let loss = 3.0 / epoch as f64 + self.some(epoch, 100) as f64 / 1000.0;
-        Epoch { epoch, rate: if epoch > 9 { 0.001 } else { 0.1 }, loss, val: None, test }
+        let loss = 3.0 / epoch as f64 + self.pseudo_random(epoch, 100) as f64 / 1000.0;
+        EpochRecord { epoch, learning_rate: if epoch > 9 { 0.001 } else { 0.1 }, loss, val: None, test }
     }
 
-    pub(crate) fn norms(&self, epoch: u64) -> Norms {
+    pub(crate) fn norms(&self, epoch: u64) -> GradientNorms {
         let last = self.classes.len() - 1;
         let view = |class: Option<usize>| {
             let counts: Vec<u64> =
-                (0..120).map(|bin| self.some(epoch * 1000 + bin, 50) / (1 + bin * epoch / 40)).collect();
-            let regions = (self.criterion == "cwap" && class.is_some()).then(|| Regions {
+                (0..120).map(|bin| self.pseudo_random(epoch * 1000 + bin, 50) / (1 + bin * epoch / 40)).collect();
+            let regions = (self.criterion == "cwap" && class.is_some()).then(|| NormRegions {
                 size: 10.0,
                 widths: vec![1.0 / 30.0; 30],
-                values: (0..30).map(|at| f64::from(at) * 1.5).collect(),
+                densities: (0..30).map(|at| f64::from(at) * 1.5).collect(),
                 weights: (0..30).map(|at| 0.2 + f64::from(at) * 0.1).collect(),
             });
             let weights = counts.iter().map(|n| (*n > 0).then_some(1.0)).collect();
-            View { class: class.map(|class| class as u32), counts, weights, regions }
+            NormView { class: class.map(|class| class as u32), counts, weights, regions }
         };
         let views = vec![view(Some(0)), view(Some(last / 2)), view(Some(last)), view(None)];
         let margin =
             |row: i32, column: i32| if row < column { -f64::from(column - row) - epoch as f64 / 100.0 } else { 0.0 };
         let margins = (0..3).map(|row| (0..3).map(|column| margin(row, column)).collect()).collect();
-        Norms { epoch, views, margins: if self.criterion == "cwap" { margins } else { Vec::new() } }
+        GradientNorms { epoch, views, margins: if self.criterion == "cwap" { margins } else { Vec::new() } }
     }
 
-    pub(crate) fn details(&self) -> Details {
+    pub(crate) fn details(&self) -> EvaluationDetails {
         let mut at = 0;
         let mut groups = Vec::new();
         for (name, classes) in &self.groups {
-            groups.push(Members { name: name.clone(), classes: (at..at + classes).collect() });
+            groups.push(GroupMembers { name: name.clone(), classes: (at..at + classes).collect() });
             at += classes;
         }
         let number = groups.len() as u64;
         let row = |row: u64| {
-            (0..number).map(|column| if row == column { 80 } else { self.some(row * 7 + column, 20) }).collect()
+            (0..number)
+                .map(|column| if row == column { 80 } else { self.pseudo_random(row * 7 + column, 20) })
+                .collect()
         };
         let last = self.classes.len() as u32 - 1;
-        let hard = |picture: &str| Hard {
+        let hard = |picture: &str| HardExample {
             name: format!("test/{}", self.classes[last as usize]),
             class: last,
-            said: 0,
+            predicted: 0,
             confidence: 0.9,
-            own: 0.01,
+            true_probability: 0.01,
             picture: Some(picture.to_owned()),
         };
-        Details {
+        EvaluationDetails {
             epoch: self.epochs,
             groups,
             confusion: (0..number).map(row).collect(),
-            confused: vec![Confused { class: last, said: 0, images: 30 }, Confused { class: 0, said: last, images: 3 }],
+            confused: vec![
+                ConfusedPair { class: last, predicted: 0, images: 30 },
+                ConfusedPair { class: 0, predicted: last, images: 3 },
+            ],
             reliability: (0..number)
-                .map(|_| vec![Bin::default(), Bin { images: 40, hits: 20, confidence: 0.6 }])
+                .map(|_| vec![ReliabilityBin::default(), ReliabilityBin { images: 40, hits: 20, confidence: 0.6 }])
                 .collect(),
             hardest: vec![hard(PIXEL), hard("\"/><script>alert(1)</script>")],
         }
     }
 
-    pub(crate) fn outcome(&self) -> Outcome {
-        let figures = |epoch: u64| Figures { epoch, metrics: self.metrics(epoch), val_balanced: None };
-        Outcome {
+    pub(crate) fn result(&self) -> RunResult {
+        let evaluation = |epoch: u64| EpochMetrics { epoch, metrics: self.metrics(epoch), val_balanced: None };
+        RunResult {
             dataset: self.dataset.clone(),
             imbalance: None,
             criterion: self.criterion.to_owned(),
             params: json!({}),
             drw: None,
-            logit_adjust: 0.0,
+            logit_adjustment: 0.0,
             model: "resnet8".to_owned(),
             seed: self.seed,
             subset_seed: 0,
             epochs: self.epochs,
-            schedule: json!({ "name": "multi-step", "warmup": 1, "drops": [{ "from": 10, "factor": 0.01 }] }),
+            schedule: json!({ "name": "multi-step", "warmup_epochs": 1, "milestones": [{ "epoch": 10, "factor": 0.01 }] }),
             train_counts: (0..self.classes.len()).map(|class| self.train(class)).collect(),
-            last: Some(figures(self.epochs)),
-            best: self.chosen_on_test.then(|| figures(9)),
+            last: Some(evaluation(self.epochs)),
+            best: self.chosen_on_test.then(|| evaluation(9)),
             best_is: if self.chosen_on_test { equipoise_record::BEST_ON_TEST } else { "the last epoch" }.to_owned(),
             ended_early: false,
             images_per_second: 2737.7,
@@ -215,29 +220,30 @@ impl Made {
         }
     }
 
-    /// Writes it into a folder of this name.
+    /// Writes the run into a subfolder.
     pub(crate) fn write(&self, root: &Path, name: &str) -> PathBuf {
         let path = root.join(name);
         fs::create_dir_all(&path).expect("a folder");
         let put = |file: &str, text: String| fs::write(path.join(file), text).expect("written");
-        let set = toml::Value::String(self.dataset.clone());
+        let dataset = toml::Value::String(self.dataset.clone());
         let (seed, epochs, criterion, params) = (self.seed, self.epochs, self.criterion, self.params);
         put(
             CONFIG,
             format!(
-                "seed = {seed}\nepochs = {epochs}\nbatch = 32\n[data]\nset = {set}\nsubset_seed = 0\n[model]\nname = \"resnet8\"\n\
+                "seed = {seed}\nepochs = {epochs}\nbatch_size = 32\n[data]\ndataset = {dataset}\nsubset_seed = 0\n[model]\nname = \"resnet8\"\n\
                  [criterion]\nmethod = \"{criterion}\"\n[criterion.params]\n{params}\n"
             ),
         );
         put(METRICS, lines((1..=self.done).map(|epoch| self.epoch(epoch))));
-        if self.whole {
+        if self.has_details {
             put(NORMS, lines((1..=self.done).map(|epoch| self.norms(epoch))));
-            let time = |epoch| Time { epoch, seconds: 0.5, images_per_second: 2000.0 + epoch as f64, at: 1e9 };
+            let time =
+                |epoch| EpochTime { epoch, seconds: 0.5, images_per_second: 2000.0 + epoch as f64, ended_at: 1e9 };
             put(TIMES, lines((1..=self.done).map(time)));
         }
         if self.done == self.epochs {
-            put(RESULT, serde_json::to_string(&self.outcome()).expect("JSON"));
-            if self.whole {
+            put(RESULT, serde_json::to_string(&self.result()).expect("JSON"));
+            if self.has_details {
                 put(DETAILS, serde_json::to_string(&self.details()).expect("JSON"));
             }
         }
@@ -249,18 +255,18 @@ fn lines<T: serde::Serialize>(values: impl Iterator<Item = T>) -> String {
     values.map(|value| serde_json::to_string(&value).expect("JSON") + "\n").collect()
 }
 
-/// Names of so many classes.
+/// Names for a number of classes.
 pub(crate) fn names(number: usize) -> Vec<String> {
     (0..number).map(|class| format!("class {class}")).collect()
 }
 
 /// Three criteria with three seeds each on ten classes.
-pub(crate) fn nine(root: &Path) -> Vec<Vec<Made>> {
+pub(crate) fn nine(root: &Path) -> Vec<Vec<FakeRun>> {
     let mut all = Vec::new();
     for (criterion, gain) in [("softmax", 0), ("seesaw", 20), ("cwap", 45)] {
         let mut runs = Vec::new();
         for seed in 0..3 {
-            let mut run = Made::new(criterion, seed, names(10), &[("Many", 3), ("Medium", 4), ("Few", 3)]);
+            let mut run = FakeRun::new(criterion, seed, names(10), &[("Many", 3), ("Medium", 4), ("Few", 3)]);
             run.gain = gain;
             run.write(root, &format!("{criterion}-s{seed}"));
             runs.push(run);

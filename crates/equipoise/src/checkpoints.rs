@@ -1,0 +1,32 @@
+//! What users read about the weights in a checkpoint.
+
+use std::path::Path;
+
+use equipoise_train::checkpoint::{Checkpoint, CheckpointHeader};
+use equipoise_train::run::weights::load_checkpoint;
+use equipoise_train::settings::SelectBest;
+
+use crate::failure::Failure;
+use crate::progress::Console;
+
+/// The checkpoint of a run folder or file.
+pub(crate) fn read(path: &Path) -> Result<Checkpoint, Failure> {
+    Ok(load_checkpoint(path, &Console::default())?)
+}
+
+/// How the epoch of a checkpoint was selected.
+pub(crate) fn selected_by(header: &CheckpointHeader) -> &'static str {
+    match (header.best == Some(header.position.epoch) && header.position.step == 0, header.settings.select_best) {
+        (false, _) => "not selected",
+        (true, SelectBest::Test) => "selected on the test split: an optimistic figure",
+        (true, _) => "selected on the validation split",
+    }
+}
+
+/// How far the weights of a checkpoint are trained.
+pub(crate) fn describe(header: &CheckpointHeader) -> String {
+    match header.position.step {
+        0 => format!("weights of epoch {}, {}", header.position.epoch, selected_by(header)),
+        step => format!("weights after epoch {} and {step} steps", header.position.epoch),
+    }
+}

@@ -1,0 +1,67 @@
+//! Executes the runs of a table, several at a time.
+
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use super::{Args, Job};
+use crate::clock::duration;
+use crate::failure::Failure;
+use crate::options::{Environment, pool};
+use crate::output::{note, percent, warn};
+use crate::training::{DisplayOptions, RunDisplay, execute_or_read};
+
+/// Executes the runs that have no result. A run that fails is reported and does not stop the others; returns the number of failures.
+pub(super) fn execute(args: &Args, jobs: &mut [Job<'_>]) -> Result<usize, Failure> {
+    let total = jobs.len();
+    let threads = (args.threads.pool()?.threads() / usize::from(args.jobs)).max(1);
+    let queue = Mutex::new(jobs.iter_mut().enumerate());
+    let failed = AtomicUsize::new(0);
+    let worker = || -> Result<(), Failure> {
+        let environment = Environment::with_pool(pool(threads)?, &args.root);
+        loop {
+            let next = queue.lock().map_or(None, |mut queue| queue.next());
+            let Some((number, job)) = next else { return Ok(()) };
+            match execute_one(args, number, total, job, &environment) {
+                Ok(()) => {}
+                Err(stopped @ Failure::Interrupted(..)) => return Err(stopped),
+                Err(failure) => {
+                    warn(&failure.to_string());
+                    failed.fetch_add(1, Ordering::Relaxed);
+                }
+            }
+        }
+    };
+    std::thread::scope(|scope| {
+        let others: Vec<_> = (1..args.jobs).map(|_| scope.spawn(worker)).collect();
+        let own = worker();
+        // all of them end, whatever the first one returns
+        let ends =
+            others.into_iter().map(|other| other.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)));
+        std::iter::once(own).chain(ends.collect::<Vec<_>>()).collect::<Result<(), Failure>>()
+    })?;
+    Ok(failed.into_inner())
+}
+
+fn execute_one(
+    args: &Args,
+    number: usize,
+    total: usize,
+    job: &mut Job<'_>,
+    environment: &Environment,
+) -> Result<(), Failure> {
+    if job.result.is_some() {
+        return Ok(());
+    }
+    let run = &job.run;
+    let title = format!("[{}/{total}] {} {} seed {}", number + 1, run.cell.name, run.method.name, run.settings.seed);
+    let options = DisplayOptions::one_of_several(args.quiet || args.jobs > 1);
+    let mut display = RunDisplay::new(&title, run.settings.epochs, options);
+    let result = execute_or_read(&run.settings, &run.folder, &environment.context(), &mut display, "the same command")
+        .map_err(|failure| failure.about(&title))?;
+    if !args.quiet {
+        let overall = percent(result.last.as_ref().and_then(|epoch| epoch.metrics.top1));
+        note(&format!("{title}: overall {overall} in {}", duration(result.seconds)));
+    }
+    job.result = Some(result);
+    Ok(())
+}

@@ -1,0 +1,129 @@
+//! `equipoise reproduce`: a published table next to ours.
+//!
+//! The runs of the table that are missing are executed, those that were interrupted are resumed, finished ones are read.
+
+mod execute;
+mod plan;
+mod table;
+
+use std::io::Write;
+use std::path::PathBuf;
+
+use anyhow::anyhow;
+use equipoise_record::RunResult;
+use equipoise_train::recipe::Recipe;
+use equipoise_train::recipe::plan::{PlannedRun, Selection};
+use equipoise_train::run::ExistingRun;
+
+use crate::failure::Failure;
+use crate::options::{RootArgs, ThreadArgs};
+use crate::training::read_result;
+
+#[derive(clap::Args)]
+#[command(after_long_help = "\
+Tables: table1 (8 methods on CIFAR-10-LT, CIFAR-100-LT and Tiny-ImageNet-LT at four imbalance factors, ResNet-32), table2 (ImageNet-LT and
+iNaturalist 2017 by group, ResNet-50), table3 (the ablation), ingredients (what each part of our recommended recipe is worth; not a
+published table). Methods without a published number are run if --criteria names them.
+
+Finished runs are kept and interrupted ones are resumed: repeat the command to continue. The numbers are those of the last epoch; with the
+paper's schedule, the best epoch on the test split is shown too, as in the paper.
+
+Examples:
+  equipoise reproduce table1 --dry-run
+  equipoise reproduce table1 --only cifar10/100 --schedule short --seeds 3
+  equipoise reproduce table1 --only cifar10/100 --criteria softmax,seesaw,cwap
+  equipoise reproduce table3 --only cifar10/100 --schedule short")]
+pub(crate) struct Args {
+    /// Name of a table, or a recipe of your own: a TOML file like those in recipes/
+    #[arg(value_name = "TABLE")]
+    table: String,
+    /// Only these cells, separated by commas: a dataset, or a dataset with its imbalance factor
+    #[arg(long, value_name = "CELL,..", value_delimiter = ',')]
+    only: Vec<String>,
+    /// Only these methods, separated by commas [default: those with a published number]
+    #[arg(long, value_name = "NAME,..", value_delimiter = ',')]
+    criteria: Vec<String>,
+    /// Number of runs per method, with seeds from 0 on
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..=1000))]
+    seeds: u64,
+    /// Length of the runs: paper, or short, which has the same shape and fits a CPU (ingredients: long or short) [default: the longer]
+    #[arg(long, value_name = "NAME")]
+    schedule: Option<String>,
+    /// Show what would be run and how long it would take
+    #[arg(long)]
+    dry_run: bool,
+    /// Show the table of the finished runs and run nothing
+    #[arg(long, conflicts_with = "dry_run")]
+    show: bool,
+    /// Number of simultaneous runs, which share the threads
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=64))]
+    jobs: u16,
+    /// Folder of the runs
+    #[arg(short, long, value_name = "DIR", default_value = "runs/reproduce")]
+    output: PathBuf,
+    #[command(flatten)]
+    threads: ThreadArgs,
+    #[command(flatten)]
+    root: RootArgs,
+    /// Do not show progress
+    #[arg(long)]
+    quiet: bool,
+    /// Print the table as Markdown
+    #[arg(long, conflicts_with_all = ["json", "dry_run"])]
+    markdown: bool,
+    /// Print the plan or the table as JSON
+    #[arg(long)]
+    json: bool,
+}
+
+/// A run of the table, and its result if it has finished.
+struct Job<'r> {
+    run: PlannedRun<'r>,
+    result: Option<RunResult>,
+}
+
+impl Args {
+    fn schedule<'a>(&'a self, recipe: &'a Recipe) -> &'a str {
+        self.schedule.as_deref().unwrap_or_else(|| recipe.default_schedule())
+    }
+}
+
+pub(crate) fn run(args: &Args, out: &mut impl Write) -> Result<(), Failure> {
+    let recipe = Recipe::load(&args.table)?;
+    let mut jobs = jobs(args, &recipe)?;
+    if !args.show {
+        let seconds = plan::estimate(args, &jobs)?;
+        if args.dry_run {
+            return plan::print(args, &recipe, &jobs, &seconds, out);
+        }
+        if !args.quiet {
+            plan::print_table(args, &recipe, &jobs, &seconds, &mut std::io::stderr())?;
+        }
+        plan::check_datasets(args, &jobs)?;
+        let failed = execute::execute(args, &mut jobs)?;
+        if failed > 0 {
+            table::print(args, &recipe, &jobs, out)?;
+            return Err(anyhow!("{failed} of {} runs failed; the warnings above say why", jobs.len()).into());
+        }
+    }
+    table::print(args, &recipe, &jobs, out)
+}
+
+/// The selected runs of a table.
+fn jobs<'r>(args: &'r Args, recipe: &'r Recipe) -> Result<Vec<Job<'r>>, Failure> {
+    fn names(names: &[String]) -> Vec<&str> {
+        names.iter().map(|name| name.trim()).filter(|name| !name.is_empty()).collect()
+    }
+    let selection = Selection {
+        schedule: args.schedule(recipe),
+        cells: names(&args.only),
+        methods: names(&args.criteria),
+        seeds: args.seeds,
+    };
+    let job = |run: PlannedRun<'r>| {
+        let is_finished = run.existing == ExistingRun::Finished;
+        let result = is_finished.then(|| read_result(&run.folder, &run.settings)).transpose()?;
+        Ok(Job { run, result })
+    };
+    recipe.plan(&selection, &args.output)?.into_iter().map(job).collect()
+}

@@ -1,0 +1,238 @@
+//! Options that several commands share.
+
+use std::path::{Path, PathBuf};
+
+use anyhow::Context;
+use equipoise_criterion::{Id, Pool, Preset};
+use equipoise_data::acquire::catalog::data_root;
+use equipoise_data::subset::long_tail::Profile;
+use equipoise_data::subset::split::SplitRule;
+use equipoise_train::recipe::RECOMMENDED;
+use equipoise_train::run::RunContext;
+use equipoise_train::run::dataset::{LoadedDataset, load};
+use equipoise_train::run::files::{make_paths_absolute, read_text};
+use equipoise_train::settings::{Architecture, DataSettings, SelectBest, Settings};
+
+use crate::failure::Failure;
+use crate::progress::Console;
+
+/// Options that change settings.
+#[derive(clap::Args, Clone)]
+pub(crate) struct SettingArgs {
+    /// Name of a dataset (see `equipoise data list`) or a path [default: fashion-mini]
+    pub(crate) data: Option<String>,
+    /// Network: resnet8, 14, 20, 32, 44 or 56 for small images, resnet18 or 50 for photographs [default: resnet32]
+    #[arg(long, value_name = "NAME")]
+    model: Option<Architecture>,
+    /// Draw a long-tailed subset with this imbalance factor
+    #[arg(long, value_name = "FACTOR")]
+    imbalance: Option<f64>,
+    /// Number of passes over the training images
+    #[arg(long, value_name = "N")]
+    epochs: Option<u64>,
+    /// Images per optimizer step
+    #[arg(long, value_name = "N")]
+    batch_size: Option<usize>,
+    /// Learning rate that the schedule scales
+    #[arg(long, value_name = "RATE")]
+    lr: Option<f64>,
+    /// Seed of everything random except the choice of a subset
+    #[arg(long, value_name = "N")]
+    seed: Option<u64>,
+    /// Fraction of the training images to select the best epoch on
+    #[arg(long, value_name = "FRACTION")]
+    val_fraction: Option<f64>,
+    /// Height and width that image files are scaled to [default: 32 for small networks, 224 for large ones]
+    #[arg(long, value_name = "PIXELS")]
+    image_size: Option<u32>,
+    /// Weights to start from: a run folder, a checkpoint or a safetensors file
+    #[arg(long, value_name = "PATH")]
+    weights: Option<String>,
+    /// Train only the head
+    #[arg(long)]
+    freeze_backbone: bool,
+    /// Parameters of the criterion: recommended, reference (as in its own paper) or paper (as in the GHM-CWAP paper, together with that
+    /// paper's epochs, clipping and selection of the best epoch) [default: recommended]
+    #[arg(long, value_name = "NAME", value_parser = preset)]
+    preset: Option<Preset>,
+    /// TOML file of settings, as printed by --print-config; `recommended` is recipes/recommended.toml
+    #[arg(long, value_name = "FILE")]
+    config: Option<PathBuf>,
+    /// Change any setting, for example --set criterion.params.bins=20 or --set augment.randaugment=none
+    #[arg(long = "set", value_name = "KEY=VALUE")]
+    set: Vec<String>,
+    #[command(flatten)]
+    pub(crate) threads: ThreadArgs,
+    #[command(flatten)]
+    pub(crate) root: RootArgs,
+}
+
+fn preset(name: &str) -> Result<Preset, String> {
+    serde_json::from_value(name.into()).map_err(|_| "must be recommended, reference or paper".to_owned())
+}
+
+impl SettingArgs {
+    /// The settings. Later sources override earlier ones: the base, the file, the criterion and the preset, the other options,
+    /// `--set`.
+    pub(crate) fn settings(&self, base: Settings, criterion: Option<Id>) -> Result<Settings, Failure> {
+        let mut settings = match &self.config {
+            Some(path) => read_config(path, &base)?,
+            None => base,
+        };
+        self.apply_criterion(&mut settings, criterion);
+        self.apply_options(&mut settings);
+        for change in &self.set {
+            let Some((key, value)) = change.split_once('=') else {
+                return Err(Failure::usage(format!("--set {change}: must be KEY=VALUE")));
+            };
+            settings = settings.with_value(key.trim(), value.trim())?;
+        }
+        settings.check()?;
+        make_paths_absolute(&mut settings);
+        Ok(settings)
+    }
+
+    /// Another criterion or a preset replaces all parameters. Deferred re-weighting stays.
+    fn apply_criterion(&self, settings: &mut Settings, criterion: Option<Id>) {
+        let current = settings.criterion.method.id();
+        let id = criterion.unwrap_or(current);
+        if id != current || self.preset.is_some() {
+            settings.criterion.method = id.preset(self.preset.unwrap_or_default());
+        }
+        if self.preset == Some(Preset::Paper) {
+            settings.epochs = 200;
+            settings.select_best = SelectBest::Test;
+            settings.optimizer.clip_grad_norm = 2.0;
+        }
+    }
+
+    fn apply_options(&self, settings: &mut Settings) {
+        fn put<T: Clone>(option: &Option<T>, setting: &mut T) {
+            if let Some(value) = option {
+                setting.clone_from(value);
+            }
+        }
+        put(&self.data, &mut settings.data.dataset);
+        put(&self.model, &mut settings.model.name);
+        put(&self.epochs, &mut settings.epochs);
+        put(&self.batch_size, &mut settings.batch_size);
+        put(&self.lr, &mut settings.optimizer.learning_rate);
+        put(&self.seed, &mut settings.seed);
+        put(&self.val_fraction, &mut settings.data.val_fraction);
+        put(&self.image_size, &mut settings.data.image_size);
+        settings.data.imbalance = self.imbalance.or(settings.data.imbalance);
+        settings.model.weights = self.weights.clone().or(settings.model.weights.take());
+        settings.model.freeze_backbone |= self.freeze_backbone;
+    }
+}
+
+/// The settings in a TOML file, over a base.
+fn read_config(path: &Path, base: &Settings) -> Result<Settings, Failure> {
+    let text = match path.to_str() {
+        Some("recommended") => RECOMMENDED.to_owned(),
+        Some(name) if !path.exists() => {
+            return Err(Failure::usage(format!(
+                "--config {name}: no such file; the only recipe by name is 'recommended'"
+            )));
+        }
+        _ => read_text(path)?,
+    };
+    Settings::from_toml(&text, base).map_err(|error| Failure::from(error).about(&path.display().to_string()))
+}
+
+/// The number of threads.
+#[derive(clap::Args, Clone, Copy)]
+pub(crate) struct ThreadArgs {
+    /// Number of threads [default: all cores]. Results do not depend on it
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
+    threads: Option<u16>,
+}
+
+impl ThreadArgs {
+    pub(crate) fn pool(self) -> Result<Pool, Failure> {
+        pool(self.threads.unwrap_or(0).into())
+    }
+}
+
+/// A pool of threads; 0 for all cores.
+pub(crate) fn pool(threads: usize) -> Result<Pool, Failure> {
+    Ok(Pool::new(threads).context("cannot start threads")?)
+}
+
+/// Where named datasets are.
+#[derive(clap::Args, Clone)]
+pub(crate) struct RootArgs {
+    /// Folder of the named datasets [default: EQUIPOISE_DATA, or the user's data folder]
+    #[arg(long, value_name = "DIR")]
+    data_root: Option<PathBuf>,
+}
+
+impl RootArgs {
+    pub(crate) fn path(&self) -> PathBuf {
+        data_root(self.data_root.as_deref())
+    }
+}
+
+/// What a command needs to build runs.
+pub(crate) struct Environment {
+    pub(crate) pool: Pool,
+    data_root: PathBuf,
+    console: Console,
+}
+
+impl Environment {
+    pub(crate) fn new(threads: ThreadArgs, root: &RootArgs) -> Result<Self, Failure> {
+        Ok(Self { pool: threads.pool()?, data_root: root.path(), console: Console::default() })
+    }
+
+    pub(crate) fn with_pool(pool: Pool, root: &RootArgs) -> Self {
+        Self { pool, data_root: root.path(), console: Console::default() }
+    }
+
+    pub(crate) fn context(&self) -> RunContext<'_> {
+        RunContext { data_root: &self.data_root, pool: &self.pool, feedback: &self.console }
+    }
+}
+
+/// A dataset and its long-tailed subset, for commands that do not train.
+#[derive(clap::Args)]
+pub(crate) struct DatasetArgs {
+    /// Name of a dataset (see `equipoise data list`) or a path
+    data: String,
+    /// Draw a long-tailed subset with this imbalance factor
+    #[arg(long, value_name = "FACTOR")]
+    imbalance: Option<f64>,
+    /// Use the subset in a file written by `data index`
+    #[arg(long, value_name = "FILE", conflicts_with = "imbalance")]
+    subset_file: Option<PathBuf>,
+    /// Profile of class sizes: exp (they decrease exponentially) or step (half of the classes are small)
+    #[arg(long, value_name = "PROFILE", default_value_t = Profile::Exp, requires = "imbalance")]
+    profile: Profile,
+    /// Seed that selects the images of the subset; public tables use 0
+    #[arg(long, value_name = "N", default_value_t = 0, requires = "imbalance")]
+    subset_seed: u32,
+    /// Fraction of every class used for testing, for a folder per class without train/ and test/
+    #[arg(long, value_name = "FRACTION", default_value_t = SplitRule::default().test_fraction)]
+    test_fraction: f64,
+    /// Seed of that split
+    #[arg(long, value_name = "N", default_value_t = SplitRule::default().seed)]
+    split_seed: u64,
+    #[command(flatten)]
+    root: RootArgs,
+}
+
+impl DatasetArgs {
+    pub(crate) fn load(&self) -> Result<LoadedDataset, Failure> {
+        let data = DataSettings {
+            dataset: self.data.clone(),
+            imbalance: self.imbalance,
+            profile: self.profile,
+            subset_seed: self.subset_seed,
+            subset_file: self.subset_file.as_ref().map(|file| file.display().to_string()),
+            test_fraction: self.test_fraction,
+            split_seed: self.split_seed,
+            ..DataSettings::default()
+        };
+        Ok(load(&data, &self.root.path(), &Console::default())?)
+    }
+}

@@ -1,0 +1,104 @@
+//! Reports of runs: what `train` and `compare` write at their end, and `report` on demand.
+
+use std::io::Write;
+use std::path::{Path, PathBuf};
+
+use equipoise_record::RunFolder;
+use equipoise_record::names::REPORT;
+use equipoise_report::comparison::Comparison;
+use equipoise_report::page::page;
+use equipoise_report::run::Run;
+use equipoise_report::table::Table;
+use equipoise_train::settings::Settings;
+use serde_json::{Value, json};
+
+use crate::failure::Failure;
+use crate::output::{printable, warn};
+
+/// Reads run folders and compares the runs on the same data.
+pub(crate) fn read_comparisons(paths: &[PathBuf]) -> Result<Vec<Comparison>, Failure> {
+    let (mut runs, skipped) = Run::all(paths)?;
+    for run in &mut runs {
+        // settings that the run does not name have their defaults; settings that we cannot read stay as they are
+        let settings = Settings::from_toml(&run.config, &Settings::default());
+        let _ = settings.and_then(|settings| settings.to_toml()).map(|text| run.resolve_settings(&text));
+    }
+    for path in skipped {
+        warn(&format!("skipping {}: none of its epochs has been evaluated", path.display()));
+    }
+    Ok(Comparison::all(runs))
+}
+
+/// A report in the folder of its runs.
+pub(crate) struct WrittenReport {
+    pub(crate) page: PathBuf,
+    pub(crate) comparisons: Vec<Comparison>,
+}
+
+/// Writes the report of some runs to a folder.
+pub(crate) fn write_report(runs: &[PathBuf], folder: &RunFolder) -> Result<WrittenReport, Failure> {
+    let comparisons = read_comparisons(runs)?;
+    folder.write(REPORT, page(&comparisons).as_bytes())?;
+    Ok(WrittenReport { page: folder.path().join(REPORT), comparisons })
+}
+
+/// Where a report goes if the user does not say: into the folder if there is only one.
+pub(crate) fn default_page(runs: &[PathBuf]) -> PathBuf {
+    match runs {
+        [run] => run.join(REPORT),
+        _ => Path::new(REPORT).to_owned(),
+    }
+}
+
+/// Prints the table and the verdict for people.
+pub(crate) fn print_plain(comparison: &Comparison, out: &mut impl Write) -> Result<(), Failure> {
+    for table in [Some(Table::groups(comparison)), Table::optimistic(comparison)].into_iter().flatten() {
+        writeln!(out, "{}", table.plain().lines().map(printable).collect::<Vec<_>>().join("\n"))?;
+        writeln!(out)?;
+    }
+    let (verdict, others) = comparison.verdict();
+    for line in [verdict].iter().chain(&others).chain(&comparison.notes) {
+        writeln!(out, "{}", printable(&line.replace('±', "+-")))?;
+    }
+    Ok(())
+}
+
+/// The table and the verdict for programs.
+pub(crate) fn summary(comparison: &Comparison) -> Value {
+    let (verdict, others) = comparison.verdict();
+    let setting = |name: &str| comparison.runs.first().and_then(|run| run.setting(name));
+    json!({
+        "dataset": comparison.dataset,
+        "which": comparison.epoch_text(),
+        "model": setting("model.name"),
+        "epochs": setting("epochs").and_then(|epochs| epochs.parse::<u64>().ok()),
+        "columns": comparison.columns,
+        "rows": (0..comparison.variants.len()).map(|number| row(comparison, number)).collect::<Vec<_>>(),
+        "verdict": verdict,
+        "others": others,
+        "notes": comparison.notes,
+    })
+}
+
+/// A row of the table for programs.
+fn row(comparison: &Comparison, number: usize) -> Value {
+    let variant = &comparison.variants[number];
+    let difference = |column: usize| {
+        let difference = comparison.difference(number, column)?;
+        let distinguishable = difference.distinguishable();
+        let (mean, half, pairs) = (difference.mean, difference.half, difference.pairs);
+        Some(json!({"mean": mean, "half": half, "pairs": pairs, "distinguishable": distinguishable}))
+    };
+    json!({
+        "criterion": variant.criterion,
+        "label": variant.label,
+        "seeds": variant.runs.iter().map(|run| comparison.runs[*run].seed()).collect::<Vec<_>>(),
+        "mean": variant.cells.iter().map(|cell| cell.spread.map(|spread| spread.mean)).collect::<Vec<_>>(),
+        "sd": variant.cells.iter().map(|cell| cell.spread.and_then(|spread| spread.sd)).collect::<Vec<_>>(),
+        "best": variant.cells.iter().map(|cell| cell.best).collect::<Vec<_>>(),
+        "difference": (0..variant.cells.len()).map(difference).collect::<Vec<_>>(),
+        "best_on_test": variant.optimistic.as_ref().map(|cells| {
+            cells.iter().map(|cell| cell.spread.map(|spread| spread.mean)).collect::<Vec<_>>()
+        }),
+    })
+}

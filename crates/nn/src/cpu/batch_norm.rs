@@ -1,0 +1,124 @@
+//! Batch norm: from sums over a batch to what the kernels apply while they read and write.
+//!
+//! A batch norm is a y + b, by channel. The gradient with respect to y is k0 g + k1 y + k2, where g is the gradient
+//! with respect to the batch norm's output. This file computes a, b and the three k; `kernel/fused_norm.rs` applies
+//! them.
+
+use super::Cpu;
+use super::plan::Layer;
+use crate::kernel::fused_norm::{Centered, Normed, OutputGradient};
+
+/// Added to the variance.
+const EPSILON: f64 = 1e-5;
+/// The newest batch's share of the running statistics.
+const MOMENTUM: f32 = 0.1;
+
+/// Rows of a layer's coefficients, with a value for every channel: a, b, the mean, and the three k.
+pub(super) const ROWS: usize = 6;
+const A: usize = 0;
+const B: usize = 1;
+const MEAN: usize = 2;
+const K: usize = 3;
+
+impl Layer {
+    fn row(&self, row: usize) -> *const f32 {
+        self.coefficients[row * self.channels()..].as_ptr()
+    }
+
+    /// The factors a and the summands b of the channels.
+    pub(super) fn scale_and_shift(&self) -> (&[f32], &[f32]) {
+        let channels = self.channels();
+        (&self.coefficients[A * channels..][..channels], &self.coefficients[B * channels..][..channels])
+    }
+
+    pub(super) fn mean(&self) -> &[f32] {
+        let channels = self.channels();
+        &self.coefficients[MEAN * channels..][..channels]
+    }
+
+    /// The layer's output after its batch norm.
+    pub(super) fn normed(&self) -> Normed {
+        self.normed_at(self.output.as_ptr())
+    }
+
+    /// The batch norm of an output that is kept elsewhere.
+    pub(super) fn normed_at(&self, y: *const f32) -> Normed {
+        Normed { y, a: self.row(A), b: self.row(B) }
+    }
+
+    /// The layer's output with its mean, from which the sums of the backward pass are taken.
+    pub(super) fn centered(&self) -> Centered {
+        Centered { y: self.output.as_ptr(), mean: self.row(MEAN) }
+    }
+
+    /// The gradient of the layer's output from the gradient `g` of its batch norm.
+    pub(super) fn output_gradient(&self, g: *const f32) -> OutputGradient {
+        OutputGradient { g, y: self.output.as_ptr(), k: self.row(K) }
+    }
+
+    /// Sets a channel's a and b from its mean and variance.
+    fn set_norm(&mut self, c: usize, mean: f64, variance: f64, parameters: &[f32]) {
+        let (gamma, beta) = (f64::from(parameters[self.gamma.start + c]), f64::from(parameters[self.beta.start + c]));
+        let inverse = 1.0 / (variance + EPSILON).sqrt();
+        let (a, channels) = (gamma * inverse, self.channels());
+        self.inverse_deviation[c] = inverse;
+        self.coefficients[A * channels + c] = a as f32;
+        self.coefficients[B * channels + c] = (beta - mean * a) as f32;
+        self.coefficients[MEAN * channels + c] = mean as f32;
+    }
+}
+
+impl Cpu {
+    /// Sets a layer's batch norm to the batch's statistics and updates the running ones. For every task, `partial_sums`
+    /// has the sums of y - running mean and of its square.
+    pub(super) fn norm_by_batch(&mut self, number: usize, tasks: usize, images: usize) {
+        let layer = &mut self.layers[number];
+        let (channels, [height, width]) = (layer.channels(), layer.convolution.geometry.out());
+        let pixels = (images * height * width) as f64;
+        for c in 0..channels {
+            let (at_mean, at_variance) = (layer.mean.start + c, layer.variance.start + c);
+            let add = |row: usize| (0..tasks).map(|t| self.partial_sums[(2 * t + row) * channels + c]).sum::<f64>();
+            let (sum, squares) = (add(0) / pixels, add(1) / pixels);
+            let mean = f64::from(self.statistics[at_mean]) + sum;
+            let variance = (squares - sum * sum).max(0.0);
+            let unbiased = variance * pixels / (pixels - 1.0).max(1.0);
+            let update = |old: &mut f32, new: f64| *old = (1.0 - MOMENTUM) * *old + MOMENTUM * new as f32;
+            update(&mut self.statistics[at_mean], mean);
+            update(&mut self.statistics[at_variance], unbiased);
+            layer.set_norm(c, mean, variance, &self.parameters);
+        }
+    }
+
+    /// Sets all batch norms to the running statistics.
+    pub(super) fn norm_by_running_statistics(&mut self) {
+        for layer in &mut self.layers {
+            for c in 0..layer.channels() {
+                let mean = self.statistics[layer.mean.start + c];
+                let variance = self.statistics[layer.variance.start + c];
+                layer.set_norm(c, mean.into(), variance.into(), &self.parameters);
+            }
+        }
+    }
+
+    /// Computes the gradients of a batch norm's parameters and the k of its input's gradient. For every task,
+    /// `partial_sums` has the sum of g and, in row `row`, that of g (y - mean).
+    pub(super) fn norm_backward(&mut self, number: usize, tasks: usize, row: usize, images: usize) {
+        let layer = &mut self.layers[number];
+        let (channels, [height, width]) = (layer.channels(), layer.convolution.geometry.out());
+        let pixels = (images * height * width) as f64;
+        for c in 0..channels {
+            let add = |row: usize| (0..tasks).map(|t| self.partial_sums[(3 * t + row) * channels + c]).sum::<f64>();
+            let (sum, product) = (add(0), add(row));
+            let inverse = layer.inverse_deviation[c];
+            let mean = f64::from(layer.coefficients[MEAN * channels + c]);
+            let a = f64::from(self.parameters[layer.gamma.start + c]) * inverse;
+            self.gradients[layer.gamma.start + c] = (product * inverse) as f32;
+            self.gradients[layer.beta.start + c] = sum as f32;
+            let k1 = -a * inverse * inverse * product / pixels;
+            let k = &mut layer.coefficients[K * channels..];
+            k[c] = a as f32;
+            k[channels + c] = k1 as f32;
+            k[2 * channels + c] = (-a * sum / pixels - k1 * mean) as f32;
+        }
+    }
+}

@@ -1,0 +1,96 @@
+//! The forward pass in training.
+
+use super::Cpu;
+use super::scratch::Shared;
+use crate::error::NnError;
+use crate::kernel::convolution::Forward;
+use crate::kernel::fused_norm::Source;
+use crate::network::Network;
+
+impl Cpu {
+    /// Copies the caller's images, which have channel after channel, and returns their number.
+    pub(super) fn read_images(&mut self, images: &[f32]) -> Result<usize, NnError> {
+        let Network { channels, size: [height, width], .. } = self.network;
+        let image_values = channels * height * width;
+        let number = images.len() / image_values;
+        if images.len() != number * image_values {
+            return Err(NnError::Images { got: images.len(), channels, height, width });
+        }
+        if number == 0 || number > self.batch_size {
+            return Err(NnError::BatchSize { got: number, most: self.batch_size });
+        }
+        let mut tasks: Vec<(&[f32], &mut [f32], bool)> = images
+            .chunks_exact(image_values)
+            .zip(self.activations.images.chunks_exact_mut(image_values))
+            .map(|(from, to)| (from, to, true))
+            .collect();
+        self.tasks.pool.each(&mut tasks, |_, (from, to, finite)| {
+            for (c, plane) in from.chunks_exact(height * width).enumerate() {
+                for (x, to) in plane.iter().zip(to.iter_mut().skip(c).step_by(channels)) {
+                    *finite &= x.is_finite();
+                    *to = *x;
+                }
+            }
+        });
+        if let Some(image) = tasks.iter().position(|(_, _, finite)| !finite) {
+            let value = tasks[image].0.iter().copied().find(|x| !x.is_finite()).unwrap_or(f32::NAN);
+            return Err(NnError::NotFinite { image, value });
+        }
+        Ok(number)
+    }
+
+    /// Computes the features of a batch and keeps what the backward pass needs.
+    pub(super) fn backbone_forward(&mut self, images: usize) {
+        self.layer_forward(0, Source::Plain(self.activations.images.as_ptr()), images);
+        if self.network.stem.pool {
+            self.max_pool_forward(images);
+        }
+        for block in 0..self.blocks.len() {
+            let mut source = match block {
+                0 if self.network.stem.pool => Source::Plain(self.activations.block_inputs[0].as_ptr()),
+                block => self.block_input(block),
+            };
+            for i in 0..self.blocks[block].layers.len() {
+                let layer = self.blocks[block].layers[i];
+                self.layer_forward(layer, source, images);
+                source = Source::Active(self.layers[layer].normed());
+            }
+            if let Some(projection) = self.blocks[block].projection {
+                let input = Source::Plain(self.activations.block_inputs[block].as_ptr());
+                self.layer_forward(projection, input, images);
+            }
+        }
+        self.average_pool_forward(images);
+    }
+
+    /// Runs a layer's convolution, and sets its batch norm to the batch's statistics.
+    fn layer_forward(&mut self, number: usize, source: Source, images: usize) {
+        let layer = &mut self.layers[number];
+        let (channels, task_images) = (layer.channels(), layer.task_images);
+        let tasks = images.div_ceil(task_images);
+        let partial_sums = &mut self.partial_sums[..tasks * 2 * channels];
+        partial_sums.fill(0.0);
+        let (source, y) = (Shared::new(source), Shared::new(layer.output.as_mut_ptr()));
+        let weights = Shared::new(layer.forward_weights.as_ptr());
+        let mean = Shared::new(self.statistics[layer.mean.clone()].as_ptr());
+        let partial_sums = Shared::new(partial_sums.as_mut_ptr());
+        let (convolution, simd) = (&layer.convolution, self.tasks.simd);
+        self.tasks.run(tasks, |task, next, scratch| {
+            let run = Forward {
+                source: source.get(),
+                images: task * task_images..images.min((task + 1) * task_images),
+                after: next.map(|next| next * task_images),
+                cached: false,
+                weights: weights.get(),
+                y: y.get(),
+                // SAFETY: `partial_sums` has `tasks` rows of 2 x `channels` values, and `task` is less than `tasks`.
+                sums: Some((mean.get(), unsafe { partial_sums.get().add(task * 2 * channels) })),
+            };
+            // SAFETY: the buffers behind the source, the weights and y were planned for this convolution and
+            // `batch_size` images. Each task writes its own images of y (and of what the source keeps), its own sums
+            // and its own scratch.
+            unsafe { convolution.forward(simd, &run, scratch) };
+        });
+        self.norm_by_batch(number, tasks, images);
+    }
+}

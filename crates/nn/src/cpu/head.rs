@@ -1,0 +1,212 @@
+//! The head: from features to logits and back.
+//!
+//! A linear head is a 1 x 1 convolution of images with one pixel, plus a bias. A cosine head is the same convolution of
+//! normalized features with normalized weights, times a scale.
+
+use std::ops::Range;
+
+use super::Cpu;
+use super::plan::Offsets;
+use super::scratch::Shared;
+use crate::buffer::Buffer;
+use crate::kernel::convolution::{Backward, Convolution, ConvolutionAlgorithm, Forward, Geometry};
+use crate::kernel::fused_norm::{OutputGradient, ShortcutBack, Sink, Source};
+use crate::kernel::stored;
+use crate::network::{Head, Network};
+
+/// The head, ready to run.
+pub(super) struct HeadLayer {
+    kind: Head,
+    pub(super) convolution: Convolution,
+    /// Where the weight and the bias are in the flat buffer of all parameters.
+    pub(super) weight: Range<usize>,
+    pub(super) bias: Range<usize>,
+    /// The weights as the kernels of the forward and of the backward pass read them.
+    pub(super) forward_weights: Buffer,
+    pub(super) backward_weights: Buffer,
+    /// The features; normalized for a cosine head.
+    pub(super) features: Buffer,
+    /// The lengths of the features before they were normalized.
+    pub(super) feature_lengths: Vec<f32>,
+    /// The normalized weights of a cosine head.
+    pub(super) directions: Buffer,
+    /// The lengths of the weights, by class.
+    weight_lengths: Vec<f32>,
+    /// The logits without bias and scale, and later their gradients.
+    logits: Buffer,
+    /// The k of a gradient that passes unchanged: 1, 0, 0 for every class.
+    identity: Buffer,
+}
+
+/// Divides values by their length and returns the length. A zero vector stays zero.
+pub(super) fn normalize(values: &mut [f32]) -> f32 {
+    let length = values.iter().map(|x| f64::from(*x).powi(2)).sum::<f64>().sqrt().max(1e-12);
+    values.iter_mut().for_each(|x| *x = (f64::from(*x) / length) as f32);
+    length as f32
+}
+
+/// Turns the gradient of a normalized vector into that of the vector itself.
+fn normalize_backward(direction: &[f32], length: f32, gradient: &mut [f32]) {
+    let along: f64 = direction.iter().zip(&*gradient).map(|(d, g)| f64::from(*d) * f64::from(*g)).sum();
+    for (g, d) in gradient.iter_mut().zip(direction) {
+        *g = ((f64::from(*g) - along * f64::from(*d)) / f64::from(length)) as f32;
+    }
+}
+
+impl HeadLayer {
+    pub(super) fn new(network: &Network, batch_size: usize, offsets: &mut Offsets) -> Self {
+        let (inputs, outputs) = (stored(network.features()), stored(network.classes));
+        let geometry = Geometry { inputs, outputs, kernel: 1, stride: 1, pad: 0, size: [1, 1] };
+        let convolution = Convolution::new(geometry, ConvolutionAlgorithm::Direct, batch_size);
+        let mut identity = Buffer::new(3 * outputs);
+        identity[..outputs].fill(1.0);
+        Self {
+            kind: network.head,
+            weight: offsets.take_parameters(geometry.weights()),
+            bias: offsets.take_parameters(outputs),
+            forward_weights: Buffer::new(convolution.packed()),
+            backward_weights: Buffer::new(convolution.packed()),
+            features: Buffer::new(batch_size * inputs),
+            feature_lengths: vec![0.0; batch_size],
+            directions: Buffer::new(geometry.weights()),
+            weight_lengths: vec![0.0; outputs],
+            logits: Buffer::new(batch_size * outputs),
+            identity,
+            convolution,
+        }
+    }
+
+    pub(super) fn is_cosine(&self) -> bool {
+        matches!(self.kind, Head::Cosine { .. })
+    }
+
+    /// Normalizes the weights of every class, which are columns.
+    pub(super) fn normalize_weights(&mut self, weight: &[f32]) {
+        let classes = self.convolution.geometry.outputs;
+        for c in 0..classes {
+            let mut column: Vec<f32> = weight.iter().skip(c).step_by(classes).copied().collect();
+            self.weight_lengths[c] = normalize(&mut column);
+            for (to, x) in self.directions.iter_mut().skip(c).step_by(classes).zip(column) {
+                *to = x;
+            }
+        }
+    }
+
+    /// Turns the gradients of the normalized weights into those of the weights.
+    fn normalize_weights_backward(&self, gradient: &mut [f32]) {
+        let classes = self.convolution.geometry.outputs;
+        for c in 0..classes {
+            let direction: Vec<f32> = self.directions.iter().skip(c).step_by(classes).copied().collect();
+            let mut column: Vec<f32> = gradient.iter().skip(c).step_by(classes).copied().collect();
+            normalize_backward(&direction, self.weight_lengths[c], &mut column);
+            for (to, x) in gradient.iter_mut().skip(c).step_by(classes).zip(column) {
+                *to = x;
+            }
+        }
+    }
+
+    /// Puts the gradient of the logits in the logits' place.
+    fn set_logits_gradient(&mut self, gradient: &[f32], classes: usize) {
+        let scale = match self.kind {
+            Head::Linear => 1.0,
+            Head::Cosine { scale } => scale,
+        };
+        let outputs = self.convolution.geometry.outputs;
+        for (to, from) in self.logits.chunks_exact_mut(outputs).zip(gradient.chunks_exact(classes)) {
+            to.fill(0.0);
+            to.iter_mut().zip(from).for_each(|(to, from)| *to = scale * from);
+        }
+    }
+}
+
+impl Cpu {
+    /// Computes the logits from the features.
+    pub(super) fn head_forward(&mut self, images: usize) {
+        let (head, simd) = (&mut self.head, self.tasks.simd);
+        let (outputs, group) = (head.convolution.geometry.outputs, head.convolution.forward.group);
+        let source = Shared::new(Source::Plain(head.features.as_ptr()));
+        let (y, weights) = (Shared::new(head.logits.as_mut_ptr()), Shared::new(head.forward_weights.as_ptr()));
+        let convolution = &head.convolution;
+        self.tasks.run(images.div_ceil(group), |task, _, scratch| {
+            let run = Forward {
+                source: source.get(),
+                images: task * group..images.min((task + 1) * group),
+                after: None,
+                cached: false,
+                weights: weights.get(),
+                y: y.get(),
+                sums: None,
+            };
+            // SAFETY: features, weights and logits were allocated for this convolution and `batch_size` images. Each
+            // task writes the logits of its own images and its own scratch.
+            unsafe { convolution.forward(simd, &run, scratch) };
+        });
+        let bias = &self.parameters[head.bias.clone()];
+        self.logits.clear();
+        for row in head.logits.chunks_exact(outputs).take(images) {
+            let row = row.iter().zip(bias).take(self.network.classes);
+            match head.kind {
+                Head::Linear => self.logits.extend(row.map(|(x, b)| x + b)),
+                Head::Cosine { scale } => self.logits.extend(row.map(|(x, _)| scale * x)),
+            }
+        }
+    }
+
+    /// Computes the gradients of the head's parameters and of the features from that of the logits.
+    pub(super) fn head_backward(&mut self, gradient: &[f32], images: usize) {
+        let classes = self.network.classes;
+        self.head.set_logits_gradient(gradient, classes);
+        let bias = &mut self.gradients[self.head.bias.clone()];
+        bias.fill(0.0);
+        if !self.head.is_cosine() {
+            for (c, sum) in bias.iter_mut().take(classes).enumerate() {
+                *sum = gradient.iter().skip(c).step_by(classes).map(|g| f64::from(*g)).sum::<f64>() as f32;
+            }
+        }
+        self.head_convolution_backward(images);
+        let head = &self.head;
+        if head.is_cosine() {
+            head.normalize_weights_backward(&mut self.gradients[head.weight.clone()]);
+            let inputs = head.convolution.geometry.inputs;
+            for n in 0..images {
+                let row = n * inputs..(n + 1) * inputs;
+                let gradient = &mut self.activation_gradients.features[row.clone()];
+                normalize_backward(&head.features[row], head.feature_lengths[n], gradient);
+            }
+        }
+    }
+
+    /// Computes the gradients of the head's weights and of its input from that of its output.
+    fn head_convolution_backward(&mut self, images: usize) {
+        let (head, simd) = (&self.head, self.tasks.simd);
+        let convolution = &head.convolution;
+        let (inputs, group) = (convolution.geometry.inputs, convolution.forward.group);
+        let tasks = images.div_ceil(group);
+        let g = head.logits.as_ptr();
+        let source = Shared::new(Source::Plain(head.features.as_ptr()));
+        let back = Shared::new(OutputGradient { g, y: g, k: head.identity.as_ptr() });
+        let weights = Shared::new(head.backward_weights.as_ptr());
+        let slices = Shared::new(self.slice_gradients.as_mut_ptr());
+        let out = self.activation_gradients.features.as_mut_ptr();
+        let sink = Shared::new(Sink::Plain { shortcut: ShortcutBack::Nothing, out });
+        let partial_sums = Shared::new(self.partial_sums.as_mut_ptr());
+        self.tasks.run(tasks, |task, _, scratch| {
+            let images = task * group..images.min((task + 1) * group);
+            // SAFETY: `slice_gradients` has the head's weights for every task, and `partial_sums` three values for
+            // every task and channel; a plain sink leaves the sums as they are.
+            let (dw, sums) = unsafe {
+                let dw = slices.get().add(task * convolution.geometry.weights());
+                (dw, partial_sums.get().add(3 * task * inputs))
+            };
+            let (source, back, weights, sink) = (source.get(), back.get(), weights.get(), sink.get());
+            let run = Backward { source, back, images, after: None, weights, dw, sink, sums };
+            // SAFETY: all buffers were allocated for this convolution and `batch_size` images. Each task writes the
+            // feature gradients of its own images, its own slice and its own scratch.
+            unsafe { convolution.backward(simd, &run, scratch) };
+        });
+        let dw = self.gradients[head.weight.clone()].as_mut_ptr();
+        // SAFETY: the tasks above wrote `tasks` slices, and dw is the head's part of the gradients, which only this
+        // thread uses.
+        unsafe { convolution.collect(simd, self.slice_gradients.as_ptr(), tasks, 0..inputs, dw) };
+    }
+}

@@ -1,0 +1,51 @@
+//! Brings the parameters into the order in which the kernels read them.
+
+use super::Cpu;
+use super::scratch::Shared;
+use crate::kernel::convolution::Convolution;
+
+/// A convolution with its weights, and where they are packed for both passes.
+struct Packing<'a> {
+    convolution: &'a Convolution,
+    weights: Shared<*const f32>,
+    forward: Shared<*mut f32>,
+    /// Null if no backward pass needs them.
+    backward: Shared<*mut f32>,
+}
+
+impl Cpu {
+    /// Packs the weights of all layers; the weights of a cosine head are normalized first.
+    pub(super) fn pack(&mut self) {
+        let head = &mut self.head;
+        if head.is_cosine() {
+            head.normalize_weights(&self.parameters[head.weight.clone()]);
+        }
+        let head_weights =
+            if head.is_cosine() { head.directions.as_ptr() } else { self.parameters[head.weight.clone()].as_ptr() };
+        let parameters = &self.parameters;
+        let mut packings: Vec<Packing<'_>> = Vec::with_capacity(self.layers.len() + 1);
+        for (number, layer) in self.layers.iter_mut().enumerate() {
+            let backward = if number == 0 { std::ptr::null_mut() } else { layer.backward_weights.as_mut_ptr() };
+            packings.push(Packing {
+                convolution: &layer.convolution,
+                weights: Shared::new(parameters[layer.weight.clone()].as_ptr()),
+                forward: Shared::new(layer.forward_weights.as_mut_ptr()),
+                backward: Shared::new(backward),
+            });
+        }
+        packings.push(Packing {
+            convolution: &head.convolution,
+            weights: Shared::new(head_weights),
+            forward: Shared::new(head.forward_weights.as_mut_ptr()),
+            backward: Shared::new(head.backward_weights.as_mut_ptr()),
+        });
+        let (pieces, simd) = (&self.packing, self.tasks.simd);
+        self.tasks.pool.run(pieces.len(), |task| {
+            let (number, channels) = pieces[task].clone();
+            let Packing { convolution, weights, forward, backward } = &packings[number];
+            // SAFETY: the weights and both packed buffers have the sizes that the convolution asked for, and each task
+            // packs channels of its own.
+            unsafe { convolution.pack(simd, weights.get(), channels, forward.get(), backward.get()) };
+        });
+    }
+}

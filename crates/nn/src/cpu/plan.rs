@@ -1,0 +1,190 @@
+//! The plan of a network: where every layer's values are, and how its passes are cut into tasks.
+//!
+//! Tasks do not depend on the number of threads, and partial sums are added in the order of the tasks. Results are
+//! therefore the same for any number of threads.
+
+use std::ops::Range;
+
+use super::batch_norm;
+use super::head::HeadLayer;
+use crate::buffer::Buffer;
+use crate::kernel::convolution::{Convolution, ConvolutionAlgorithm, Geometry, ScratchSize};
+use crate::kernel::{CHANNELS, stored};
+use crate::network::{Layer as LayerDescription, Network, ResidualBlock};
+
+/// Most tasks of a layer's forward pass.
+const MOST_TASKS: usize = 16;
+/// Most slices of a batch in a layer's backward pass.
+const MOST_SLICES: usize = 8;
+/// Most transformed weights of all slices of a layer together, if there are more than two: each slice's gradient is
+/// transformed back.
+const SLICE_VALUES: usize = 640 << 10;
+
+/// A convolution with its batch norm, ready to run.
+pub(super) struct Layer {
+    pub(super) convolution: Convolution,
+    /// Input and output channels without padding.
+    pub(super) unpadded: [usize; 2],
+    /// Where the parameters of the convolution and of the batch norm are in the flat buffer of all parameters.
+    pub(super) weight: Range<usize>,
+    pub(super) gamma: Range<usize>,
+    pub(super) beta: Range<usize>,
+    /// Where the running mean and variance are in the flat buffer of all statistics.
+    pub(super) mean: Range<usize>,
+    pub(super) variance: Range<usize>,
+    /// Images of a task in the forward pass: several groups, so that a group can be prefetched while the one before is
+    /// computed.
+    pub(super) task_images: usize,
+    /// Images of a task in the backward pass, which has a sum of weight gradients of its own.
+    pub(super) slice_images: usize,
+    /// The convolution's output y.
+    pub(super) output: Buffer,
+    /// The weights as the kernels of the forward and of the backward pass read them.
+    pub(super) forward_weights: Buffer,
+    pub(super) backward_weights: Buffer,
+    /// The rows that `batch_norm.rs` lists.
+    pub(super) coefficients: Buffer,
+    /// 1 / sqrt(variance + epsilon) of every channel.
+    pub(super) inverse_deviation: Vec<f64>,
+}
+
+impl Layer {
+    fn new(first: bool, layer: &LayerDescription, offsets: &mut Offsets, options: &PlanOptions) -> Self {
+        let geometry = Geometry {
+            // the caller's images are not padded
+            inputs: if first { layer.inputs } else { stored(layer.inputs) },
+            outputs: stored(layer.outputs),
+            kernel: layer.kernel,
+            stride: layer.stride,
+            pad: layer.pad,
+            size: layer.size,
+        };
+        let batch_size = options.batch_size;
+        let convolution = Convolution::new(geometry, options.algorithm, batch_size);
+        let (channels, [height, width]) = (geometry.outputs, geometry.out());
+        let packed = convolution.packed();
+        Self {
+            unpadded: [layer.inputs, layer.outputs],
+            task_images: batch_size.div_ceil(MOST_TASKS).next_multiple_of(convolution.forward.group),
+            slice_images: slice_images(&convolution, batch_size),
+            weight: offsets.take_parameters(geometry.weights()),
+            gamma: offsets.take_parameters(channels),
+            beta: offsets.take_parameters(channels),
+            mean: offsets.take_statistics(channels),
+            variance: offsets.take_statistics(channels),
+            output: Buffer::new(batch_size * height * width * channels),
+            forward_weights: Buffer::new(packed),
+            // the gradient of the images is not computed
+            backward_weights: Buffer::new(if first { 0 } else { packed }),
+            coefficients: Buffer::new(batch_norm::ROWS * channels),
+            inverse_deviation: vec![0.0; channels],
+            convolution,
+        }
+    }
+
+    /// Output channels, padding included.
+    pub(super) fn channels(&self) -> usize {
+        self.convolution.geometry.outputs
+    }
+}
+
+/// Images of a slice: few slices, so that their sums take little memory and time.
+fn slice_images(convolution: &Convolution, batch_size: usize) -> usize {
+    let slices = (SLICE_VALUES / convolution.packed()).clamp(2, MOST_SLICES);
+    batch_size.div_ceil(slices).next_multiple_of(convolution.backward.group)
+}
+
+/// What a plan depends on beside the network.
+#[derive(Clone, Copy)]
+pub(super) struct PlanOptions {
+    pub(super) batch_size: usize,
+    pub(super) algorithm: ConvolutionAlgorithm,
+}
+
+/// Lengths of the flat buffers so far.
+#[derive(Default)]
+pub(super) struct Offsets {
+    pub(super) parameters: usize,
+    pub(super) statistics: usize,
+}
+
+impl Offsets {
+    pub(super) fn take_parameters(&mut self, number: usize) -> Range<usize> {
+        self.parameters += number;
+        self.parameters - number..self.parameters
+    }
+
+    fn take_statistics(&mut self, number: usize) -> Range<usize> {
+        self.statistics += number;
+        self.statistics - number..self.statistics
+    }
+}
+
+/// All layers of a network.
+pub(super) struct Plan {
+    pub(super) layers: Vec<Layer>,
+    pub(super) blocks: Vec<ResidualBlock>,
+    pub(super) head: HeadLayer,
+    /// Lengths of the flat buffers.
+    pub(super) offsets: Offsets,
+}
+
+impl Plan {
+    pub(super) fn new(network: &Network, options: &PlanOptions) -> Self {
+        let (descriptions, blocks) = network.layers();
+        let mut offsets = Offsets::default();
+        let planned = |(number, layer)| Layer::new(number == 0, layer, &mut offsets, options);
+        let layers = descriptions.iter().enumerate().map(planned).collect();
+        let head = HeadLayer::new(network, options.batch_size, &mut offsets);
+        Self { layers, blocks, head, offsets }
+    }
+
+    fn convolutions(&self) -> impl Iterator<Item = &Convolution> {
+        self.layers.iter().map(|layer| &layer.convolution).chain([&self.head.convolution])
+    }
+
+    /// Scratch that every task of every layer fits in.
+    pub(super) fn scratch_size(&self) -> ScratchSize {
+        let mut size =
+            self.convolutions().map(Convolution::scratch_size).fold(ScratchSize::default(), ScratchSize::max);
+        // the average pool needs an image of the last layer
+        let last = self.layers[self.layers.len() - 1].convolution.geometry;
+        size.input = size.input.max(last.out()[0] * last.out()[1] * last.outputs);
+        size
+    }
+
+    /// Values of an image's largest activation.
+    pub(super) fn largest_activation(&self, batch_size: usize) -> usize {
+        self.layers.iter().map(|layer| layer.output.len() / batch_size).max().unwrap_or(0)
+    }
+
+    /// Most channels of any input or output.
+    pub(super) fn most_channels(&self) -> usize {
+        let channels = |c: &Convolution| c.geometry.inputs.max(c.geometry.outputs);
+        self.convolutions().map(channels).max().unwrap_or(0)
+    }
+
+    /// Values of the weight gradients of all slices of a layer, where they are most.
+    pub(super) fn slice_gradients(&self, batch_size: usize) -> usize {
+        let head = &self.head.convolution;
+        let of_head = head.geometry.weights() * batch_size.div_ceil(head.forward.group);
+        let of_layer = |layer: &Layer| batch_size.div_ceil(layer.slice_images) * layer.convolution.geometry.weights();
+        self.layers.iter().map(of_layer).fold(of_head, usize::max)
+    }
+
+    /// Pieces of the packing after a step: a layer (the head comes last) with some of its input channels.
+    pub(super) fn packing(&self) -> Vec<(usize, Range<usize>)> {
+        let mut pieces = Vec::new();
+        for (number, convolution) in self.convolutions().enumerate() {
+            let inputs = convolution.geometry.inputs;
+            let step = channel_step(inputs);
+            pieces.extend((0..inputs).step_by(step).map(|first| (number, first..first + step)));
+        }
+        pieces
+    }
+}
+
+/// Input channels of a layer that one task packs, or sums the weight gradients of.
+pub(super) fn channel_step(inputs: usize) -> usize {
+    if inputs.is_multiple_of(CHANNELS) { CHANNELS } else { inputs }
+}

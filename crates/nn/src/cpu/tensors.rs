@@ -1,0 +1,117 @@
+//! Tensors in and out: between the engine's flat, padded buffers and PyTorch's layout.
+
+use super::Cpu;
+use super::plan::Layer;
+use crate::engine::TensorKind;
+use crate::error::NnError;
+use crate::kernel::convolution::Geometry;
+
+/// Where a tensor is inside a flat buffer.
+struct TensorLayout {
+    start: usize,
+    /// Taps, inputs and outputs.
+    shape: [usize; 3],
+    /// Inputs and outputs with their padding.
+    padded: [usize; 2],
+}
+
+impl TensorLayout {
+    fn vector(start: usize, length: usize) -> Self {
+        Self { start, shape: [1, 1, length], padded: [1, length] }
+    }
+
+    /// Indices of the values in PyTorch's order: outputs, inputs, taps.
+    fn indices(&self) -> impl Iterator<Item = usize> {
+        let ([taps, inputs, outputs], [padded_inputs, padded_outputs], start) = (self.shape, self.padded, self.start);
+        (0..outputs).flat_map(move |o| {
+            (0..inputs)
+                .flat_map(move |i| (0..taps).map(move |tap| start + (tap * padded_inputs + i) * padded_outputs + o))
+        })
+    }
+}
+
+impl Cpu {
+    pub(super) fn copy_tensors(&self, kind: TensorKind) -> Vec<Vec<f32>> {
+        let flat = match (kind, &self.ema) {
+            (TensorKind::Parameters, _) => &self.parameters,
+            (TensorKind::Gradients, _) => &self.gradients,
+            (TensorKind::Momentum, _) => &self.momentum,
+            (TensorKind::Statistics, _) => &self.statistics,
+            (TensorKind::EmaParameters, Some(ema)) => &ema.parameters,
+            (TensorKind::EmaStatistics, Some(ema)) => &ema.statistics,
+            (TensorKind::EmaParameters | TensorKind::EmaStatistics, None) => return Vec::new(),
+        };
+        self.layouts(kind).iter().map(|layout| layout.indices().map(|at| flat[at]).collect()).collect()
+    }
+
+    pub(super) fn replace_tensors(&mut self, kind: TensorKind, values: &[Vec<f32>]) -> Result<(), NnError> {
+        self.check_tensors(kind, values)?;
+        let layouts = self.layouts(kind);
+        let flat = match kind {
+            TensorKind::Parameters => &mut self.parameters,
+            TensorKind::Gradients => &mut self.gradients,
+            TensorKind::Momentum => &mut self.momentum,
+            TensorKind::Statistics => &mut self.statistics,
+            TensorKind::EmaParameters => &mut self.ema.as_mut().ok_or(NnError::NoEma)?.parameters,
+            TensorKind::EmaStatistics => &mut self.ema.as_mut().ok_or(NnError::NoEma)?.statistics,
+        };
+        for (layout, values) in layouts.iter().zip(values) {
+            for (at, value) in layout.indices().zip(values) {
+                flat[at] = *value;
+            }
+        }
+        // the activations of the last pass belong to the old values
+        self.trained_images = 0;
+        if kind == TensorKind::Parameters {
+            self.pack();
+        }
+        Ok(())
+    }
+
+    fn check_tensors(&self, kind: TensorKind, values: &[Vec<f32>]) -> Result<(), NnError> {
+        let tensors = if kind.is_statistics() { self.network.statistics() } else { self.network.parameters() };
+        if values.len() != tensors.len() {
+            return Err(NnError::Length { what: "tensors", got: values.len(), want: tensors.len() });
+        }
+        for (tensor, values) in tensors.into_iter().zip(values) {
+            if values.len() != tensor.len() {
+                return Err(NnError::Shape { name: tensor.name, got: vec![values.len()], want: tensor.shape });
+            }
+        }
+        Ok(())
+    }
+
+    /// The layouts of the network's parameters or statistics, in their order.
+    fn layouts(&self, kind: TensorKind) -> Vec<TensorLayout> {
+        let of_layer = |layer: &Layer| {
+            let [inputs, outputs] = layer.unpadded;
+            if kind.is_statistics() {
+                return [&layer.mean, &layer.variance].map(|range| TensorLayout::vector(range.start, outputs)).into();
+            }
+            let geometry = layer.convolution.geometry;
+            vec![
+                TensorLayout {
+                    start: layer.weight.start,
+                    shape: [geometry.kernel * geometry.kernel, inputs, outputs],
+                    padded: [geometry.inputs, geometry.outputs],
+                },
+                TensorLayout::vector(layer.gamma.start, outputs),
+                TensorLayout::vector(layer.beta.start, outputs),
+            ]
+        };
+        let mut layouts: Vec<TensorLayout> = self.layers.iter().flat_map(of_layer).collect();
+        if !kind.is_statistics() {
+            layouts.extend(self.head_layouts());
+        }
+        layouts
+    }
+
+    fn head_layouts(&self) -> Vec<TensorLayout> {
+        let head = &self.head;
+        let Geometry { inputs, outputs, .. } = head.convolution.geometry;
+        let (features, classes) = (self.network.features(), self.network.classes);
+        let weight =
+            TensorLayout { start: head.weight.start, shape: [1, features, classes], padded: [inputs, outputs] };
+        if head.is_cosine() { vec![weight] } else { vec![weight, TensorLayout::vector(head.bias.start, classes)] }
+    }
+}

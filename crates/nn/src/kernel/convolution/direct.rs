@@ -1,0 +1,439 @@
+//! Convolutions as they are defined: a sum over the window, as matrix products without a copy of the windows.
+
+use std::ops::Range;
+
+use equipoise_simd::{Simd, dispatch};
+
+use super::{
+    Backward, F32_SUMS, Forward, Geometry, Scratch, ScratchSize, cycles, flush, groups, next_group, read_group,
+};
+use crate::kernel::fused_norm::{Frame, drain};
+use crate::kernel::gemm::{Gemm, Outer, Segment, gemm, outer, panel};
+use crate::kernel::prefetch::Prefetch;
+
+/// Pixels in a group, where images are smaller.
+const GROUP_PIXELS: usize = 192;
+
+/// The pixels of the input that see the same taps of the window.
+struct PixelClass {
+    /// Row and column of the first of them; the others follow at distances of the stride.
+    first: [usize; 2],
+    /// Their numbers of rows and columns.
+    size: [usize; 2],
+    /// Where the taps' output pixels are, from the first pixel's.
+    segments: Vec<Segment>,
+    /// Rows and columns of the taps, in the order of the segments.
+    taps: Vec<[usize; 2]>,
+}
+
+/// The taps of one side of the window that see a pixel, each with its offset in the output, and the number of such pixels.
+type SideTaps = (Vec<(usize, isize)>, usize);
+
+/// A planned direct convolution.
+pub(super) struct Direct {
+    geometry: Geometry,
+    /// Images that are worked on together.
+    pub(super) group: usize,
+    /// A 1 x 1 convolution of all pixels, which need not be handled row by row.
+    flat: bool,
+    /// Where a window's rows are in a padded input image.
+    segments: Vec<Segment>,
+    classes: Vec<PixelClass>,
+    /// Height, width, top and left of a frame with a padded output gradient.
+    gradient_frame: [usize; 4],
+}
+
+impl Direct {
+    /// Plans a convolution for at most `images`.
+    pub(super) fn new(geometry: Geometry, images: usize) -> Self {
+        let Geometry { inputs, kernel, stride, pad, .. } = geometry;
+        let [height, width] = geometry.out();
+        let group = GROUP_PIXELS.div_ceil(height * width).next_power_of_two().min(images);
+        let flat = kernel == 1 && stride == 1 && pad == 0;
+        let (gradient_frame, classes) = plan_classes(&geometry);
+        let mut plan = Self { geometry, group, flat, segments: Vec::new(), classes, gradient_frame };
+        let row = plan.input_frame().row as isize;
+        let segment = |y: usize| Segment { offset: y as isize * row, length: kernel * inputs };
+        plan.segments = (0..kernel).map(segment).collect();
+        plan
+    }
+
+    /// The frame of a padded input image; its height counts the padding too.
+    fn input_frame(&self) -> Frame {
+        let Geometry { inputs, pad, size, .. } = self.geometry;
+        let [height, width] = size.map(|side| side + 2 * pad);
+        Frame { height, width, channels: inputs, row: width * inputs }
+    }
+
+    pub(super) fn scratch_size(&self) -> ScratchSize {
+        let Geometry { inputs, outputs, .. } = self.geometry;
+        let frame = self.input_frame();
+        let [height, width, ..] = self.gradient_frame;
+        ScratchSize {
+            input: self.group * frame.height * frame.row,
+            v: 0,
+            m: self.group * height * width * outputs,
+            gradient: self.group * self.geometry.input_len(),
+            du: 0,
+            sums: 3 * inputs.max(outputs),
+        }
+    }
+}
+
+/// Sorts the input's pixels by the taps that see them, and finds the frame that holds all of their output pixels.
+fn plan_classes(geometry: &Geometry) -> ([usize; 4], Vec<PixelClass>) {
+    let &Geometry { outputs, kernel, stride, pad, size, .. } = geometry;
+    // along one side: the taps of every remainder
+    let along = |side: usize| -> Vec<SideTaps> {
+        let taps = |r: usize| -> Vec<(usize, isize)> {
+            let offset = |tap: usize| (r + pad) as isize - tap as isize;
+            let fits = |tap: &usize| offset(*tap).rem_euclid(stride as isize) == 0;
+            // from left to right in the output
+            (0..kernel).rev().filter(fits).map(|tap| (tap, offset(tap).div_euclid(stride as isize))).collect()
+        };
+        (0..stride.min(side)).map(|r| (taps(r), (side - r).div_ceil(stride))).collect()
+    };
+    let sides = size.map(along);
+    let mut frame = [[0isize, 0]; 2];
+    for (frame, (side, out)) in frame.iter_mut().zip(sides.iter().zip(geometry.out())) {
+        let offsets = side.iter().flat_map(|(taps, n)| taps.iter().map(|tap| (tap.1, tap.1 + *n as isize)));
+        let (first, last) = offsets.fold((0, out as isize), |(a, b), (from, to)| (a.min(from), b.max(to)));
+        *frame = [-first, last - first];
+    }
+    let [[top, height], [left, width]] = frame;
+    let row = width * outputs as isize;
+    let mut classes = Vec::new();
+    for (ry, (down, rows)) in sides[0].iter().enumerate() {
+        for (rx, (across, columns)) in sides[1].iter().enumerate() {
+            let (mut segments, mut taps) = (Vec::new(), Vec::new());
+            for (y, oy) in down {
+                for (x, ox) in across {
+                    segments.push(Segment { offset: oy * row + ox * outputs as isize, length: outputs });
+                    taps.push([*y, *x]);
+                }
+            }
+            classes.push(PixelClass { first: [ry, rx], size: [*rows, *columns], segments, taps });
+        }
+    }
+    ([height as usize, width as usize, top as usize, left as usize], classes)
+}
+
+dispatch! {
+    /// Packs the weights of the input channels `rows`.
+    ///
+    /// # Safety
+    /// The contract of [`Convolution::pack`](super::Convolution::pack).
+    pub(super) unsafe fn pack(c: &Direct, w: *const f32, rows: Range<usize>, forward: *mut f32, back: *mut f32) = pack_kernel
+}
+
+dispatch! {
+    /// Runs the forward pass.
+    ///
+    /// # Safety
+    /// The contract of [`Convolution::forward`](super::Convolution::forward).
+    pub(super) unsafe fn forward(c: &Direct, run: &Forward, scratch: &Scratch) = forward_kernel
+}
+
+dispatch! {
+    /// Runs the backward pass.
+    ///
+    /// # Safety
+    /// The contract of [`Convolution::backward`](super::Convolution::backward).
+    pub(super) unsafe fn backward(c: &Direct, run: &Backward, scratch: &Scratch) = backward_kernel
+}
+
+/// # Safety
+/// The contract of [`Convolution::pack`](super::Convolution::pack).
+#[inline(always)]
+unsafe fn pack_kernel<I: Simd>(
+    _simd: I,
+    c: &Direct,
+    w: *const f32,
+    rows: Range<usize>,
+    forward: *mut f32,
+    back: *mut f32,
+) {
+    let Geometry { inputs, outputs, kernel, .. } = c.geometry;
+    let width = panel::<I>(outputs);
+    let depth = kernel * kernel * inputs;
+    // SAFETY: by the contract of `pack`, `w` and `forward` hold all weights, and so does `back` unless it is null; the taps of
+    // the classes are those of the window, each once.
+    unsafe {
+        for tap in 0..kernel * kernel {
+            for i in rows.clone() {
+                let k = tap * inputs + i;
+                for o in (0..outputs).step_by(width) {
+                    std::ptr::copy_nonoverlapping(w.add(k * outputs + o), forward.add(o * depth + k * width), width);
+                }
+            }
+        }
+        if back.is_null() {
+            return;
+        }
+        let width = panel::<I>(inputs);
+        let mut back = back;
+        for class in &c.classes {
+            let depth = class.taps.len() * outputs;
+            for (t, [y, x]) in class.taps.iter().enumerate() {
+                for i in rows.clone() {
+                    let from = w.add(((y * kernel + x) * inputs + i) * outputs);
+                    let to = back.add(i / width * width * depth + t * outputs * width + i % width);
+                    for o in 0..outputs {
+                        *to.add(o * width) = *from.add(o);
+                    }
+                }
+            }
+            back = back.add(depth * inputs);
+        }
+    }
+}
+
+/// # Safety
+/// The contract of [`Convolution::forward`](super::Convolution::forward).
+#[inline(always)]
+unsafe fn forward_kernel<I: Simd>(simd: I, c: &Direct, run: &Forward, scratch: &Scratch) {
+    let Geometry { inputs, outputs, stride, .. } = c.geometry;
+    let [height, width] = c.geometry.out();
+    let frame = c.input_frame();
+    for images in groups(&run.images, c.group) {
+        let mut prefetch = Prefetch::new(images.len() * height * width * cycles::<I>(c.geometry.weights()));
+        let next = next_group(&images, &run.images, run.after, c.group);
+        if !run.cached {
+            prefetch.add(run.y, &next, c.geometry.output_len());
+            run.source.prefetch(&next, c.geometry.input_len(), &mut prefetch);
+        }
+        // rows of output pixels: all of them at once where there is no window
+        let (rows, pixels) = if c.flat { (1, images.len() * height * width) } else { (images.len() * height, width) };
+        // SAFETY: by the contract of `forward`, the source has the images, `y` their output, and the scratch a group of padded
+        // images, inside of which all windows lie.
+        unsafe {
+            read_group(simd, &c.geometry, &frame, &run.source, &images, scratch.input);
+            for row in 0..rows {
+                let (n, y) = (row / height, row % height);
+                let a = scratch.input.add((n * frame.height + y * stride) * frame.row);
+                let y = run.y.add((images.start * height + row) * width * outputs);
+                let product = Gemm {
+                    count: 1,
+                    next: [0; 3],
+                    rows: pixels,
+                    columns: outputs,
+                    a,
+                    a_stride: stride * inputs,
+                    segments: &c.segments,
+                    b: run.weights,
+                    c: y,
+                    c_stride: outputs,
+                    prefetch: &prefetch,
+                };
+                gemm(simd.level(), &product);
+                if let Some((shift, sums)) = run.sums {
+                    add_channel_sums(simd, y, pixels, outputs, shift, scratch.sums, sums);
+                }
+            }
+        }
+    }
+}
+
+/// Adds the sums of the shifted values and of their squares by channel: in f32 over some pixels, in f64 over all.
+///
+/// # Safety
+/// `y` is valid for reading `pixels` `outputs` values and `shift` for `outputs`; `scratch` and `sums` for reading and writing
+/// 2 `outputs`. `outputs` is a multiple of 16.
+#[inline(always)]
+unsafe fn add_channel_sums<I: Simd>(
+    simd: I,
+    y: *const f32,
+    pixels: usize,
+    outputs: usize,
+    shift: *const f32,
+    scratch: *mut f32,
+    sums: *mut f64,
+) {
+    for first in (0..pixels).step_by(F32_SUMS) {
+        let last = pixels.min(first + F32_SUMS);
+        // SAFETY: k and x stay below `outputs` and `pixels`, for which the contract makes the pointers valid.
+        unsafe {
+            for k in (0..outputs).step_by(I::WIDTH) {
+                let shift = simd.load(shift.add(k));
+                let (mut sum, mut squares) = (simd.splat(0.0), simd.splat(0.0));
+                for x in first..last {
+                    let value = simd.sub(simd.load(y.add(x * outputs + k)), shift);
+                    sum = simd.add(sum, value);
+                    squares = simd.fma(value, value, squares);
+                }
+                simd.store(scratch.add(k), sum);
+                simd.store(scratch.add(outputs + k), squares);
+            }
+            flush(scratch, sums, 2 * outputs);
+        }
+    }
+}
+
+/// # Safety
+/// The contract of [`Convolution::backward`](super::Convolution::backward).
+#[inline(always)]
+unsafe fn backward_kernel<I: Simd>(simd: I, c: &Direct, run: &Backward, scratch: &Scratch) {
+    let Geometry { inputs, size, .. } = c.geometry;
+    let [height, width] = c.geometry.out();
+    let wanted = run.wants_input_gradient();
+    let mut fresh = true;
+    for images in groups(&run.images, c.group) {
+        let passes = if wanted { 2 } else { 1 };
+        let work = images.len() * height * width * passes * cycles::<I>(c.geometry.weights());
+        let mut prefetch = Prefetch::new(work);
+        let next = next_group(&images, &run.images, run.after, c.group);
+        run.source.prefetch(&next, c.geometry.input_len(), &mut prefetch);
+        prefetch.add(run.back.g, &next, c.geometry.output_len());
+        prefetch.add(run.back.y, &next, c.geometry.output_len());
+        run.sink.prefetch(&next, c.geometry.input_len(), &mut prefetch);
+        // SAFETY: by the contract of `backward`, source and output gradient have the images, and the scratch a group of padded
+        // inputs and output gradients; the sink, if it wants the gradient, has the images too.
+        unsafe {
+            read_group(simd, &c.geometry, &c.input_frame(), &run.source, &images, scratch.input);
+            read_output_gradient(simd, c, run, &images, scratch);
+            add_weight_gradient(simd, c, run, images.len(), scratch, fresh, &prefetch);
+            fresh = false;
+            if !wanted {
+                continue;
+            }
+            input_gradient(simd, c, run, images.len(), scratch, &prefetch);
+            let inner = Frame { height: size[0], width: size[1], channels: inputs, row: size[1] * inputs };
+            for (i, n) in images.clone().enumerate() {
+                let from = scratch.gradient.add(i * size[0] * inner.row);
+                drain(simd, &run.sink, n, &inner, from, scratch.sums, run.sums);
+            }
+        }
+    }
+}
+
+/// Reads a group's output gradients into padded frames in `scratch.m`.
+///
+/// # Safety
+/// The contract of [`Convolution::backward`](super::Convolution::backward); `images` are at most a group of the run's.
+#[inline(always)]
+unsafe fn read_output_gradient<I: Simd>(simd: I, c: &Direct, run: &Backward, images: &Range<usize>, scratch: &Scratch) {
+    let outputs = c.geometry.outputs;
+    let [height, width] = c.geometry.out();
+    let [frame_height, frame_width, top, left] = c.gradient_frame;
+    let frame_row = frame_width * outputs;
+    // SAFETY: `scratch.m` has a frame for every image of a group, inside of which the output's rows lie; the output gradient has
+    // the run's images.
+    unsafe {
+        std::ptr::write_bytes(scratch.m, 0, images.len() * frame_height * frame_row);
+        for (i, n) in images.clone().enumerate() {
+            for y in 0..height {
+                let to = scratch.m.add((i * frame_height + top + y) * frame_row + left * outputs);
+                let at = (n * height + y) * width * outputs;
+                for k in (0..outputs).step_by(I::WIDTH) {
+                    let factors = run.back.factors(simd, outputs, k);
+                    for x in 0..width {
+                        let g = run.back.at(simd, at + x * outputs + k, factors);
+                        simd.store(to.add(x * outputs + k), g);
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// Adds the weight gradient of a group whose input and output gradient have been read; a `fresh` one is overwritten.
+///
+/// # Safety
+/// The contract of [`Convolution::backward`](super::Convolution::backward); `images` are at most a group.
+#[inline(always)]
+unsafe fn add_weight_gradient<I: Simd>(
+    simd: I,
+    c: &Direct,
+    run: &Backward,
+    images: usize,
+    scratch: &Scratch,
+    fresh: bool,
+    prefetch: &Prefetch,
+) {
+    let Geometry { inputs, outputs, kernel, stride, .. } = c.geometry;
+    let [height, width] = c.geometry.out();
+    let frame = c.input_frame();
+    let [frame_height, frame_width, top, left] = c.gradient_frame;
+    let frame_row = frame_width * outputs;
+    let (number, rows, pixels) = if c.flat { (1, 1, images * height * width) } else { (images, height, width) };
+    for n in 0..number {
+        // SAFETY: `scratch.input` and `scratch.m` have a frame for every image, inside of which windows and output pixels lie;
+        // `dw` has all weights.
+        unsafe {
+            let sum = Outer {
+                count: kernel,
+                next: [frame.row, 0, kernel * inputs * outputs],
+                fresh: fresh && n == 0,
+                rows: kernel * inputs,
+                columns: outputs,
+                size: [rows, pixels],
+                a: scratch.input.add(n * frame.height * frame.row),
+                a_strides: [stride * frame.row, stride * inputs],
+                d: scratch.m.add((n * frame_height + top) * frame_row + left * outputs),
+                d_strides: [frame_row, outputs],
+                w: run.dw,
+                w_stride: outputs,
+                prefetch,
+            };
+            outer(simd.level(), &sum);
+        }
+    }
+}
+
+/// Computes the input gradient of a group whose output gradient has been read, into `scratch.gradient`.
+///
+/// # Safety
+/// The contract of [`Convolution::backward`](super::Convolution::backward) with a sink that wants the gradient; `images` are at
+/// most a group.
+#[inline(always)]
+unsafe fn input_gradient<I: Simd>(
+    simd: I,
+    c: &Direct,
+    run: &Backward,
+    images: usize,
+    scratch: &Scratch,
+    prefetch: &Prefetch,
+) {
+    let Geometry { inputs, outputs, stride, size, .. } = c.geometry;
+    let [frame_height, frame_width, top, left] = c.gradient_frame;
+    let frame_row = frame_width * outputs;
+    // SAFETY: `scratch.m` has a frame for every image, inside of which the classes' segments lie; `scratch.gradient` has every
+    // image, whose pixels the classes are; `weights` has every class's taps.
+    unsafe {
+        let inside = scratch.m.add(top * frame_row + left * outputs);
+        let mut weights = run.weights;
+        for class in &c.classes {
+            let [y, x] = class.first;
+            let (number, rows, pixels) =
+                if c.flat { (1, 1, images * size[0] * size[1]) } else { (images, class.size[0], class.size[1]) };
+            for n in 0..number {
+                for row in 0..rows {
+                    let pixel = (n * size[0] + y + stride * row) * size[1] + x;
+                    let into = scratch.gradient.add(pixel * inputs);
+                    if class.segments.is_empty() {
+                        // no window covers these pixels
+                        for p in 0..pixels {
+                            std::ptr::write_bytes(into.add(p * stride * inputs), 0, inputs);
+                        }
+                        continue;
+                    }
+                    let product = Gemm {
+                        count: 1,
+                        next: [0; 3],
+                        rows: pixels,
+                        columns: inputs,
+                        a: inside.add((n * frame_height + row) * frame_row),
+                        a_stride: outputs,
+                        segments: &class.segments,
+                        b: weights,
+                        c: into,
+                        c_stride: stride * inputs,
+                        prefetch,
+                    };
+                    gemm(simd.level(), &product);
+                }
+            }
+            weights = weights.add(class.taps.len() * outputs * inputs);
+        }
+    }
+}

@@ -1,0 +1,425 @@
+//! A convolution, planned once: how its weights are packed, what scratch memory it needs, and its three passes.
+//!
+//! Work is done in groups of images, as many as keep the matrix kernels busy; a slice is a number of groups whose weight
+//! gradients are summed in one place. Neither depends on the number of threads.
+
+mod direct;
+#[cfg(test)]
+mod tests;
+mod winograd;
+mod winograd_transform;
+
+use std::fmt;
+use std::ops::Range;
+use std::str::FromStr;
+
+use equipoise_simd::{Simd, SimdLevel, dispatch};
+
+use self::direct::Direct;
+use self::winograd::Winograd;
+use super::CHANNELS;
+use super::fused_norm::{Frame, OutputGradient, Sink, Source, fill};
+
+/// How 3 x 3 convolutions with stride 1 are computed; all others are direct.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum ConvolutionAlgorithm {
+    /// The definition: a sum over the window.
+    Direct,
+    /// Winograd's F(4 x 4, 3 x 3), the fastest.
+    #[default]
+    Winograd,
+}
+
+impl fmt::Display for ConvolutionAlgorithm {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Direct => "direct",
+            Self::Winograd => "winograd",
+        })
+    }
+}
+
+impl FromStr for ConvolutionAlgorithm {
+    type Err = String;
+
+    fn from_str(name: &str) -> Result<Self, String> {
+        let found = [Self::Direct, Self::Winograd].into_iter().find(|algorithm| algorithm.to_string() == name);
+        found.ok_or_else(|| format!("unknown convolution algorithm '{name}'; use 'direct' or 'winograd'"))
+    }
+}
+
+/// The sizes of a convolution.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Geometry {
+    /// Input channels as they are stored: a multiple of 16, unless they are those of the caller's images.
+    pub(crate) inputs: usize,
+    /// Output channels as they are stored: a multiple of 16.
+    pub(crate) outputs: usize,
+    pub(crate) kernel: usize,
+    pub(crate) stride: usize,
+    pub(crate) pad: usize,
+    /// Height and width of the input.
+    pub(crate) size: [usize; 2],
+}
+
+impl Geometry {
+    /// Height and width of the output.
+    pub(crate) fn out(&self) -> [usize; 2] {
+        self.size.map(|side| (side + 2 * self.pad - self.kernel) / self.stride + 1)
+    }
+
+    /// The number of weights.
+    pub(crate) fn weights(&self) -> usize {
+        self.kernel * self.kernel * self.inputs * self.outputs
+    }
+
+    /// Values of an input image.
+    fn input_len(&self) -> usize {
+        self.size[0] * self.size[1] * self.inputs
+    }
+
+    /// Values of an output image.
+    fn output_len(&self) -> usize {
+        let [height, width] = self.out();
+        height * width * self.outputs
+    }
+}
+
+/// How many values of scratch memory a task needs.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct ScratchSize {
+    /// Padded input images.
+    pub(crate) input: usize,
+    /// The transformed input.
+    pub(crate) v: usize,
+    /// The transformed output, or padded output gradients.
+    pub(crate) m: usize,
+    /// Gradients of padded input images.
+    pub(crate) gradient: usize,
+    /// Gradients of the transformed weights.
+    pub(crate) du: usize,
+    /// Sums by channel.
+    pub(crate) sums: usize,
+}
+
+impl ScratchSize {
+    pub(crate) fn max(self, other: Self) -> Self {
+        Self {
+            input: self.input.max(other.input),
+            v: self.v.max(other.v),
+            m: self.m.max(other.m),
+            gradient: self.gradient.max(other.gradient),
+            du: self.du.max(other.du),
+            sums: self.sums.max(other.sums),
+        }
+    }
+}
+
+/// The scratch memory of a task, of at least its [`ScratchSize`].
+#[derive(Clone, Copy)]
+pub(crate) struct Scratch {
+    pub(crate) input: *mut f32,
+    pub(crate) v: *mut f32,
+    pub(crate) m: *mut f32,
+    pub(crate) gradient: *mut f32,
+    pub(crate) du: *mut f32,
+    pub(crate) sums: *mut f32,
+}
+
+/// The arguments of a forward pass over some images.
+pub(crate) struct Forward {
+    pub(crate) source: Source,
+    pub(crate) images: Range<usize>,
+    /// The first image of this thread's next task, if one is expected.
+    pub(crate) after: Option<usize>,
+    /// The images are in the cache already, so that nothing is prefetched.
+    pub(crate) cached: bool,
+    /// Weights packed for the forward pass.
+    pub(crate) weights: *const f32,
+    pub(crate) y: *mut f32,
+    /// Shifts of the channels, and where the sums of the shifted values and of their squares are added.
+    pub(crate) sums: Option<(*const f32, *mut f64)>,
+}
+
+/// The arguments of a backward pass over some images.
+pub(crate) struct Backward {
+    pub(crate) source: Source,
+    pub(crate) back: OutputGradient,
+    pub(crate) images: Range<usize>,
+    /// The first image of this thread's next task, if one is expected.
+    pub(crate) after: Option<usize>,
+    /// Weights packed for the backward pass.
+    pub(crate) weights: *const f32,
+    /// Weight gradients of this slice; overwritten.
+    pub(crate) dw: *mut f32,
+    pub(crate) sink: Sink,
+    /// Three sums per input channel; added to.
+    pub(crate) sums: *mut f64,
+}
+
+impl Backward {
+    /// Whether the gradient of the input is wanted.
+    fn wants_input_gradient(&self) -> bool {
+        !matches!(self.sink, Sink::Nothing)
+    }
+}
+
+/// How the work of a pass is cut.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Pass {
+    /// Images that are worked on together.
+    pub(crate) group: usize,
+    /// Tiles that are transformed before they are multiplied; 0 without tiles.
+    block: usize,
+}
+
+/// A convolution that is ready to run.
+pub(crate) struct Convolution {
+    pub(crate) geometry: Geometry,
+    pub(crate) forward: Pass,
+    pub(crate) backward: Pass,
+    plan: Plan,
+}
+
+enum Plan {
+    Direct(Direct),
+    Winograd(Winograd),
+}
+
+impl Convolution {
+    /// Plans a convolution for at most `images`. `algorithm` is used where it fits.
+    pub(crate) fn new(geometry: Geometry, algorithm: ConvolutionAlgorithm, images: usize) -> Self {
+        if algorithm == ConvolutionAlgorithm::Winograd && Winograd::fits(&geometry) {
+            let plan = Winograd::new(geometry, images);
+            return Self { geometry, forward: plan.forward, backward: plan.backward, plan: Plan::Winograd(plan) };
+        }
+        let plan = Direct::new(geometry, images);
+        let pass = Pass { group: plan.group, block: 0 };
+        Self { geometry, forward: pass, backward: pass, plan: Plan::Direct(plan) }
+    }
+
+    /// Values of the weights packed for the forward pass, and as many for the backward pass.
+    pub(crate) fn packed(&self) -> usize {
+        match &self.plan {
+            Plan::Direct(_) => self.geometry.weights(),
+            Plan::Winograd(plan) => plan.packed(),
+        }
+    }
+
+    /// The scratch memory that a task needs.
+    pub(crate) fn scratch_size(&self) -> ScratchSize {
+        match &self.plan {
+            Plan::Direct(plan) => plan.scratch_size(),
+            Plan::Winograd(plan) => plan.scratch_size(),
+        }
+    }
+
+    /// Packs the weights of some input channels; `w` is kernel x kernel x inputs x outputs.
+    ///
+    /// # Safety
+    /// `w` is valid for reading all weights. `forward` is valid for writing [`packed`](Self::packed) values, and so is `back`
+    /// unless it is null. `inputs` are a multiple of 16 from a multiple of 16 on, or all of them if `back` is null. What other
+    /// threads write meanwhile belongs to other input channels.
+    pub(crate) unsafe fn pack(
+        &self,
+        level: SimdLevel,
+        w: *const f32,
+        inputs: Range<usize>,
+        forward: *mut f32,
+        back: *mut f32,
+    ) {
+        // SAFETY: the contracts of both functions are the contract of this one.
+        unsafe {
+            match &self.plan {
+                Plan::Direct(plan) => direct::pack(level, plan, w, inputs, forward, back),
+                Plan::Winograd(plan) => winograd::pack(level, plan, w, inputs, forward, back),
+            }
+        }
+    }
+
+    /// Runs the forward pass.
+    ///
+    /// # Safety
+    /// - `run.source` is valid for every one of `run.images`, of the input's size and channels.
+    /// - `run.weights` is valid for reading [`packed`](Self::packed) values.
+    /// - `run.y` is valid for writing every one of `run.images`, of the output's size and channels.
+    /// - `run.sums` are valid for reading a shift per output channel, and for reading and writing two sums.
+    /// - Every pointer of `scratch` is valid for reading and writing as many values as
+    ///   [`scratch_size`](Self::scratch_size) says; `scratch.sums` are zeros.
+    /// - What is written overlaps nothing else, and no other thread uses it meanwhile.
+    pub(crate) unsafe fn forward(&self, level: SimdLevel, run: &Forward, scratch: &Scratch) {
+        // SAFETY: the contracts of both functions are the contract of this one.
+        unsafe {
+            match &self.plan {
+                Plan::Direct(plan) => direct::forward(level, plan, run, scratch),
+                Plan::Winograd(plan) => winograd::forward(level, plan, run, scratch),
+            }
+        }
+    }
+
+    /// Runs the backward pass.
+    ///
+    /// # Safety
+    /// - `run.source` is valid for every one of `run.images`, of the input's size and channels.
+    /// - `run.back.g` and `run.back.y` are valid for reading every one of `run.images`, of the output's size and channels, and
+    ///   `run.back.k` for reading three values per output channel.
+    /// - `run.dw` is valid for writing all weights.
+    /// - If `run.sink` wants the gradient, it is valid for every one of `run.images`, of the input's size and channels;
+    ///   `run.weights` is valid for reading [`packed`](Self::packed) values, and `run.sums` for reading and writing three
+    ///   values per input channel.
+    /// - Every pointer of `scratch` is valid for reading and writing as many values as
+    ///   [`scratch_size`](Self::scratch_size) says; `scratch.sums` are zeros.
+    /// - What is written overlaps nothing else, and no other thread uses it meanwhile.
+    pub(crate) unsafe fn backward(&self, level: SimdLevel, run: &Backward, scratch: &Scratch) {
+        // SAFETY: the contracts of both functions are the contract of this one.
+        unsafe {
+            match &self.plan {
+                Plan::Direct(plan) => direct::backward(level, plan, run, scratch),
+                Plan::Winograd(plan) => winograd::backward(level, plan, run, scratch),
+            }
+        }
+    }
+
+    /// Sums the slices' weight gradients of some input channels into `dw`, laid out as the weights.
+    ///
+    /// # Safety
+    /// `from` is valid for reading the weight gradients of `slices` slices (at least one), and `dw` for writing all weights;
+    /// what other threads write meanwhile belongs to other input channels.
+    pub(crate) unsafe fn collect(
+        &self,
+        level: SimdLevel,
+        from: *const f32,
+        slices: usize,
+        inputs: Range<usize>,
+        dw: *mut f32,
+    ) {
+        // SAFETY: the contract of `sum_slices` is the contract of this function.
+        unsafe { sum_slices(level, &self.geometry, from, slices, inputs, dw) }
+    }
+}
+
+dispatch! {
+    /// Sums weight gradients.
+    ///
+    /// # Safety
+    /// The contract of [`Convolution::collect`].
+    unsafe fn sum_slices(geometry: &Geometry, from: *const f32, slices: usize, inputs: Range<usize>, dw: *mut f32) = sum_slices_kernel
+}
+
+/// # Safety
+/// The contract of [`Convolution::collect`].
+#[inline(always)]
+unsafe fn sum_slices_kernel<I: Simd>(
+    simd: I,
+    geometry: &Geometry,
+    from: *const f32,
+    slices: usize,
+    rows: Range<usize>,
+    dw: *mut f32,
+) {
+    let &Geometry { inputs, outputs, kernel, .. } = geometry;
+    for tap in 0..kernel * kernel {
+        let (first, last) = ((tap * inputs + rows.start) * outputs, (tap * inputs + rows.end) * outputs);
+        for k in (first..last).step_by(I::WIDTH) {
+            // SAFETY: `k` is a vector of the weights, because `outputs` is a multiple of 16; every slice and `dw` have all
+            // weights, by the contract of `collect`.
+            unsafe {
+                let mut sum = simd.load(from.add(k));
+                for slice in 1..slices {
+                    sum = simd.add(sum, simd.load(from.add(slice * geometry.weights() + k)));
+                }
+                simd.store(dw.add(k), sum);
+            }
+        }
+    }
+}
+
+/// About how many values are summed in f32 before they are added to a sum in f64.
+pub(crate) const F32_SUMS: usize = 128;
+
+/// About how many cycles some multiply-adds take.
+#[inline(always)]
+fn cycles<I: Simd>(multiply_adds: usize) -> usize {
+    multiply_adds / (2 * I::WIDTH)
+}
+
+/// Adds f32 sums to f64 ones and clears them.
+///
+/// # Safety
+/// `sums` and `into` are valid for reading and writing `n` values.
+#[inline(always)]
+pub(crate) unsafe fn flush(sums: *mut f32, into: *mut f64, n: usize) {
+    for i in 0..n {
+        // SAFETY: i < n, for which the contract makes both valid.
+        unsafe {
+            *into.add(i) += f64::from(*sums.add(i));
+            *sums.add(i) = 0.0;
+        }
+    }
+}
+
+/// Cuts some images into groups.
+#[inline(always)]
+fn groups(images: &Range<usize>, group: usize) -> impl Iterator<Item = Range<usize>> + use<> {
+    let Range { start, end } = *images;
+    (start..end).step_by(group).map(move |first| first..end.min(first + group))
+}
+
+/// The group after `images`: of the same task, or the one that begins with `after`.
+#[inline(always)]
+fn next_group(images: &Range<usize>, all: &Range<usize>, after: Option<usize>, group: usize) -> Range<usize> {
+    match after {
+        Some(first) if images.end == all.end => first..first + group,
+        _ => images.end..all.end.min(images.end + group),
+    }
+}
+
+/// Reads a group of images into padded frames of `outer`'s size; what is not image becomes zero.
+///
+/// # Safety
+/// `source` is valid for every one of `images`, of the geometry's input size and channels, and `into` for writing as many frames,
+/// each of which has room for the padded image. They do not overlap.
+#[inline(always)]
+unsafe fn read_group<I: Simd>(
+    simd: I,
+    geometry: &Geometry,
+    outer: &Frame,
+    source: &Source,
+    images: &Range<usize>,
+    into: *mut f32,
+) {
+    let &Geometry { inputs, pad, size: [height, width], .. } = geometry;
+    let frame = Frame { height, width, channels: inputs, row: outer.row };
+    for (i, n) in images.clone().enumerate() {
+        // SAFETY: by the contract, `into` has room for frame i, inside of which the borders and the image lie.
+        unsafe {
+            let into = into.add(i * outer.height * outer.row);
+            clear(simd, into, 0..pad * outer.row, inputs);
+            clear(simd, into, (pad + height) * outer.row..outer.height * outer.row, inputs);
+            for y in pad..pad + height {
+                clear(simd, into, y * outer.row..y * outer.row + pad * inputs, inputs);
+                clear(simd, into, y * outer.row + (pad + width) * inputs..(y + 1) * outer.row, inputs);
+            }
+            fill(simd, source, n, &frame, into.add(pad * outer.row + pad * inputs));
+        }
+    }
+}
+
+/// Writes zeros to whole pixels of `channels`; a call of `memset` for every border would take longer than its work.
+///
+/// # Safety
+/// `into` is valid for writing the values of `range`, which has a multiple of `channels` values.
+#[inline(always)]
+unsafe fn clear<I: Simd>(simd: I, into: *mut f32, range: Range<usize>, channels: usize) {
+    if channels.is_multiple_of(CHANNELS) {
+        for k in range.step_by(I::WIDTH) {
+            // SAFETY: `range` has a multiple of 16 values, so that a vector at `k` lies inside it.
+            unsafe { simd.store(into.add(k), simd.splat(0.0)) };
+        }
+    } else {
+        for k in range {
+            // SAFETY: `k` lies in the range, for which the contract makes `into` valid.
+            unsafe { *into.add(k) = 0.0 };
+        }
+    }
+}

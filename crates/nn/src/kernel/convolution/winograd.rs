@@ -1,0 +1,496 @@
+//! 3 x 3 convolutions with stride 1 by Winograd's F(4 x 4, 3 x 3): the plan and the passes. `winograd_transform.rs` has the
+//! arithmetic of a tile.
+
+use std::ops::Range;
+
+use equipoise_simd::{Simd, dispatch};
+
+use super::winograd_transform::{
+    OUT, OutputTile, POSITIONS, filter_back, filter_in, tile_in, tile_in_back, tile_out, tile_out_back,
+};
+use super::{Backward, Forward, Geometry, Pass, Scratch, ScratchSize, cycles, flush, groups, next_group, read_group};
+use crate::kernel::CHANNELS;
+use crate::kernel::fused_norm::{Frame, drain};
+use crate::kernel::gemm::{Gemm, Outer, Segment, gemm, outer, panel};
+use crate::kernel::prefetch::Prefetch;
+
+/// Values of transformed weights that fit in the cache of a core beside everything else.
+const CACHED_WEIGHTS: usize = 160 << 10;
+/// About how many cycles the transform of a tile takes, by vector of channels.
+const TRANSFORM: usize = 160;
+
+/// Where a tile is, from the beginning of its group.
+#[derive(Clone, Copy, Debug)]
+struct Tile {
+    /// Its first value in the frames of the input.
+    input: usize,
+    /// Its first value in the output.
+    output: usize,
+    /// Rows and columns that lie inside the output.
+    inside: [usize; 2],
+    /// Whether there is a tile above, and one to the left.
+    overlaps: [bool; 2],
+}
+
+/// A planned Winograd convolution.
+pub(super) struct Winograd {
+    geometry: Geometry,
+    pub(super) forward: Pass,
+    pub(super) backward: Pass,
+    /// Compute the two gradients one after the other, because both would not fit in the cache.
+    separate_gradients: bool,
+    /// The tiles of the larger group, row by row.
+    tiles: Vec<Tile>,
+}
+
+impl Winograd {
+    /// Whether the algorithm can compute a convolution.
+    pub(super) fn fits(geometry: &Geometry) -> bool {
+        let &Geometry { inputs, kernel, stride, pad, .. } = geometry;
+        kernel == 3 && stride == 1 && pad == 1 && inputs.is_multiple_of(CHANNELS)
+    }
+
+    /// Plans a convolution for at most `images`.
+    pub(super) fn new(geometry: Geometry, images: usize) -> Self {
+        let weights = POSITIONS * geometry.inputs * geometry.outputs;
+        // enough tiles for the matrix kernels, few enough for the cache, unless the weights come from memory anyway
+        let cached = weights <= CACHED_WEIGHTS;
+        let forward = if !cached {
+            32
+        } else if weights > CACHED_WEIGHTS / 2 || geometry.inputs == CHANNELS {
+            8
+        } else {
+            16
+        };
+        let forward = plan_pass(&geometry, forward, images);
+        let backward = plan_pass(&geometry, 32, images);
+        let separate_gradients = cached && weights > CACHED_WEIGHTS / 2;
+        let mut plan = Self { geometry, forward, backward, separate_gradients, tiles: Vec::new() };
+        plan.plan_tiles();
+        plan
+    }
+
+    /// Finds where the tiles are.
+    fn plan_tiles(&mut self) {
+        let Geometry { inputs, outputs, size: [height, width], .. } = self.geometry;
+        let (frame, [down, across]) = (self.input_frame(), tiles(&self.geometry));
+        for n in 0..self.forward.group.max(self.backward.group) {
+            for y in (0..down).map(|y| y * OUT) {
+                for x in (0..across).map(|x| x * OUT) {
+                    self.tiles.push(Tile {
+                        input: (n * frame.height + y) * frame.row + x * inputs,
+                        output: ((n * height + y) * width + x) * outputs,
+                        inside: [(height - y).min(OUT), (width - x).min(OUT)],
+                        overlaps: [y > 0, x > 0],
+                    });
+                }
+            }
+        }
+    }
+
+    /// The frame of a padded input image; its height counts the padding too.
+    fn input_frame(&self) -> Frame {
+        let inputs = self.geometry.inputs;
+        let [height, width] = tiles(&self.geometry).map(|tiles| OUT * tiles + 2);
+        Frame { height, width, channels: inputs, row: width * inputs }
+    }
+
+    /// Values of the transformed weights.
+    pub(super) fn packed(&self) -> usize {
+        POSITIONS * self.geometry.inputs * self.geometry.outputs
+    }
+
+    /// Distances from one position to the next in V and in M: not multiples of 4096 bytes, which would share cache lines.
+    fn strides(&self, block: usize) -> [usize; 2] {
+        [self.geometry.inputs, self.geometry.outputs].map(|channels| block * channels + 16)
+    }
+
+    pub(super) fn scratch_size(&self) -> ScratchSize {
+        let Geometry { inputs, outputs, .. } = self.geometry;
+        let frame = self.input_frame();
+        let input = self.forward.group.max(self.backward.group) * frame.height * frame.row;
+        let [v, m] = self.strides(self.forward.block.max(self.backward.block)).map(|stride| POSITIONS * stride);
+        // the positions of V become those of its gradient
+        ScratchSize { input, v, m, gradient: input, du: self.packed(), sums: 3 * inputs.max(outputs) }
+    }
+}
+
+/// Tiles down and across an image.
+fn tiles(geometry: &Geometry) -> [usize; 2] {
+    geometry.size.map(|size| size.div_ceil(OUT))
+}
+
+/// Cuts a pass over at most `images` into blocks of at most `block` tiles.
+fn plan_pass(geometry: &Geometry, block: usize, images: usize) -> Pass {
+    let [down, across] = tiles(geometry);
+    // a power of two, which batches are made of too
+    let group = block.div_ceil(down * across).next_power_of_two().min(images);
+    // even blocks
+    let all = group * down * across;
+    Pass { group, block: all.div_ceil(all.div_ceil(block)) }
+}
+
+dispatch! {
+    /// Transforms and packs the weights of the input channels `rows`.
+    ///
+    /// # Safety
+    /// The contract of [`Convolution::pack`](super::Convolution::pack).
+    pub(super) unsafe fn pack(c: &Winograd, w: *const f32, rows: Range<usize>, forward: *mut f32, back: *mut f32) = pack_kernel
+}
+
+dispatch! {
+    /// Runs the forward pass.
+    ///
+    /// # Safety
+    /// The contract of [`Convolution::forward`](super::Convolution::forward).
+    pub(super) unsafe fn forward(c: &Winograd, run: &Forward, scratch: &Scratch) = forward_kernel
+}
+
+dispatch! {
+    /// Runs the backward pass.
+    ///
+    /// # Safety
+    /// The contract of [`Convolution::backward`](super::Convolution::backward).
+    pub(super) unsafe fn backward(c: &Winograd, run: &Backward, scratch: &Scratch) = backward_kernel
+}
+
+/// # Safety
+/// The contract of [`Convolution::pack`](super::Convolution::pack).
+#[inline(always)]
+unsafe fn pack_kernel<I: Simd>(
+    simd: I,
+    c: &Winograd,
+    w: *const f32,
+    rows: Range<usize>,
+    forward: *mut f32,
+    back: *mut f32,
+) {
+    let Geometry { inputs, outputs, .. } = c.geometry;
+    let width = panel::<I>(outputs);
+    // SAFETY: by the contract of `pack`, `w` has all weights and `forward` all positions of them, and so has `back` unless it is
+    // null; `outputs` and `rows` are whole vectors.
+    unsafe {
+        for i in rows.clone() {
+            for o in (0..outputs).step_by(I::WIDTH) {
+                let mut taps = [[simd.splat(0.0); 3]; 3];
+                for (tap, value) in taps.as_flattened_mut().iter_mut().enumerate() {
+                    *value = simd.load(w.add((tap * inputs + i) * outputs + o));
+                }
+                let packed = (o / width * inputs + i) * width + o % width;
+                filter_in(simd, taps, forward.add(packed), inputs * outputs);
+            }
+        }
+        if !back.is_null() {
+            pack_back(simd, c, w, rows, back);
+        }
+    }
+}
+
+/// Packs for the backward pass: the same with inputs as lanes.
+///
+/// # Safety
+/// The contract of [`Convolution::pack`](super::Convolution::pack), with `back` not null.
+#[inline(always)]
+unsafe fn pack_back<I: Simd>(simd: I, c: &Winograd, w: *const f32, rows: Range<usize>, back: *mut f32) {
+    let Geometry { inputs, outputs, .. } = c.geometry;
+    let width = panel::<I>(inputs);
+    let mut transposed = [[[0f32; CHANNELS]; 9]; CHANNELS];
+    // SAFETY: by the contract of `pack`, `w` has all weights and `back` all positions of them; `outputs` and `rows` are
+    // multiples of `CHANNELS`.
+    unsafe {
+        for first in rows.step_by(CHANNELS) {
+            for o in (0..outputs).step_by(CHANNELS) {
+                for tap in 0..9 {
+                    for i in 0..CHANNELS {
+                        let from = w.add((tap * inputs + first + i) * outputs + o);
+                        for (k, transposed) in transposed.iter_mut().enumerate() {
+                            transposed[tap][i] = *from.add(k);
+                        }
+                    }
+                }
+                for (k, transposed) in transposed.iter().enumerate() {
+                    for i in (0..CHANNELS).step_by(I::WIDTH) {
+                        let mut taps = [[simd.splat(0.0); 3]; 3];
+                        for (tap, value) in taps.as_flattened_mut().iter_mut().enumerate() {
+                            *value = simd.load(transposed[tap].as_ptr().add(i));
+                        }
+                        let lane = first + i;
+                        let packed = (lane / width * outputs + o + k) * width + lane % width;
+                        filter_in(simd, taps, back.add(packed), inputs * outputs);
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// # Safety
+/// The contract of [`Convolution::forward`](super::Convolution::forward).
+#[inline(always)]
+unsafe fn forward_kernel<I: Simd>(simd: I, c: &Winograd, run: &Forward, scratch: &Scratch) {
+    let Geometry { inputs, outputs, size: [_, width], .. } = c.geometry;
+    let (frame, [down, across]) = (c.input_frame(), tiles(&c.geometry));
+    let [v_stride, mut m_stride] = c.strides(c.forward.block);
+    // where a row of M is finished in one panel, it may overwrite its row of V, which is in the cache
+    let mut m = scratch.m;
+    if inputs == outputs && panel::<I>(outputs) == outputs {
+        (m, m_stride) = (scratch.v, v_stride);
+    }
+    let segments = [Segment { offset: 0, length: inputs }];
+    for images in groups(&run.images, c.forward.group) {
+        let tiles = images.len() * down * across;
+        let transform = [inputs, outputs].map(|channels| channels / I::WIDTH * TRANSFORM);
+        let product = POSITIONS * cycles::<I>(inputs * outputs);
+        let mut prefetch = Prefetch::new(tiles * (transform[0] + product + transform[1]));
+        let next = next_group(&images, &run.images, run.after, c.forward.group);
+        if !run.cached {
+            prefetch.add(run.y, &next, c.geometry.output_len());
+            run.source.prefetch(&next, c.geometry.input_len(), &mut prefetch);
+        }
+        let begin = images.start * c.geometry.output_len();
+        // SAFETY: by the contract of `forward`, the source has the images, `y` their output, and the scratch a group of padded
+        // images and a block of V and M. `plan_tiles` put every tile inside its padded image and its output.
+        unsafe {
+            read_group(simd, &c.geometry, &frame, &run.source, &images, scratch.input);
+            for first in (0..tiles).step_by(c.forward.block) {
+                let number = c.forward.block.min(tiles - first);
+                let block = &c.tiles[first..first + number];
+                for (q, tile) in block.iter().enumerate() {
+                    prefetch.during(transform[0]);
+                    let from = scratch.input.add(tile.input);
+                    tile_in(simd, from, frame.row, inputs, scratch.v.add(q * inputs), v_stride);
+                }
+                let product = Gemm {
+                    count: POSITIONS,
+                    next: [v_stride, inputs * outputs, m_stride],
+                    rows: number,
+                    columns: outputs,
+                    a: scratch.v,
+                    a_stride: inputs,
+                    segments: &segments,
+                    b: run.weights,
+                    c: m,
+                    c_stride: outputs,
+                    prefetch: &prefetch,
+                };
+                gemm(simd.level(), &product);
+                for (q, tile) in block.iter().enumerate() {
+                    prefetch.during(transform[1]);
+                    let into = run.y.add(begin + tile.output);
+                    let inside = tile.inside;
+                    let tile = OutputTile { stride: m_stride, channels: outputs, row: width * outputs, inside };
+                    let sums = run.sums.map(|(shift, _)| (shift, scratch.sums));
+                    tile_out(simd, m.add(q * outputs), &tile, into, sums);
+                }
+                if let Some((_, sums)) = run.sums {
+                    flush(scratch.sums, sums, 2 * outputs);
+                }
+            }
+        }
+    }
+}
+
+/// Which gradients a backward pass computes.
+#[derive(Clone, Copy)]
+struct Wanted {
+    weights: bool,
+    input: bool,
+}
+
+/// # Safety
+/// The contract of [`Convolution::backward`](super::Convolution::backward).
+#[inline(always)]
+unsafe fn backward_kernel<I: Simd>(simd: I, c: &Winograd, run: &Backward, scratch: &Scratch) {
+    let input = run.wants_input_gradient();
+    // SAFETY: the contract of `backward` holds for each call, and the input gradient is computed for a sink that wants it.
+    unsafe {
+        if input && c.separate_gradients {
+            backward_pass(simd, c, run, scratch, Wanted { weights: true, input: false });
+            backward_pass(simd, c, run, scratch, Wanted { weights: false, input: true });
+        } else {
+            backward_pass(simd, c, run, scratch, Wanted { weights: true, input });
+        }
+    }
+}
+
+/// Computes the wanted gradients.
+///
+/// # Safety
+/// The contract of [`Convolution::backward`](super::Convolution::backward), with a sink that wants the input gradient if it is
+/// `wanted`.
+#[inline(always)]
+unsafe fn backward_pass<I: Simd>(simd: I, c: &Winograd, run: &Backward, scratch: &Scratch, wanted: Wanted) {
+    let pass = if wanted.weights { c.backward } else { c.forward };
+    let Geometry { inputs, outputs, pad, size: [height, width], .. } = c.geometry;
+    let (frame, [down, across]) = (c.input_frame(), tiles(&c.geometry));
+    let mut fresh = true;
+    for images in groups(&run.images, pass.group) {
+        let tiles = images.len() * down * across;
+        let (prefetch, transform) = plan_prefetch::<I>(c, run, &images, pass, wanted);
+        let begin = images.start * c.geometry.output_len();
+        // SAFETY: by the contract of `backward`, source and output gradient have the images, and the scratch a group of padded
+        // images, their gradients, a block of V and M, and dU; the sink has the images if the input gradient is wanted.
+        unsafe {
+            if wanted.weights {
+                read_group(simd, &c.geometry, &frame, &run.source, &images, scratch.input);
+            }
+            for first in (0..tiles).step_by(pass.block) {
+                let block = &c.tiles[first..first + pass.block.min(tiles - first)];
+                let block = Block { tiles: block, begin, pass, fresh, transform, prefetch: &prefetch };
+                transform_block(simd, c, run, scratch, wanted, &block);
+                multiply_block(simd, c, run, scratch, wanted, &block);
+                fresh = false;
+            }
+            for (i, n) in images.clone().enumerate().filter(|_| wanted.input) {
+                let from = scratch.gradient.add((i * frame.height + pad) * frame.row + pad * inputs);
+                let inner = Frame { height, width, channels: inputs, row: frame.row };
+                drain(simd, &run.sink, n, &inner, from, scratch.sums, run.sums);
+            }
+        }
+    }
+    if wanted.weights {
+        // SAFETY: the scratch has dU, which the blocks have written, and `dw` all weights, by the contract of `backward`.
+        unsafe { filter_back(simd, scratch.du, inputs, outputs, run.dw) };
+    }
+}
+
+/// The prefetch schedule of a group, and about how many cycles a tile's transforms take before and after the products.
+#[inline(always)]
+fn plan_prefetch<I: Simd>(
+    c: &Winograd,
+    run: &Backward,
+    images: &Range<usize>,
+    pass: Pass,
+    wanted: Wanted,
+) -> (Prefetch, [usize; 2]) {
+    let Geometry { inputs, outputs, .. } = c.geometry;
+    let [down, across] = tiles(&c.geometry);
+    let vectors = [inputs, outputs].map(|channels| channels / I::WIDTH);
+    let (weights, input) = (usize::from(wanted.weights), usize::from(wanted.input));
+    let transform = [weights * vectors[0] + vectors[1], input * vectors[0]].map(|vectors| vectors * TRANSFORM);
+    let product = (weights + input) * POSITIONS * cycles::<I>(inputs * outputs);
+    let mut prefetch = Prefetch::new(images.len() * down * across * (transform[0] + product + transform[1]));
+    let next = next_group(images, &run.images, run.after, pass.group);
+    prefetch.add(run.back.g, &next, c.geometry.output_len());
+    prefetch.add(run.back.y, &next, c.geometry.output_len());
+    if wanted.weights {
+        run.source.prefetch(&next, c.geometry.input_len(), &mut prefetch);
+    }
+    if wanted.input {
+        run.sink.prefetch(&next, c.geometry.input_len(), &mut prefetch);
+    }
+    (prefetch, transform)
+}
+
+/// The tiles of a backward pass that are transformed and multiplied together.
+struct Block<'a> {
+    tiles: &'a [Tile],
+    /// Where the group's output begins.
+    begin: usize,
+    pass: Pass,
+    /// This is the first block of the slice, so that dU is overwritten.
+    fresh: bool,
+    /// About how many cycles a tile's transforms take before and after the products.
+    transform: [usize; 2],
+    prefetch: &'a Prefetch,
+}
+
+/// Transforms the input of a block to V, if the weight gradient is wanted, and its output gradient to M.
+///
+/// # Safety
+/// The contract of [`Convolution::backward`](super::Convolution::backward); the tiles belong to one group of the run, whose
+/// padded images are in `scratch.input` if the weight gradient is wanted.
+#[inline(always)]
+unsafe fn transform_block<I: Simd>(
+    simd: I,
+    c: &Winograd,
+    run: &Backward,
+    scratch: &Scratch,
+    wanted: Wanted,
+    block: &Block<'_>,
+) {
+    let Geometry { inputs, outputs, size: [_, width], .. } = c.geometry;
+    let [v_stride, m_stride] = c.strides(block.pass.block);
+    let row = c.input_frame().row;
+    for (q, tile) in block.tiles.iter().enumerate() {
+        block.prefetch.during(block.transform[0]);
+        // SAFETY: `plan_tiles` put the tile inside its padded image and its output; V and M have room for a block.
+        unsafe {
+            if wanted.weights {
+                tile_in(simd, scratch.input.add(tile.input), row, inputs, scratch.v.add(q * inputs), v_stride);
+            }
+            let (at, inside) = (block.begin + tile.output, tile.inside);
+            let tile = OutputTile { stride: m_stride, channels: outputs, row: width * outputs, inside };
+            tile_out_back(simd, scratch.m.add(q * outputs), &tile, &run.back, at);
+        }
+    }
+}
+
+/// Adds the products of a transformed block to dU, and its input gradient to `scratch.gradient`.
+///
+/// # Safety
+/// The contract of [`transform_block`], which has run for the block.
+#[inline(always)]
+unsafe fn multiply_block<I: Simd>(
+    simd: I,
+    c: &Winograd,
+    run: &Backward,
+    scratch: &Scratch,
+    wanted: Wanted,
+    block: &Block<'_>,
+) {
+    let Geometry { inputs, outputs, .. } = c.geometry;
+    let [v_stride, m_stride] = c.strides(block.pass.block);
+    let (number, row) = (block.tiles.len(), c.input_frame().row);
+    let segments = [Segment { offset: 0, length: outputs }];
+    // SAFETY: V and M have room for a block, dU for all positions of the weights, and `weights` has them if the input gradient
+    // is wanted; `plan_tiles` put every tile inside its padded image, of which `scratch.gradient` has a group.
+    unsafe {
+        if wanted.weights {
+            let sum = Outer {
+                count: POSITIONS,
+                next: [v_stride, m_stride, inputs * outputs],
+                fresh: block.fresh,
+                rows: inputs,
+                columns: outputs,
+                size: [1, number],
+                a: scratch.v,
+                a_strides: [0, inputs],
+                d: scratch.m,
+                d_strides: [0, outputs],
+                w: scratch.du,
+                w_stride: outputs,
+                prefetch: block.prefetch,
+            };
+            outer(simd.level(), &sum);
+        }
+        if !wanted.input {
+            return;
+        }
+        // V is not needed any more, and makes room for its gradient
+        let product = Gemm {
+            count: POSITIONS,
+            next: [m_stride, inputs * outputs, v_stride],
+            rows: number,
+            columns: inputs,
+            a: scratch.m,
+            a_stride: outputs,
+            segments: &segments,
+            b: run.weights,
+            c: scratch.v,
+            c_stride: inputs,
+            prefetch: block.prefetch,
+        };
+        gemm(simd.level(), &product);
+        for (q, tile) in block.tiles.iter().enumerate() {
+            block.prefetch.during(block.transform[1]);
+            let (v, into) = (scratch.v.add(q * inputs), scratch.gradient.add(tile.input));
+            // a constant for most tiles, so that they need no branches
+            if tile.overlaps == [true; 2] {
+                tile_in_back(simd, v, v_stride, inputs, into, row, [true; 2]);
+            } else {
+                tile_in_back(simd, v, v_stride, inputs, into, row, tile.overlaps);
+            }
+        }
+    }
+}

@@ -1,0 +1,75 @@
+//! The EMA of the weights: its values, bit for bit, and what an engine does with them.
+
+mod common;
+
+use common::random;
+use equipoise_nn::{Architecture, Cpu, Engine, Network, NnError, Sgd, TensorKind};
+use equipoise_pool::Pool;
+
+const IMAGES: usize = 3;
+
+fn engine(threads: usize) -> Cpu {
+    let network = Network::new(Architecture::ResNet8, 3, [8, 8], 5).expect("valid");
+    Cpu::new(network, IMAGES, 3, Pool::new(threads).expect("threads")).expect("valid")
+}
+
+fn train(engine: &mut Cpu, step: u64) {
+    engine.forward(&random(IMAGES * 3 * 64, step), true).expect("fits");
+    engine.backward(&random(IMAGES * 5, 100 + step)).expect("fits");
+    engine.step(&Sgd { learning_rate: 0.1, momentum: 0.9, weight_decay: 1e-3, clip_grad_norm: None });
+}
+
+#[test]
+fn the_ema_is_that_of_a_plain_computation() {
+    for threads in [1, 3] {
+        let mut engine = engine(threads);
+        for (current, ema) in
+            [(TensorKind::Parameters, TensorKind::EmaParameters), (TensorKind::Statistics, TensorKind::EmaStatistics)]
+        {
+            engine.start_ema();
+            let mut want = engine.tensors(current);
+            for (step, decay) in [0.1_f32, 0.5, 0.9, 0.999].into_iter().enumerate() {
+                train(&mut engine, step as u64);
+                engine.update_ema(decay).expect("started");
+                for (want, now) in want.iter_mut().flatten().zip(engine.tensors(current).iter().flatten()) {
+                    *want = decay * *want + (1.0 - decay) * now;
+                }
+                assert_eq!(engine.tensors(ema), want, "{ema:?} after step {step}, {threads} threads");
+                assert_ne!(engine.tensors(current), want, "{current:?} after step {step}");
+            }
+        }
+    }
+}
+
+#[test]
+fn a_swapped_engine_computes_with_the_ema_and_a_second_swap_undoes_the_first() {
+    let mut first = engine(2);
+    first.start_ema();
+    train(&mut first, 0);
+    first.update_ema(0.5).expect("started");
+    let kinds = [TensorKind::Parameters, TensorKind::Statistics, TensorKind::EmaParameters, TensorKind::EmaStatistics];
+    let [parameters, statistics, ema_parameters, ema_statistics] = kinds.map(|kind| first.tensors(kind));
+    let images = random(IMAGES * 3 * 64, 7);
+    let own = first.forward(&images, false).expect("fits").to_vec();
+    first.swap_ema().expect("started");
+    let averaged = first.forward(&images, false).expect("fits").to_vec();
+    assert_ne!(averaged, own);
+    let mut second = engine(1);
+    second.set_tensors(TensorKind::Parameters, &ema_parameters).expect("same network");
+    second.set_tensors(TensorKind::Statistics, &ema_statistics).expect("same network");
+    assert_eq!(second.forward(&images, false).expect("fits"), averaged);
+    assert_eq!(first.tensors(TensorKind::EmaParameters), parameters);
+    first.swap_ema().expect("started");
+    assert_eq!(first.forward(&images, false).expect("fits"), own);
+    assert_eq!(kinds.map(|kind| first.tensors(kind)), [parameters, statistics, ema_parameters, ema_statistics]);
+}
+
+#[test]
+fn an_ema_that_was_not_started_is_refused() {
+    let mut engine = engine(1);
+    assert_eq!(engine.update_ema(0.9), Err(NnError::NoEma));
+    assert_eq!(engine.swap_ema(), Err(NnError::NoEma));
+    assert!(engine.tensors(TensorKind::EmaParameters).is_empty());
+    let values = engine.tensors(TensorKind::Parameters);
+    assert_eq!(engine.set_tensors(TensorKind::EmaParameters, &values), Err(NnError::NoEma));
+}

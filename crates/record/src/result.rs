@@ -1,0 +1,87 @@
+//! The result of a run: `result.json`.
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use crate::metrics::Metrics;
+
+/// The value of [`RunResult::best_is`] if the best epoch was selected on the test split.
+pub const BEST_ON_TEST: &str = "the best epoch on the test set: an optimistic figure";
+
+/// The result of a run.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct RunResult {
+    /// Name of the dataset.
+    pub dataset: String,
+    /// Imbalance factor of the long-tailed subset, if one was drawn.
+    pub imbalance: Option<f64>,
+    /// Name of the criterion.
+    pub criterion: String,
+    /// Parameters of the criterion.
+    pub params: Value,
+    /// Deferred re-weighting, if it was used.
+    pub drw: Option<Value>,
+    /// Temperature tau of the logit adjustment after training; 0 means none.
+    #[serde(default)]
+    pub logit_adjustment: f64,
+    /// Name of the network.
+    pub model: String,
+    /// Seed of everything random except the subset.
+    pub seed: u64,
+    /// Seed of the subset.
+    pub subset_seed: u32,
+    /// Planned number of epochs.
+    pub epochs: u64,
+    /// Schedule of the learning rate.
+    pub schedule: Value,
+    /// Training images per class.
+    pub train_counts: Vec<u64>,
+    /// Metrics after the last epoch.
+    pub last: Option<EpochMetrics>,
+    /// Metrics after the best epoch, if one was selected.
+    pub best: Option<EpochMetrics>,
+    /// How the best epoch was selected.
+    pub best_is: String,
+    /// Whether the run stopped early because nothing improved.
+    pub ended_early: bool,
+    /// Images per second in training alone.
+    pub images_per_second: f64,
+    /// Duration of the whole run.
+    pub seconds: f64,
+    /// Peak memory of the process in MiB, where the system reports it.
+    pub peak_mb: Option<u64>,
+    /// The processor, its instruction set and the number of threads; `None` in results of older versions.
+    #[serde(default)]
+    pub machine: Option<String>,
+    /// Version of the program.
+    pub version: String,
+    /// Commit that the program was built from.
+    pub commit: String,
+}
+
+impl RunResult {
+    /// The metrics to report: those of the epoch selected on a validation split, else of the last epoch. An epoch selected
+    /// on the test split is never reported.
+    #[must_use]
+    pub fn reported(&self) -> Option<&EpochMetrics> {
+        self.best.as_ref().filter(|_| !self.selected_on_test()).or(self.last.as_ref())
+    }
+
+    /// Whether the best epoch was selected on the test split.
+    #[must_use]
+    pub fn selected_on_test(&self) -> bool {
+        self.best_is == BEST_ON_TEST
+    }
+}
+
+/// The test metrics of an epoch.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct EpochMetrics {
+    /// Number of the epoch, from 1.
+    pub epoch: u64,
+    /// Metrics on the test split.
+    #[serde(flatten)]
+    pub metrics: Metrics,
+    /// Balanced accuracy on the validation split.
+    pub val_balanced: Option<f64>,
+}

@@ -1,0 +1,151 @@
+//! From runs to comparisons: runs on the same data belong together, runs that differ only in their seeds are one variant.
+
+use equipoise_record::{ClassCounts, GroupMembers, Metrics};
+
+use super::labels::{self, Labels};
+use super::{Cell, Class, Comparison, Variant, significance, styles};
+use crate::run::setting_keys as keys;
+use crate::run::{ReportedEpoch, Run};
+
+/// Names of groups and their numbers of classes.
+type GroupSizes = Vec<(String, usize)>;
+
+/// Compares runs: one comparison for each dataset among them, in the order of the runs.
+pub(super) fn by_dataset(runs: Vec<Run>) -> Vec<Comparison> {
+    type Key = (String, Vec<Class>, GroupSizes);
+    let mut datasets: Vec<(Key, Vec<Run>)> = Vec::new();
+    for run in runs {
+        let Some(evaluation) = run.evaluation(ReportedEpoch::Last) else { continue };
+        let class = |class: &ClassCounts| Class { name: class.name.clone(), train: class.train, test: class.test };
+        let classes = evaluation.metrics.per_class.iter().map(class).collect();
+        let groups = evaluation.metrics.groups.iter().map(|group| (group.name.clone(), group.classes)).collect();
+        let key: Key = (run.dataset().to_owned(), classes, groups);
+        match datasets.iter_mut().find(|(known, _)| *known == key) {
+            Some((_, runs)) => runs.push(run),
+            None => datasets.push((key, vec![run])),
+        }
+    }
+    datasets.into_iter().map(|((_, classes, groups), runs)| build(classes, &groups, runs)).collect()
+}
+
+fn build(classes: Vec<Class>, groups: &GroupSizes, runs: Vec<Run>) -> Comparison {
+    let mut notes = Vec::new();
+    let runs = finished_or_all(runs, &mut notes);
+    let Labels { labels, shared } = labels::of(&runs);
+    let epoch = match runs.iter().all(|run| run.has_best_epoch(false)) {
+        true => ReportedEpoch::Best,
+        false => ReportedEpoch::Last,
+    };
+    let columns = columns(groups, &runs, epoch);
+    let members = members(&classes, groups, &runs);
+    let resolution = significance::resolution(&classes, &members, columns.len());
+    let mut variants: Vec<Variant> = Vec::new();
+    for label in ordered(&labels, &runs) {
+        let mut own: Vec<usize> = (0..runs.len()).filter(|run| labels[*run] == *label).collect();
+        own.sort_by_key(|run| runs[*run].seed());
+        let all = own.len();
+        // a second run with the same seed is the same run again
+        own.dedup_by_key(|run| runs[*run].seed());
+        if own.len() < all {
+            notes.push(format!("{label}: some seeds occur more than once; only the first run of each counts."));
+        }
+        let Some(&first) = own.first() else { continue };
+        let cells = |epoch| cells(&runs, &own, epoch, groups.len(), columns.len());
+        variants.push(Variant {
+            label: label.clone(),
+            criterion: runs[first].criterion().to_owned(),
+            cells: cells(epoch),
+            optimistic: own.iter().all(|run| runs[*run].has_best_epoch(true)).then(|| cells(ReportedEpoch::Best)),
+            runs: own,
+            style: 0,
+        });
+    }
+    styles::assign(&mut variants);
+    significance::mark_best(&mut variants, &resolution);
+    let dataset = dataset_title(&runs);
+    Comparison { dataset, runs, variants, classes, groups: members, columns, epoch, shared, notes, resolution }
+}
+
+/// The finished runs, or all of them if none has finished.
+fn finished_or_all(runs: Vec<Run>, notes: &mut Vec<String>) -> Vec<Run> {
+    let (finished, unfinished): (Vec<Run>, Vec<Run>) = runs.into_iter().partition(|run| run.result.is_some());
+    if finished.is_empty() {
+        for run in &unfinished {
+            let (done, all) = (run.finished_epochs(), run.planned_epochs());
+            notes.push(format!("{} has not finished: epoch {done} of {all}.", run.folder_name()));
+        }
+        return unfinished;
+    }
+    if !unfinished.is_empty() {
+        let names: Vec<String> = unfinished.iter().map(Run::folder_name).collect();
+        notes.push(format!("Left out because they have not finished: {}.", names.join(", ")));
+    }
+    finished
+}
+
+/// Every label once: the baseline first, then in the order of criteria, then by name.
+fn ordered<'a>(labels: &'a [String], runs: &[Run]) -> Vec<&'a String> {
+    let mut order: Vec<(&String, &str)> = Vec::new();
+    for (label, run) in labels.iter().zip(runs) {
+        if !order.iter().any(|(known, _)| *known == label) {
+            order.push((label, run.criterion()));
+        }
+    }
+    order.sort_by_key(|(label, criterion)| (*criterion != styles::BASELINE, styles::rank(criterion), *label));
+    order.into_iter().map(|(label, _)| label).collect()
+}
+
+/// Names of the columns: groups, `overall` and, where it differs, `balanced`.
+fn columns(groups: &GroupSizes, runs: &[Run], epoch: ReportedEpoch) -> Vec<String> {
+    let differs = |metrics: &Metrics| match (metrics.top1, metrics.balanced) {
+        (Some(a), Some(b)) => (a - b).abs() > 1e-6,
+        _ => false,
+    };
+    let has_balanced = runs.iter().filter_map(|run| run.evaluation(epoch)).any(|e| differs(&e.metrics));
+    let names = groups.iter().map(|(name, _)| name.clone()).chain(["overall".to_owned()]);
+    names.chain(has_balanced.then(|| "balanced".to_owned())).collect()
+}
+
+/// Accuracies of a variant's runs by column: `groups` of them are groups, then come overall and balanced.
+fn cells(runs: &[Run], own: &[usize], epoch: ReportedEpoch, groups: usize, columns: usize) -> Vec<Cell> {
+    let evaluations: Vec<_> = own.iter().map(|run| (runs[*run].seed(), runs[*run].evaluation(epoch))).collect();
+    let cell = |column: usize| {
+        let value = |metrics: &Metrics| match column.checked_sub(groups) {
+            None => metrics.groups.get(column).and_then(|group| group.accuracy),
+            Some(0) => metrics.top1,
+            Some(_) => metrics.balanced,
+        };
+        let values =
+            evaluations.iter().filter_map(|(seed, evaluation)| Some((*seed, value(&evaluation.as_ref()?.metrics)?)));
+        Cell::new(values.collect())
+    };
+    (0..columns).map(cell).collect()
+}
+
+/// The dataset, with its imbalance factor if it has one.
+fn dataset_title(runs: &[Run]) -> String {
+    let Some(run) = runs.first() else { return String::new() };
+    match run.setting(keys::IMBALANCE) {
+        Some(factor) => format!("{}, imbalance {}", run.dataset(), factor.strip_suffix(".0").unwrap_or(factor)),
+        None => run.dataset().to_owned(),
+    }
+}
+
+/// Classes of each group: as a run recorded them, otherwise by size, which is how every grouping rule orders them.
+fn members(classes: &[Class], groups: &GroupSizes, runs: &[Run]) -> Vec<GroupMembers> {
+    let fits = |recorded: &&Vec<GroupMembers>| {
+        let sizes = recorded.iter().map(|group| (group.name.clone(), group.classes.len()));
+        sizes.eq(groups.iter().cloned()) && recorded.iter().flat_map(|g| &g.classes).all(|c| *c < classes.len())
+    };
+    let mut recorded = runs.iter().filter_map(|run| run.details.as_ref()).map(|details| &details.groups);
+    if let Some(recorded) = recorded.find(fits) {
+        return recorded.clone();
+    }
+    let mut order: Vec<usize> = (0..classes.len()).collect();
+    order.sort_by_key(|class| (std::cmp::Reverse(classes[*class].train), *class));
+    let mut order = order.into_iter();
+    groups
+        .iter()
+        .map(|(name, size)| GroupMembers { name: name.clone(), classes: order.by_ref().take(*size).collect() })
+        .collect()
+}

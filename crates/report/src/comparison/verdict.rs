@@ -1,0 +1,135 @@
+//! The sentences that sum up a comparison. None claims more than the seeds support.
+
+use super::{Comparison, Variant};
+use crate::statistics::{Difference, signed, tenths};
+
+/// The sentence about the variant furthest ahead of the baseline on the smallest classes, and the sentences about the others.
+///
+/// Variants are ranked by the lower end of their interval; those without an interval come after those that have one.
+pub(super) fn verdict(comparison: &Comparison) -> (String, Vec<String>) {
+    if comparison.variants.len() < 2 {
+        return (sentence(comparison, 0), Vec::new());
+    }
+    let groups = comparison.groups.len();
+    let has_values = |column: &usize| comparison.variants.iter().all(|v| v.cells[*column].spread.is_some());
+    let tail = (0..groups).rev().find(has_values).unwrap_or(groups);
+    let lead = |variant: usize| match comparison.difference(variant, tail) {
+        Some(Difference { mean, half: Some(half), .. }) => (1, mean - half),
+        Some(Difference { mean, .. }) => (0, mean),
+        None => (0, f64::NEG_INFINITY),
+    };
+    let others = 1..comparison.variants.len();
+    let first = others.clone().fold(1, |best, variant| if lead(variant) > lead(best) { variant } else { best });
+    let rest = others.filter(|variant| *variant != first).map(|variant| sentence(comparison, variant)).collect();
+    (sentence(comparison, first), rest)
+}
+
+/// What a variant gains or loses against the baseline on the smallest classes, on the largest, and overall. The baseline's own
+/// sentence says what it reaches.
+pub(super) fn sentence(comparison: &Comparison, variant: usize) -> String {
+    let Some(own) = comparison.variants.get(variant) else { return String::new() };
+    if variant == 0 {
+        return accuracy_sentence(comparison, own);
+    }
+    let groups = comparison.groups.len();
+    let is_comparable = |column: &usize| comparison.difference(variant, *column).is_some();
+    let tail = (0..groups).rev().find(is_comparable);
+    let head = (0..groups).find(is_comparable).filter(|head| Some(*head) != tail);
+    let differences: Vec<(String, Difference)> = [tail, head, Some(groups)]
+        .into_iter()
+        .flatten()
+        .filter_map(|column| Some((place(comparison, column), comparison.difference(variant, column)?)))
+        .collect();
+    let baseline = &comparison.variants[0];
+    match differences.first() {
+        None => format!("{} and {} have no accuracy in common to compare.", own.label, baseline.label),
+        Some((_, first)) if first.half.is_none() => single_seed_sentence(own, baseline, &differences),
+        Some(_) => interval_sentence(&own.label, &baseline.label, &differences),
+    }
+}
+
+/// `on Rare`, or `overall`.
+fn place(comparison: &Comparison, column: usize) -> String {
+    match column == comparison.groups.len() {
+        true => "overall".to_owned(),
+        false => format!("on {}", comparison.columns[column]),
+    }
+}
+
+/// The sentence for differences without an interval.
+fn single_seed_sentence(own: &Variant, baseline: &Variant, differences: &[(String, Difference)]) -> String {
+    let part = |(index, (place, d)): (usize, &(String, Difference))| {
+        let (than, to) = match index {
+            0 => (format!(" than {}", baseline.label), format!(" to {}", baseline.label)),
+            _ => (String::new(), String::new()),
+        };
+        let direction = if d.mean < 0.0 { "lower" } else { "higher" };
+        match d.mean.abs() < 0.05 {
+            true => format!("equal{to} {place}"),
+            false => format!("{} points {direction}{than} {place}", tenths(d.mean.abs())),
+        }
+    };
+    let parts: Vec<String> = differences.iter().enumerate().map(part).collect();
+    let start = match (differences[0].1.pairs, own.runs.len(), baseline.runs.len()) {
+        (1, 1, 1) => "In one run each".to_owned(),
+        (1, ..) => "On the only seed that both have".to_owned(),
+        (_, own, other) => format!("In {own} against {other} runs without a common seed"),
+    };
+    let parts = listed(&parts);
+    format!("{start}, {} is {parts}; one seed cannot tell how much of that is chance.", own.label)
+}
+
+/// The sentence for differences with an interval.
+fn interval_sentence(name: &str, baseline: &str, differences: &[(String, Difference)]) -> String {
+    let (mut clear, mut unclear) = (Vec::new(), Vec::new());
+    for (place, d) in differences {
+        let half = tenths(d.half.unwrap_or(f64::INFINITY));
+        if d.distinguishable() {
+            let verb = if d.mean < 0.0 { "loses" } else { "gains" };
+            clear.push(format!("{verb} {} ± {half} points {place}", tenths(d.mean.abs())));
+        } else {
+            unclear.push(format!("{place} ({} ± {half})", signed(d.mean)));
+        }
+    }
+    let seeds = match differences[0].1.pairs {
+        0 => "runs not paired by seed".to_owned(),
+        n => format!("{n} seeds"),
+    };
+    let (clear_list, unclear_list) = (listed(&clear), listed(&unclear));
+    match (clear.len(), unclear.len()) {
+        (0, _) => format!("{name} is not distinguishable from {baseline} {unclear_list}; {seeds}."),
+        (_, 0) => format!("Compared with {baseline}, {name} {clear_list}; {seeds}."),
+        _ => format!(
+            "Compared with {baseline}, {name} {clear_list}, and is not distinguishable from it {unclear_list}; \
+             {seeds}."
+        ),
+    }
+}
+
+/// The accuracy of one variant, without a comparison.
+fn accuracy_sentence(comparison: &Comparison, variant: &Variant) -> String {
+    let Variant { label, cells, runs, .. } = variant;
+    let groups = comparison.groups.len();
+    let by_group: Vec<String> = (0..groups)
+        .filter(|column| cells[*column].spread.is_some())
+        .map(|column| format!("{} {}", cells[column].text(), place(comparison, column)))
+        .collect();
+    let runs = match runs.len() {
+        1 => "one run".to_owned(),
+        n => format!("{n} seeds"),
+    };
+    let overall = cells[groups].text();
+    match by_group.is_empty() {
+        true => format!("{label} reaches {overall} % overall; {runs}."),
+        false => format!("{label} reaches {overall} % overall: {}; {runs}.", listed(&by_group)),
+    }
+}
+
+/// `a, b and c`.
+fn listed(parts: &[String]) -> String {
+    match parts {
+        [] => String::new(),
+        [one] => one.clone(),
+        [most @ .., last] => format!("{} and {last}", most.join(", ")),
+    }
+}

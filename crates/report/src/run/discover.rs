@@ -1,0 +1,76 @@
+//! Finding runs below the folders that a user names.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use equipoise_record::names::is_run;
+
+use super::{ReportError, Run};
+
+/// How many levels of subfolders are searched for runs.
+const MAX_DEPTH: usize = 4;
+
+impl Run {
+    /// Reads runs from folders, each either a run folder or a folder with runs below it. Also returns the folders that were
+    /// skipped because none of their epochs has been evaluated.
+    ///
+    /// # Errors
+    /// As [`read`](Self::read), if a folder contains no run with an evaluation, or if a run is given more than once.
+    pub fn all(paths: &[PathBuf]) -> Result<(Vec<Self>, Vec<PathBuf>), ReportError> {
+        let (mut runs, mut skipped) = (Vec::new(), Vec::new());
+        for path in paths {
+            if is_run(path) {
+                runs.push(Self::read(path)?);
+            } else {
+                read_below(path, &mut runs, &mut skipped)?;
+            }
+        }
+        let mut seen = BTreeSet::new();
+        for run in &runs {
+            let absolute = fs::canonicalize(&run.path).unwrap_or_else(|_| run.path.clone());
+            if !seen.insert(absolute) {
+                return Err(ReportError::Duplicate { path: run.path.clone() });
+            }
+        }
+        Ok((runs, skipped))
+    }
+}
+
+/// Reads the runs below a folder that is not itself a run.
+fn read_below(path: &Path, runs: &mut Vec<Run>, skipped: &mut Vec<PathBuf>) -> Result<(), ReportError> {
+    fs::read_dir(path).map_err(|source| ReportError::Read { path: path.to_owned(), source })?;
+    let mut folders = Vec::new();
+    find_runs(path, MAX_DEPTH, &mut folders);
+    if folders.is_empty() {
+        return Err(ReportError::NotARun { path: path.to_owned() });
+    }
+    let before = runs.len();
+    for folder in folders {
+        match Run::read(&folder) {
+            Ok(run) => runs.push(run),
+            Err(ReportError::Empty { path }) => skipped.push(path),
+            Err(error) => return Err(error),
+        }
+    }
+    match runs.len() > before {
+        true => Ok(()),
+        false => Err(ReportError::Empty { path: path.to_owned() }),
+    }
+}
+
+/// Collects the run folders below a folder, sorted by name.
+fn find_runs(path: &Path, depth: usize, found: &mut Vec<PathBuf>) {
+    let entries = fs::read_dir(path).into_iter().flatten().flatten();
+    // links are not followed, because they may form a cycle
+    let folders = entries.filter(|entry| entry.file_type().is_ok_and(|file_type| file_type.is_dir()));
+    let mut folders: Vec<PathBuf> = folders.map(|entry| entry.path()).collect();
+    folders.sort();
+    for folder in folders {
+        if is_run(&folder) {
+            found.push(folder);
+        } else if depth > 1 {
+            find_runs(&folder, depth - 1, found);
+        }
+    }
+}

@@ -1,0 +1,39 @@
+//! Keys of the settings that the report reads from `config.toml`. No other file of this crate names a key.
+
+pub(crate) const SEED: &str = "seed";
+pub(crate) const EPOCHS: &str = "epochs";
+pub(crate) const BATCH_SIZE: &str = "batch_size";
+pub(crate) const EVALUATE_EVERY: &str = "evaluate_every";
+pub(crate) const SELECT_BEST: &str = "select_best";
+pub(crate) const LOGIT_ADJUSTMENT: &str = "logit_adjustment";
+pub(crate) const DATASET: &str = "data.dataset";
+pub(crate) const IMBALANCE: &str = "data.imbalance";
+pub(crate) const SUBSET_FILE: &str = "data.subset_file";
+pub(crate) const SUBSET_SEED: &str = "data.subset_seed";
+pub(crate) const MODEL: &str = "model.name";
+pub(crate) const HEAD_SCALE: &str = "model.head_scale";
+pub(crate) const METHOD: &str = "criterion.method";
+pub(crate) const DRW_START: &str = "criterion.drw.start_epoch";
+pub(crate) const LEARNING_RATE: &str = "optimizer.learning_rate";
+pub(crate) const CLIP_GRAD_NORM: &str = "optimizer.clip_grad_norm";
+pub(crate) const EMA_DECAY: &str = "optimizer.ema_decay";
+pub(crate) const SCHEDULE: &str = "optimizer.schedule.name";
+pub(crate) const MIXUP_ALPHA: &str = "augment.mixup_alpha";
+
+/// Prefix of every setting of the criterion.
+pub(crate) const CRITERION_PREFIX: &str = "criterion.";
+/// Prefix of the criterion's own parameters.
+pub(crate) const PARAMS_PREFIX: &str = "criterion.params.";
+/// Optional tables: the prefix of their keys, and a key that is present whenever the table is.
+pub(crate) const OPTIONAL_TABLES: [(&str, &str); 2] =
+    [("criterion.drw.", DRW_START), ("optimizer.schedule.", SCHEDULE)];
+
+/// Fields of the schedule in `result.json`.
+pub(crate) mod schedule {
+    pub(crate) const NAME: &str = "name";
+    pub(crate) const MULTI_STEP: &str = "multi-step";
+    pub(crate) const WARMUP_EPOCHS: &str = "warmup_epochs";
+    pub(crate) const MILESTONES: &str = "milestones";
+    pub(crate) const EPOCH: &str = "epoch";
+    pub(crate) const FACTOR: &str = "factor";
+}

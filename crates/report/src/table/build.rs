@@ -1,0 +1,114 @@
+//! The tables of a comparison.
+
+use super::{Entry, Table};
+use crate::comparison::{Cell, Comparison};
+use crate::run::Run;
+
+impl Table {
+    /// Accuracy of each variant by group and overall.
+    #[must_use]
+    pub fn groups(comparison: &Comparison) -> Self {
+        let title = format!("{}: accuracy in %, {}", comparison.title(), comparison.epoch_text());
+        let rows = comparison.variants.iter().map(|variant| (variant.label.as_str(), variant.cells.as_slice()));
+        Self::of_cells(comparison, title, rows)
+    }
+
+    /// Accuracy of each variant at its best epoch; `None` unless best epochs were selected on the test set.
+    #[must_use]
+    pub fn optimistic(comparison: &Comparison) -> Option<Self> {
+        let title = format!("{}: accuracy in %, best epoch on the test set (optimistic)", comparison.title());
+        let rows: Vec<(&str, &[Cell])> = comparison
+            .variants
+            .iter()
+            .filter_map(|variant| Some((variant.label.as_str(), variant.optimistic.as_deref()?)))
+            .collect();
+        (!rows.is_empty()).then(|| Self::of_cells(comparison, title, rows))
+    }
+
+    fn of_cells<'a>(
+        comparison: &Comparison,
+        title: String,
+        rows: impl IntoIterator<Item = (&'a str, &'a [Cell])>,
+    ) -> Self {
+        let row = |(label, cells): (&str, &[Cell])| {
+            let seeds = cells.iter().map(|cell| cell.values.len() as u64).max().unwrap_or(0);
+            let start = [Entry::Text(label.to_owned()), Entry::Count(seeds)];
+            start.into_iter().chain(cells.iter().map(Entry::from_cell)).collect()
+        };
+        let rows = rows.into_iter().map(row).collect();
+        Self { title, columns: columns(["criterion", "seeds"], comparison.columns.iter()), rows }
+    }
+
+    /// Difference of every other variant from the baseline; `None` if there are no others.
+    #[must_use]
+    pub fn differences(comparison: &Comparison) -> Option<Self> {
+        let (baseline, others) = comparison.variants.split_first().filter(|(_, others)| !others.is_empty())?;
+        let title = format!("{}: difference from {} in percentage points", comparison.title(), baseline.label);
+        let row = |(variant, label): (usize, &String)| {
+            let differences = (0..comparison.columns.len()).map(|column| comparison.difference(variant, column));
+            let differences: Vec<_> = differences.collect();
+            let pairs = differences.iter().flatten().map(|d| d.pairs as u64).max().unwrap_or(0);
+            let start = [Entry::Text(label.clone()), Entry::Count(pairs)];
+            let entries = differences.into_iter().map(|difference| match difference {
+                None => Entry::Missing,
+                Some(d) => {
+                    Entry::Difference { mean: d.mean, half: d.half, clear: d.half.is_none() || d.distinguishable() }
+                }
+            });
+            start.into_iter().chain(entries).collect()
+        };
+        let rows = (1..).zip(others.iter().map(|variant| &variant.label)).map(row).collect();
+        Some(Self { title, columns: columns(["criterion", "pairs"], comparison.columns.iter()), rows })
+    }
+
+    /// Accuracy of each variant by class, the largest class first.
+    #[must_use]
+    pub fn classes(comparison: &Comparison) -> Self {
+        let title = format!("{}: accuracy in % by class, {}", comparison.title(), comparison.epoch_text());
+        let labels = comparison.variants.iter().map(|variant| &variant.label);
+        let columns = columns(["class", "group", "training images", "test images"], labels);
+        let accuracies: Vec<_> =
+            (0..comparison.variants.len()).map(|variant| comparison.class_accuracies(variant)).collect();
+        let row = |(index, group): (usize, Option<usize>)| {
+            let class = &comparison.classes[index];
+            let group = group.map_or("", |group| comparison.groups[group].name.as_str());
+            let mut row = vec![Entry::Text(class.name.clone()), Entry::Text(group.to_owned())];
+            row.extend([Entry::Count(class.train), Entry::Count(class.test)]);
+            row.extend(accuracies.iter().map(|accuracies| Entry::single(accuracies[index].map(|a| a.mean))));
+            row
+        };
+        let rows = comparison.by_size().into_iter().map(row).collect();
+        Self { title, columns, rows }
+    }
+
+    /// One row per run: its accuracy, speed, duration and commit.
+    #[must_use]
+    pub fn runs(comparison: &Comparison) -> Self {
+        let title = format!("{}: runs, {}", comparison.title(), comparison.epoch_text());
+        let columns = ["criterion", "seed", "epochs", "overall", "images/s", "seconds", "commit"];
+        let rounded = |x: f64| Entry::Count(x.round().max(0.0) as u64);
+        let row = |label: &String, run: &Run| {
+            let overall = run.evaluation(comparison.epoch).and_then(|evaluation| evaluation.metrics.top1);
+            let mut row =
+                vec![Entry::Text(label.clone()), Entry::Count(run.seed()), Entry::Count(run.planned_epochs())];
+            row.push(Entry::single(overall));
+            row.extend(match &run.result {
+                None => [Entry::Missing, Entry::Missing, Entry::Text("not finished".to_owned())],
+                Some(result) => {
+                    [rounded(result.images_per_second), rounded(result.seconds), Entry::Text(result.commit.clone())]
+                }
+            });
+            row
+        };
+        let rows = comparison
+            .variants
+            .iter()
+            .flat_map(|variant| variant.runs.iter().map(|&run| row(&variant.label, &comparison.runs[run])));
+        Self { title, columns: columns.map(str::to_owned).to_vec(), rows: rows.collect() }
+    }
+}
+
+/// Names of columns: fixed ones, then those of the comparison.
+fn columns<'a, const N: usize>(fixed: [&str; N], names: impl Iterator<Item = &'a String>) -> Vec<String> {
+    fixed.into_iter().map(str::to_owned).chain(names.cloned()).collect()
+}

@@ -1,0 +1,60 @@
+//! The portable level: plain Rust, from which the compiler makes 128-bit vectors (SSE2, NEON).
+
+use crate::{Portable, Simd, SimdLevel};
+
+/// Whether the portable level fuses multiply-add: only where the target's baseline has the instruction, because `mul_add` is
+/// a slow library call elsewhere.
+pub const FUSED: bool = cfg!(any(target_arch = "aarch64", target_feature = "fma"));
+
+type V = [f32; 4];
+
+#[inline(always)]
+fn each(f: impl Fn(usize) -> f32) -> V {
+    [f(0), f(1), f(2), f(3)]
+}
+
+#[inline(always)]
+fn mul_add(a: f32, b: f32, c: f32) -> f32 {
+    if FUSED { a.mul_add(b, c) } else { a * b + c }
+}
+
+/// Functions of [`Simd`] by lane.
+macro_rules! lanewise {
+    ($($name:ident($($arg:ident: $type:ty),*) = |$i:ident| $lane:expr;)*) => {$(
+        #[inline(always)]
+        fn $name(self, $($arg: $type),*) -> V {
+            each(|$i| $lane)
+        }
+    )*};
+}
+
+// SAFETY: every CPU of the target has the instructions, and a vector is an array of f32.
+unsafe impl Simd for Portable {
+    type V = V;
+    const REGISTERS: usize = 16;
+
+    #[inline(always)]
+    fn level(self) -> SimdLevel {
+        SimdLevel::Portable
+    }
+    lanewise! {
+        splat(x: f32) = |_i| x;
+        add(a: V, b: V) = |i| a[i] + b[i];
+        sub(a: V, b: V) = |i| a[i] - b[i];
+        mul(a: V, b: V) = |i| a[i] * b[i];
+        fma(a: V, b: V, c: V) = |i| mul_add(a[i], b[i], c[i]);
+        fnma(a: V, b: V, c: V) = |i| mul_add(-a[i], b[i], c[i]);
+        max(a: V, b: V) = |i| if a[i] > b[i] { a[i] } else { b[i] };
+        min(a: V, b: V) = |i| if a[i] < b[i] { a[i] } else { b[i] };
+        where_positive(by: V, v: V) = |i| if by[i] > 0.0 { v[i] } else { 0.0 };
+        ldexp_above(p: V, n: V, x: V, limit: f32) = |i| {
+            let raised = p[i].to_bits().wrapping_add(n[i].to_bits() << 23);
+            f32::from_bits(if x[i] > limit { raised } else { 0 })
+        };
+    }
+    #[inline(always)]
+    fn above(self, v: V, limit: f32) -> u16 {
+        let bit = |i: usize| u16::from(v[i] > limit) << i;
+        bit(0) | bit(1) | bit(2) | bit(3)
+    }
+}

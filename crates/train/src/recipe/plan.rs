@@ -1,0 +1,119 @@
+//! The runs of a recipe: which are asked for, where they are, and what they cost.
+
+use std::path::{Path, PathBuf};
+
+use equipoise_nn::Network;
+
+use super::{Cell, Recipe, TableMethod};
+use crate::error::TrainError;
+use crate::run::ExistingRun;
+use crate::settings::Settings;
+
+/// How many times faster an image is evaluated than trained on.
+const EVALUATION_SPEEDUP: f64 = 3.3;
+
+/// Which runs of a recipe to plan.
+#[derive(Clone, Debug)]
+pub struct Selection<'a> {
+    /// Name of the schedule.
+    pub schedule: &'a str,
+    /// Cells or datasets; empty for all.
+    pub cells: Vec<&'a str>,
+    /// Methods; empty for those with a published number.
+    pub methods: Vec<&'a str>,
+    /// Number of seeds, from 0 on.
+    pub seeds: u64,
+}
+
+/// A run of a recipe.
+pub struct PlannedRun<'r> {
+    /// Its dataset.
+    pub cell: &'r Cell,
+    /// Its row.
+    pub method: &'r TableMethod,
+    /// Its settings.
+    pub settings: Settings,
+    /// Its folder.
+    pub folder: PathBuf,
+    /// What the folder holds.
+    pub existing: ExistingRun,
+}
+
+impl Recipe {
+    /// The selected runs, cell by cell, and in a cell all methods before the next seed. `output` is the folder of all runs.
+    ///
+    /// # Errors
+    /// Returns an error if the selection names something that the recipe does not have, or a folder holds another run.
+    pub fn plan(&self, selection: &Selection<'_>, output: &Path) -> Result<Vec<PlannedRun<'_>>, TrainError> {
+        self.check_selection(selection)?;
+        let Selection { schedule, cells, methods, seeds } = selection;
+        let is_wanted = |cell: &Cell, method: &TableMethod| match methods.is_empty() {
+            true => cell.published.is_empty() || cell.published.contains_key(&method.name),
+            false => methods.contains(&method.name.as_str()),
+        };
+        let mut runs = Vec::new();
+        let selected = |cell: &&Cell| cells.is_empty() || cells.iter().any(|name| cell.matches(name));
+        for cell in self.cells.iter().filter(selected) {
+            for seed in 0..*seeds {
+                for method in self.methods.iter().filter(|method| is_wanted(cell, method)) {
+                    let settings = self.settings(cell, method, schedule, seed)?;
+                    let parent = output.join(schedule).join(cell.folder());
+                    let folder = parent.join(format!("{}-s{seed}", method.name));
+                    let existing = ExistingRun::find(&folder, &settings)?;
+                    runs.push(PlannedRun { cell, method, settings, folder, existing });
+                }
+            }
+        }
+        Ok(runs)
+    }
+
+    fn check_selection(&self, selection: &Selection<'_>) -> Result<(), TrainError> {
+        let refuse = |option: &str, name: &str, known: Vec<&str>| {
+            let what = format!("{option} {name}: the table has {}", known.join(", "));
+            Err(TrainError::Unusable { what })
+        };
+        if !self.schedules.contains_key(selection.schedule) {
+            return refuse("--schedule", selection.schedule, self.schedules.keys().map(String::as_str).collect());
+        }
+        let is_unknown = |name: &&&str| !self.cells.iter().any(|cell| cell.matches(name));
+        if let Some(name) = selection.cells.iter().find(is_unknown) {
+            return refuse("--only", name, self.cells.iter().map(|cell| cell.name.as_str()).collect());
+        }
+        let is_unknown = |name: &&&str| !self.methods.iter().any(|method| method.name == ***name);
+        if let Some(name) = selection.methods.iter().find(is_unknown) {
+            return refuse("--criteria", name, self.methods.iter().map(|method| method.name.as_str()).collect());
+        }
+        Ok(())
+    }
+}
+
+impl PlannedRun<'_> {
+    /// Epochs that are done.
+    #[must_use]
+    pub fn epochs_done(&self) -> u64 {
+        match self.existing {
+            ExistingRun::Missing => 0,
+            ExistingRun::Started { epochs } => epochs,
+            ExistingRun::Finished => self.settings.epochs,
+        }
+    }
+
+    /// Multiply-adds of forward passes in training that the rest of the run is worth.
+    ///
+    /// # Errors
+    /// Returns an error if the images do not fit the network.
+    pub fn remaining_work(&self) -> Result<f64, TrainError> {
+        if self.existing == ExistingRun::Finished {
+            return Ok(0.0);
+        }
+        let size = match self.settings.data.dataset.as_str() {
+            "tiny-imagenet" => 64,
+            _ => self.settings.model.name.default_image_size(),
+        };
+        let network = Network::new(self.settings.model.name, 3, [size, size], 10)?;
+        let epochs = self.settings.epochs.saturating_sub(self.epochs_done()) as f64;
+        let [train, test] = self.cell.images.map(|images| images as f64);
+        let evaluations = (epochs / self.settings.evaluate_every as f64).ceil();
+        Ok((epochs * train + evaluations * test / EVALUATION_SPEEDUP) * network.multiply_adds() as f64)
+    }
+}

@@ -1,0 +1,40 @@
+use equipoise_data::acquire::catalog::KnownDataset;
+
+use super::*;
+
+/// Every run of every recipe has valid settings; networks and criteria are checked with them, datasets by name here.
+#[test]
+fn every_recipe_can_be_run() {
+    for (name, text) in RECIPES {
+        let recipe = Recipe::parse(name, text).unwrap_or_else(|error| panic!("{error}"));
+        for cell in &recipe.cells {
+            for method in &recipe.methods {
+                for schedule in recipe.schedules.keys() {
+                    let settings =
+                        recipe.settings(cell, method, schedule, 3).unwrap_or_else(|error| panic!("{name}: {error}"));
+                    assert!(
+                        KnownDataset::by_name(&settings.data.dataset).is_some(),
+                        "{name}: {}",
+                        settings.data.dataset
+                    );
+                }
+            }
+        }
+    }
+    let recommended = Settings::from_toml(RECOMMENDED, &Settings::default()).expect("settings");
+    recommended.check().expect("usable");
+}
+
+/// A misspelled network, criterion or schedule is found without a run.
+#[test]
+fn misspelled_names_are_found() {
+    let (name, text) = RECIPES[0];
+    for (old, new) in
+        [("resnet32", "resnet33"), ("\"seesaw\", preset", "\"sesaw\", preset"), ("batch_size", "batchsize")]
+    {
+        assert!(text.contains(old), "{old}");
+        let recipe = Recipe::parse(name, &text.replace(old, new)).unwrap_or_else(|error| panic!("{error}"));
+        let settings = |method| recipe.settings(&recipe.cells[0], method, "paper", 0);
+        assert!(recipe.methods.iter().any(|method| settings(method).is_err()), "{new}");
+    }
+}

@@ -1,0 +1,96 @@
+//! From settings to a trainer.
+
+use equipoise_data::batch::normalize::Normalize;
+use equipoise_nn::{Cpu, Network, NnError};
+use equipoise_pool::Pool;
+
+use super::RunContext;
+use super::dataset::load;
+use super::memory::available_bytes;
+use super::weights::initialize;
+use crate::checkpoint::Checkpoint;
+use crate::error::TrainError;
+use crate::prepare::RunData;
+use crate::settings::Settings;
+use crate::trainer::Trainer;
+use crate::workers::SingleProcess;
+
+/// The trainer of a run in a single process.
+pub type RunTrainer = Trainer<Cpu, SingleProcess>;
+
+/// Reads the dataset of a run. Pixels are normalized as given, or as suits the dataset.
+///
+/// # Errors
+/// Returns an error if the dataset cannot be read or trained on.
+pub fn prepare(
+    settings: &Settings,
+    normalize: Option<&Normalize>,
+    context: &RunContext<'_>,
+) -> Result<RunData, TrainError> {
+    let dataset = load(&settings.data, context.data_root, context.feedback)?.into_dataset();
+    let progress = |done, total| context.feedback.reading(done, total);
+    let prepared = RunData::new(dataset, settings, normalize, context.pool, &progress);
+    context.feedback.reading_done();
+    prepared
+}
+
+/// The network of a run.
+///
+/// # Errors
+/// Returns an error if the images do not fit the network.
+pub fn network(settings: &Settings, data: &RunData) -> Result<Network, TrainError> {
+    let (channels, height, width) = data.train.loader.shape();
+    let network = Network::new(settings.model.name, channels, [height, width], data.classes.len())?;
+    Ok(network.with_head(settings.head()))
+}
+
+/// An engine for batches of up to this size.
+///
+/// # Errors
+/// Returns an error if there is not enough memory.
+pub fn engine(network: Network, batch_size: usize, seed: u64, pool: &Pool) -> Result<Cpu, TrainError> {
+    let bytes = Cpu::bytes(&network, batch_size, pool.threads());
+    if available_bytes().is_some_and(|available| bytes > available) {
+        return Err(NnError::Memory { batch_size, bytes }.into());
+    }
+    Ok(Cpu::new(network, batch_size, seed, pool.clone())?)
+}
+
+/// Builds the trainer of a run, at its start or at a checkpoint.
+///
+/// # Errors
+/// Returns an error if a setting, the dataset, the network or the checkpoint cannot be used.
+pub fn trainer(
+    settings: Settings,
+    resume: Option<&Checkpoint>,
+    context: &RunContext<'_>,
+) -> Result<RunTrainer, TrainError> {
+    let data = prepare(&settings, None, context)?;
+    let images = data.train.labels.len();
+    warn_of_settings(&settings, images, context);
+    let batch_size = settings.batch_size.min(images);
+    let mut engine = engine(network(&settings, &data)?, batch_size, settings.seed, context.pool)?;
+    if let (Some(path), None) = (&settings.model.weights, resume) {
+        initialize(&mut engine, path.as_ref(), &data.classes, context.feedback)?;
+    }
+    let mut trainer = Trainer::new(settings, data, engine, SingleProcess, context.pool.clone())?;
+    if let Some(checkpoint) = resume {
+        trainer.restore(checkpoint)?;
+    }
+    trainer.warnings().iter().for_each(|warning| context.feedback.warn(warning));
+    Ok(trainer)
+}
+
+/// Warns of settings that are allowed but probably a mistake.
+fn warn_of_settings(settings: &Settings, images: usize, context: &RunContext<'_>) {
+    let size = settings.batch_size;
+    if size > images {
+        context.feedback.warn(&format!("a batch of {size} is the whole training split of {images} images"));
+    }
+    let method = settings.criterion.method.id();
+    if settings.logit_adjustment > 0.0 && method.corrects_for_counts() {
+        let text =
+            format!("{method} corrects for class sizes in training, and logit_adjustment corrects for them again");
+        context.feedback.warn(&text);
+    }
+}

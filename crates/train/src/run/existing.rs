@@ -1,0 +1,53 @@
+//! What a folder already holds of a run.
+
+use std::path::Path;
+
+use equipoise_record::names::{CONFIG, METRICS, RESULT, is_run};
+
+use super::files::{input_error, read_text};
+use crate::error::TrainError;
+use crate::settings::Settings;
+
+/// What a folder already holds of a run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ExistingRun {
+    /// No run.
+    Missing,
+    /// A run that has not finished.
+    Started {
+        /// Epochs that are done.
+        epochs: u64,
+    },
+    /// A run with a result.
+    Finished,
+}
+
+impl ExistingRun {
+    /// Looks for a run with these settings in a folder.
+    ///
+    /// # Errors
+    /// Returns an error if the folder holds a run with other settings, or cannot be read.
+    pub fn find(path: &Path, settings: &Settings) -> Result<Self, TrainError> {
+        if !is_run(path) {
+            return Ok(Self::Missing);
+        }
+        let existing = read_settings(path)?;
+        if let Some(field) = existing.difference(settings) {
+            let what = format!("this folder holds a run with another '{field}'; choose another --output");
+            return Err(input_error(path, what));
+        }
+        if path.join(RESULT).exists() {
+            return Ok(Self::Finished);
+        }
+        let metrics = path.join(METRICS);
+        let epochs = if metrics.exists() { read_text(&metrics)?.lines().count() as u64 } else { 0 };
+        Ok(Self::Started { epochs })
+    }
+}
+
+/// The settings in a run folder.
+pub(super) fn read_settings(path: &Path) -> Result<Settings, TrainError> {
+    let config = path.join(CONFIG);
+    Settings::from_toml(&read_text(&config)?, &Settings::default())
+        .map_err(|error| input_error(&config, error.to_string()))
+}

@@ -1,0 +1,58 @@
+//! A run, from its settings to its result: load the dataset, build network, engine and trainer, train, resume, write the result.
+//!
+//! - [`dataset`]: the dataset with its subset.
+//! - [`build`]: from settings to a trainer.
+//! - [`weights`]: weights to start from, and checkpoints to use.
+//! - [`Run`]: a trainer with its folder. [`ExistingRun`]: what a folder already holds.
+//! - [`evaluation`], [`prediction`]: a trained run on a dataset and on single images.
+
+pub mod build;
+pub mod dataset;
+pub mod evaluation;
+mod existing;
+pub mod files;
+pub mod memory;
+mod name;
+pub mod prediction;
+mod result;
+mod session;
+pub mod weights;
+
+use std::path::Path;
+
+use equipoise_pool::Pool;
+
+pub use self::existing::ExistingRun;
+pub use self::name::{comparison_name, run_name};
+pub use self::result::Measurements;
+pub use self::session::{Completion, OutputFolder, Run, train};
+
+/// Warnings and progress while a run is built, for the user.
+pub trait Feedback: Sync {
+    /// Shows a warning.
+    fn warn(&self, text: &str);
+    /// Called while images are read, with the number of images done and of all.
+    fn reading(&self, done: u64, total: u64);
+    /// Called when the images have been read.
+    fn reading_done(&self);
+}
+
+/// Ignores warnings and progress.
+pub struct NoFeedback;
+
+impl Feedback for NoFeedback {
+    fn warn(&self, _: &str) {}
+    fn reading(&self, _: u64, _: u64) {}
+    fn reading_done(&self) {}
+}
+
+/// Where and with what a run is executed. None of it has an influence on the result.
+#[derive(Clone, Copy)]
+pub struct RunContext<'a> {
+    /// Folder of the named datasets.
+    pub data_root: &'a Path,
+    /// Threads.
+    pub pool: &'a Pool,
+    /// Receiver of warnings and progress.
+    pub feedback: &'a dyn Feedback,
+}

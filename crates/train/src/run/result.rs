@@ -1,0 +1,78 @@
+//! The result of a run: `result.json`.
+
+use equipoise_criterion::SimdLevel;
+use equipoise_record::{BEST_ON_TEST, EpochMetrics, EpochRecord, RunResult};
+use serde_json::{Value, json};
+
+use super::build::RunTrainer;
+use super::memory::peak_mb;
+use crate::settings::SelectBest;
+
+/// What only the program that executes a run can know: the library never reads the clock.
+#[derive(Clone, Debug)]
+pub struct Measurements {
+    /// Images per second in training.
+    pub images_per_second: f64,
+    /// Duration of the whole run in seconds.
+    pub seconds: f64,
+    /// Version of the program.
+    pub version: String,
+    /// Commit that the program was built from.
+    pub commit: String,
+}
+
+/// The result of a run that was trained to its end.
+pub(super) fn result(trainer: &RunTrainer, ended_early: bool, measured: &Measurements) -> RunResult {
+    let settings = trainer.settings();
+    let mut criterion = json!(settings.criterion);
+    let tenths = |x: f64| (x * 10.0).round() / 10.0;
+    RunResult {
+        dataset: trainer.data().name.clone(),
+        imbalance: settings.data.imbalance,
+        criterion: settings.criterion.method.id().name().to_owned(),
+        params: criterion["params"].take(),
+        drw: criterion.get_mut("drw").map(Value::take),
+        logit_adjustment: settings.logit_adjustment,
+        model: settings.model.name.to_string(),
+        seed: settings.seed,
+        subset_seed: settings.data.subset_seed,
+        epochs: settings.epochs,
+        schedule: json!(settings.schedule()),
+        train_counts: trainer.data().counts.clone(),
+        last: trainer.history().last().and_then(metrics),
+        best: trainer.best().and_then(metrics),
+        best_is: best_is(trainer).to_owned(),
+        ended_early,
+        images_per_second: tenths(measured.images_per_second),
+        seconds: tenths(measured.seconds),
+        peak_mb: peak_mb(),
+        machine: Some(machine(trainer.threads())),
+        version: measured.version.clone(),
+        commit: measured.commit.clone(),
+    }
+}
+
+/// The test metrics of an epoch, if it was evaluated.
+fn metrics(epoch: &EpochRecord) -> Option<EpochMetrics> {
+    let val_balanced = epoch.val.as_ref().and_then(|metrics| metrics.balanced);
+    Some(EpochMetrics { epoch: epoch.epoch, metrics: epoch.test.clone()?, val_balanced })
+}
+
+/// How the best epoch was selected.
+fn best_is(trainer: &RunTrainer) -> &'static str {
+    match trainer.settings().select_best {
+        SelectBest::Test => BEST_ON_TEST,
+        SelectBest::Auto | SelectBest::Val if trainer.data().val.is_some() => "the best epoch on the validation split",
+        SelectBest::Last | SelectBest::Auto | SelectBest::Val => "the last epoch",
+    }
+}
+
+/// The processor, its instructions and the number of threads.
+fn machine(threads: usize) -> String {
+    let instructions = match SimdLevel::best() {
+        SimdLevel::Portable => "",
+        SimdLevel::Avx2(_) => " with AVX2",
+        SimdLevel::Avx512(_) => " with AVX-512",
+    };
+    format!("{}{instructions}, {threads} threads", std::env::consts::ARCH)
+}

@@ -1,0 +1,111 @@
+//! Whether settings can be used: the one place that knows the ranges.
+
+use std::fmt::Display;
+
+use equipoise_data::subset::split::SplitRule;
+
+use super::{DataSettings, OptimizerSettings, SelectBest, Settings};
+use crate::error::TrainError;
+
+/// Returns an error that names the setting unless `ok`.
+fn require(ok: bool, field: &str, value: impl Display, must: &str) -> Result<(), TrainError> {
+    let error = || TrainError::OutOfRange { field: field.to_owned(), value: value.to_string(), must: must.to_owned() };
+    if ok { Ok(()) } else { Err(error()) }
+}
+
+fn nonnegative(field: &str, value: f64) -> Result<(), TrainError> {
+    require(value >= 0.0 && value.is_finite(), field, value, "finite and at least 0")
+}
+
+fn fraction(field: &str, value: f64) -> Result<(), TrainError> {
+    require((0.0..1.0).contains(&value), field, value, "at least 0 and less than 1")
+}
+
+impl Settings {
+    /// Checks everything that does not depend on the contents of the dataset.
+    ///
+    /// # Errors
+    /// Returns an error that names the first setting that cannot be used.
+    pub fn check(&self) -> Result<(), TrainError> {
+        self.check_storable()?;
+        require(self.epochs >= 1, "epochs", self.epochs, "at least 1")?;
+        require((1..=65_536).contains(&self.batch_size), "batch_size", self.batch_size, "from 1 to 65536")?;
+        require(self.evaluate_every >= 1, "evaluate_every", self.evaluate_every, "at least 1")?;
+        let tau = self.logit_adjustment;
+        require((0.0..=100.0).contains(&tau), "logit_adjustment", tau, "from 0 to 100")?;
+        let selected_by_val = !matches!(self.select_best, SelectBest::Last | SelectBest::Test);
+        let must = "0 unless the best epoch is selected on a validation split";
+        require(self.patience == 0 || selected_by_val, "patience", self.patience, must)?;
+        self.data.check()?;
+        let scale = self.model.head_scale;
+        require(scale > 0.0 && scale.is_finite(), "model.head_scale", scale, "finite and more than 0")?;
+        self.check_criterion()?;
+        self.optimizer.check()?;
+        let schedule = self.schedule().check(self.epochs);
+        schedule.map_err(|what| TrainError::Setting { field: "optimizer.schedule".to_owned(), what })?;
+        for (field, value) in
+            [("augment.crop_padding", self.augment.crop_padding), ("augment.cutout", self.augment.cutout)]
+        {
+            require(value <= 1024, field, value, "at most 1024")?;
+        }
+        nonnegative("augment.mixup_alpha", self.augment.mixup_alpha)
+    }
+
+    /// TOML integers are signed: a run must be able to read its own settings.
+    fn check_storable(&self) -> Result<(), TrainError> {
+        let integers = [
+            ("seed", self.seed),
+            ("epochs", self.epochs),
+            ("patience", self.patience),
+            ("evaluate_every", self.evaluate_every),
+            ("data.split_seed", self.data.split_seed),
+        ];
+        integers
+            .into_iter()
+            .try_for_each(|(field, value)| require(i64::try_from(value).is_ok(), field, value, "at most 2^63 - 1"))
+    }
+
+    /// The parameters of the criterion. What only the class counts can tell is checked when the run starts.
+    fn check_criterion(&self) -> Result<(), TrainError> {
+        self.criterion.init(&[1, 1])?;
+        match &self.criterion.drw {
+            Some(drw) => {
+                let must = "less than the number of epochs";
+                require(drw.start_epoch < self.epochs, "criterion.drw.start_epoch", drw.start_epoch, must)
+            }
+            None => Ok(()),
+        }
+    }
+}
+
+impl DataSettings {
+    fn check(&self) -> Result<(), TrainError> {
+        if let Some(factor) = self.imbalance {
+            require(factor >= 1.0 && factor.is_finite(), "data.imbalance", factor, "finite and at least 1")?;
+        }
+        if self.imbalance.is_some() && self.subset_file.is_some() {
+            let what = "a run has either 'data.imbalance' or 'data.subset_file'".to_owned();
+            return Err(TrainError::Setting { field: "data.subset_file".to_owned(), what });
+        }
+        let rule = SplitRule { test_fraction: self.test_fraction, seed: self.split_seed };
+        require(rule.check().is_ok(), "data.test_fraction", self.test_fraction, "more than 0 and less than 1")?;
+        fraction("data.val_fraction", self.val_fraction)?;
+        require(self.image_size <= 65_536, "data.image_size", self.image_size, "at most 65536")
+    }
+}
+
+impl OptimizerSettings {
+    /// The engine computes with 32 bits, so the values must be usable there too.
+    fn check(&self) -> Result<(), TrainError> {
+        let Self { learning_rate, momentum, weight_decay, clip_grad_norm, ema_decay, .. } = *self;
+        let usable = |value: f64| value as f32 > 0.0 && (value as f32).is_finite();
+        require(usable(learning_rate), "optimizer.learning_rate", learning_rate, "finite and more than 0")?;
+        fraction("optimizer.momentum", momentum)?;
+        nonnegative("optimizer.weight_decay", weight_decay)?;
+        nonnegative("optimizer.clip_grad_norm", clip_grad_norm)?;
+        let clip = clip_grad_norm == 0.0 || usable(clip_grad_norm);
+        require(clip, "optimizer.clip_grad_norm", clip_grad_norm, "0 or a number that 32 bits can hold")?;
+        fraction("optimizer.ema_decay", ema_decay)?;
+        require((ema_decay as f32) < 1.0, "optimizer.ema_decay", ema_decay, "less than 1 in 32 bits")
+    }
+}

@@ -1,0 +1,239 @@
+//! Every setting with its type, default and description: the source of error messages and documentation.
+
+use std::fmt::Write;
+
+use toml::Value;
+
+use super::Settings;
+
+/// A setting, as users see it.
+#[derive(Clone, Copy, Debug)]
+pub struct Key {
+    /// Name of the setting, with its section: `optimizer.learning_rate`.
+    pub name: &'static str,
+    /// Type or possible values.
+    pub values: &'static str,
+    /// What happens if the setting has no value. `None` for settings that always have one.
+    pub unset: Option<&'static str>,
+    /// One line about the setting.
+    pub about: &'static str,
+}
+
+/// A setting that always has a value.
+const fn required(name: &'static str, values: &'static str, about: &'static str) -> Key {
+    Key { name, values, unset: None, about }
+}
+
+/// A setting that need not have a value.
+const fn optional(name: &'static str, values: &'static str, unset: &'static str, about: &'static str) -> Key {
+    Key { name, values, unset: Some(unset), about }
+}
+
+const COUNT: &str = "integer, at least 0";
+const POSITIVE: &str = "integer, at least 1";
+const NONNEGATIVE: &str = "number, at least 0";
+const FRACTION: &str = "number, at least 0 and less than 1";
+
+/// Every setting, in the order of a configuration file.
+pub const KEYS: &[Key] = &[
+    required("seed", COUNT, "Seed of everything random except the choice of a subset."),
+    required("epochs", POSITIVE, "Number of passes over the training images."),
+    required("batch_size", "integer, 1 to 65536", "Images per optimizer step."),
+    required("groups", "`rank:K`, `mass:K` or `threshold`", "How classes are grouped for reporting."),
+    required(
+        "select_best",
+        "`auto`, `last`, `val` or `test`",
+        "How the best epoch is selected. `auto`: on the validation split if there is one, else the last epoch. `test` is optimistic and labeled so.",
+    ),
+    required("patience", COUNT, "Epochs without improvement after which the run ends. 0 disables early stopping."),
+    required("evaluate_every", POSITIVE, "Epochs between evaluations. The last epoch is always evaluated."),
+    required("logit_adjustment", "number, 0 to 100", "Tau of the post-hoc logit adjustment. 0 disables it."),
+    required("data.dataset", "text", "Name or path of the dataset."),
+    optional(
+        "data.imbalance",
+        "number, at least 1",
+        "the whole dataset",
+        "Imbalance factor of the long-tailed subset to draw.",
+    ),
+    required("data.profile", "`exp` or `step`", "Profile of class sizes in the long-tailed subset."),
+    required("data.subset_seed", COUNT, "Seed that selects the images of the long-tailed subset."),
+    optional(
+        "data.subset_file",
+        "path",
+        "no file",
+        "File written by `equipoise data index` that lists the images of the subset.",
+    ),
+    required(
+        "data.test_fraction",
+        "number, more than 0 and less than 1",
+        "Fraction of every class used for testing if the dataset has no test split.",
+    ),
+    required("data.split_seed", COUNT, "Seed of the test and validation splits."),
+    required(
+        "data.val_fraction",
+        FRACTION,
+        "Fraction of every class's training images used for validation if the dataset has no validation split.",
+    ),
+    required(
+        "data.image_size",
+        "integer, 0 to 65536",
+        "Height and width that image files are scaled to. 0: 32 for small networks, 224 for large ones.",
+    ),
+    required(
+        "data.sampler",
+        "`uniform`, `class-balanced`, `square-root` or `progressive`",
+        "How often the images of each class are drawn.",
+    ),
+    required(
+        "model.name",
+        "`resnet8`, `resnet14`, `resnet20`, `resnet32`, `resnet44`, `resnet56` (small images), `resnet18` or `resnet50` (photographs)",
+        "The network.",
+    ),
+    required("model.head", "`linear` or `cosine`", "Classification head of the network."),
+    required("model.head_scale", "number, more than 0", "Factor of the logits of a cosine head."),
+    optional(
+        "model.weights",
+        "path",
+        "random weights",
+        "Weights to start from: a run folder, a checkpoint or a safetensors file.",
+    ),
+    required("model.freeze_backbone", "`true` or `false`", "Train only the head."),
+    required("criterion.method", "a name that `equipoise criteria` lists", "The criterion."),
+    optional(
+        "criterion.preset",
+        "`recommended`, `reference` or `paper`",
+        "`recommended`",
+        "Parameters of the criterion to start from.",
+    ),
+    required(
+        "criterion.params",
+        "table",
+        "Parameters of the criterion, on top of the preset; see `equipoise criteria NAME`.",
+    ),
+    optional(
+        "criterion.drw.start_epoch",
+        COUNT,
+        "no deferred re-weighting",
+        "First epoch, from 0, with deferred re-weighting.",
+    ),
+    optional(
+        "criterion.drw.beta",
+        FRACTION,
+        "0.9999",
+        "Beta of the effective number of images in deferred re-weighting.",
+    ),
+    optional(
+        "criterion.drw.reduction",
+        "`weights` or `batch`",
+        "`weights`",
+        "What the weighted sum of losses is divided by.",
+    ),
+    required("optimizer.learning_rate", "number, more than 0", "Learning rate that the schedule scales."),
+    required("optimizer.momentum", FRACTION, "Momentum of the optimizer."),
+    required("optimizer.weight_decay", NONNEGATIVE, "Weight decay of all parameters."),
+    required("optimizer.clip_grad_norm", NONNEGATIVE, "Largest global norm of a gradient. 0 disables clipping."),
+    required(
+        "optimizer.ema_decay",
+        FRACTION,
+        "Decay of the EMA of the weights, which is evaluated in place of the weights. 0 disables it.",
+    ),
+    optional(
+        "optimizer.schedule.name",
+        "`multi-step`, `cosine`, `constant` or `paper`",
+        "`paper`: multi-step with 2.5 % of the epochs as warm-up and a factor of 0.01 after 80 % and 90 %",
+        "Schedule of the learning rate.",
+    ),
+    optional(
+        "optimizer.schedule.warmup_epochs",
+        NONNEGATIVE,
+        "0; 2.5 % of the epochs for `cosine`",
+        "Epochs of linear warm-up, for `multi-step` and `cosine`.",
+    ),
+    optional(
+        "optimizer.schedule.milestones",
+        "list of `{ epoch, factor }`",
+        "none",
+        "Epochs, from 1, from which on `multi-step` multiplies the learning rate by a factor.",
+    ),
+    required(
+        "augment.crop_padding",
+        "integer, 0 to 1024",
+        "Black pixels added on each side before a random crop to the original size. Small images only.",
+    ),
+    required("augment.flip", "`true` or `false`", "Mirror half of the images."),
+    required(
+        "augment.cutout",
+        "integer, 0 to 1024",
+        "Height and width of the square that cutout erases. 0 disables cutout.",
+    ),
+    optional(
+        "augment.randaugment",
+        "`[operations, magnitude]`: 1 to 14, 0 to 30",
+        "disabled",
+        "RandAugment: operations per image and their magnitude.",
+    ),
+    optional(
+        "augment.color_jitter",
+        "`[brightness, contrast, saturation, hue]`",
+        "disabled",
+        "Strength of random changes of color.",
+    ),
+    required("augment.mixup_alpha", NONNEGATIVE, "Alpha of mixup. 0 disables mixup."),
+];
+
+/// Sections that a run need not have.
+pub(super) const OPTIONAL_SECTIONS: [&str; 2] = ["criterion.drw", "optimizer.schedule"];
+
+/// Whether a dotted name is a section with settings in it.
+pub(super) fn is_section(name: &str) -> bool {
+    KEYS.iter().any(|key| key.name.strip_prefix(name).is_some_and(|rest| rest.starts_with('.')))
+}
+
+/// The known setting that an unknown name probably means: one of the same section, else of any section.
+pub(super) fn nearest(unknown: &str) -> Option<&'static str> {
+    let (section, _) = split(unknown);
+    let siblings = KEYS.iter().map(|key| key.name).filter(|name| split(name).0 == section);
+    similar(unknown, siblings).or_else(|| similar(unknown, KEYS.iter().map(|key| key.name)))
+}
+
+/// A dotted name as its section and its last word.
+fn split(name: &str) -> (&str, &str) {
+    name.rsplit_once('.').unwrap_or(("", name))
+}
+
+/// The name whose last word contains that of the unknown name, or differs from it in few letters.
+fn similar(unknown: &str, names: impl Iterator<Item = &'static str> + Clone) -> Option<&'static str> {
+    let word = split(unknown).1;
+    let containing = names.clone().find(|name| word.len() >= 3 && split(name).1.contains(word));
+    let closest = names.map(|name| (strsim::levenshtein(word, split(name).1), name)).min();
+    let close = closest.filter(|(distance, _)| *distance <= (word.len() / 3).max(1)).map(|(_, name)| name);
+    containing.or(close)
+}
+
+impl Key {
+    /// The default value as TOML, or what happens without a value.
+    #[must_use]
+    pub fn default_text(&self) -> String {
+        let defaults = toml::Table::try_from(Settings::default()).unwrap_or_default();
+        let mut names = self.name.split('.');
+        let first = names.next().and_then(|name| defaults.get(name));
+        match names.try_fold(first, |value, name| Some(value?.get(name))).flatten() {
+            Some(Value::Table(_)) => "those of the preset".to_owned(),
+            Some(value) => format!("`{value}`"),
+            None => self.unset.unwrap_or("none").to_owned(),
+        }
+    }
+}
+
+impl Settings {
+    /// A Markdown table of every setting.
+    #[must_use]
+    pub fn describe() -> String {
+        let mut table = "| setting | values | default | meaning |\n|---|---|---|---|\n".to_owned();
+        for key in KEYS {
+            // writing to a string cannot fail
+            let _ = writeln!(table, "| `{}` | {} | {} | {} |", key.name, key.values, key.default_text(), key.about);
+        }
+        table
+    }
+}

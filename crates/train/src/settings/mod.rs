@@ -1,0 +1,221 @@
+//! The settings of a run: everything that its result depends on, in one value that is stored with the run.
+//!
+//! Every setting has one default, here. Files and options change settings by name ([`edit`](self)); [`Settings::check`] refuses
+//! values that no run could use; [`KEYS`] describes each of them. Threads, paths of outputs and progress are not settings: they have no
+//! influence on the result.
+
+mod check;
+mod edit;
+mod keys;
+#[cfg(test)]
+mod tests;
+
+use equipoise_criterion::{Config, Id, Preset};
+use equipoise_data::batch::augmentation::Augmentation;
+use equipoise_data::batch::sampler::SamplerKind;
+use equipoise_data::describe::groups::GroupRule;
+use equipoise_data::subset::long_tail::Profile;
+use equipoise_data::subset::split::SplitRule;
+use equipoise_nn::network::Head;
+use serde::{Deserialize, Serialize};
+
+pub use equipoise_nn::Architecture;
+
+pub use self::keys::{KEYS, Key};
+use crate::schedule::Schedule;
+
+/// Everything that the result of a run depends on.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Settings {
+    /// Seed of everything random in the run except the choice of a subset.
+    pub seed: u64,
+    /// Number of passes over the training images.
+    pub epochs: u64,
+    /// Images per optimizer step.
+    pub batch_size: usize,
+    /// How classes are grouped for reporting.
+    pub groups: GroupRule,
+    /// How the best epoch is selected.
+    pub select_best: SelectBest,
+    /// Epochs without improvement after which the run ends; 0 disables early stopping.
+    pub patience: u64,
+    /// Epochs between evaluations. The last epoch is always evaluated.
+    pub evaluate_every: u64,
+    /// Tau of the post-hoc logit adjustment applied to every output of the trained network; 0 disables it.
+    pub logit_adjustment: f64,
+    /// The dataset.
+    pub data: DataSettings,
+    /// The network.
+    pub model: ModelSettings,
+    /// The criterion.
+    pub criterion: Config,
+    /// The optimizer.
+    pub optimizer: OptimizerSettings,
+    /// The augmentation of training images.
+    pub augment: Augmentation,
+}
+
+/// How the best epoch of a run is selected.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum SelectBest {
+    /// By balanced accuracy on the validation split if there is one; otherwise the last epoch.
+    Auto,
+    /// The last epoch.
+    Last,
+    /// By balanced accuracy on the validation split.
+    Val,
+    /// By accuracy on the test split, as many papers do. The result is optimistic and labeled so.
+    Test,
+}
+
+/// The dataset of a run, and the part of it that is used.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct DataSettings {
+    /// Name or path of the dataset.
+    pub dataset: String,
+    /// Imbalance factor of the long-tailed subset to draw.
+    pub imbalance: Option<f64>,
+    /// Profile of class sizes in the long-tailed subset.
+    pub profile: Profile,
+    /// Seed that selects the images of the long-tailed subset.
+    pub subset_seed: u32,
+    /// File written by `data index` that lists the images of the subset.
+    pub subset_file: Option<String>,
+    /// Fraction of every class used for testing if the dataset has no test split.
+    pub test_fraction: f64,
+    /// Seed of the test and validation splits.
+    pub split_seed: u64,
+    /// Fraction of every class's training images used for validation if the dataset has no validation split.
+    pub val_fraction: f64,
+    /// Height and width that image files are scaled to; 0 selects the network's usual size.
+    pub image_size: u32,
+    /// How often the images of each class are drawn.
+    pub sampler: SamplerKind,
+}
+
+/// The network of a run.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct ModelSettings {
+    /// The network.
+    pub name: Architecture,
+    /// Classification head of the network.
+    pub head: HeadKind,
+    /// Factor of the logits of a cosine head.
+    pub head_scale: f32,
+    /// Weights to start from: a run folder, a checkpoint or a safetensors file.
+    pub weights: Option<String>,
+    /// Whether only the head is trained.
+    pub freeze_backbone: bool,
+}
+
+/// Classification head of a network.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum HeadKind {
+    /// A linear layer with bias.
+    Linear,
+    /// The scaled cosine between the features and the weights of a class.
+    Cosine,
+}
+
+/// The optimizer: SGD with momentum.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct OptimizerSettings {
+    /// Learning rate that the schedule scales.
+    pub learning_rate: f64,
+    /// Momentum of the optimizer.
+    pub momentum: f64,
+    /// Weight decay of all parameters.
+    pub weight_decay: f64,
+    /// Largest global norm of a gradient; 0 disables clipping.
+    pub clip_grad_norm: f64,
+    /// Decay of the EMA of the weights, which is evaluated in place of the weights; 0 disables it.
+    pub ema_decay: f64,
+    /// Schedule of the learning rate; `None` is the paper's shape for the number of epochs.
+    pub schedule: Option<Schedule>,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Self {
+            seed: 0,
+            epochs: 40,
+            batch_size: 128,
+            groups: GroupRule::default(),
+            select_best: SelectBest::Auto,
+            patience: 0,
+            evaluate_every: 1,
+            logit_adjustment: 0.0,
+            data: DataSettings::default(),
+            model: ModelSettings::default(),
+            criterion: Config::from(Id::Cwap.preset(Preset::default())),
+            optimizer: OptimizerSettings::default(),
+            augment: Augmentation::default(),
+        }
+    }
+}
+
+impl Default for DataSettings {
+    fn default() -> Self {
+        let split = SplitRule::default();
+        Self {
+            dataset: "fashion-mini".to_owned(),
+            imbalance: None,
+            profile: Profile::default(),
+            subset_seed: 0,
+            subset_file: None,
+            test_fraction: split.test_fraction,
+            split_seed: split.seed,
+            val_fraction: 0.0,
+            image_size: 0,
+            sampler: SamplerKind::Uniform,
+        }
+    }
+}
+
+impl Default for ModelSettings {
+    fn default() -> Self {
+        Self {
+            name: Architecture::ResNet32,
+            head: HeadKind::Linear,
+            head_scale: 16.0,
+            weights: None,
+            freeze_backbone: false,
+        }
+    }
+}
+
+impl Default for OptimizerSettings {
+    fn default() -> Self {
+        Self {
+            learning_rate: 0.1,
+            momentum: 0.9,
+            weight_decay: 2e-4,
+            clip_grad_norm: 0.0,
+            ema_decay: 0.0,
+            schedule: None,
+        }
+    }
+}
+
+impl Settings {
+    /// The learning rate schedule of the run.
+    #[must_use]
+    pub fn schedule(&self) -> Schedule {
+        self.optimizer.schedule.clone().unwrap_or_else(|| Schedule::paper(self.epochs))
+    }
+
+    /// The classification head of the network.
+    #[must_use]
+    pub fn head(&self) -> Head {
+        match self.model.head {
+            HeadKind::Linear => Head::Linear,
+            HeadKind::Cosine => Head::Cosine { scale: self.model.head_scale },
+        }
+    }
+}

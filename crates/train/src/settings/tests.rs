@@ -1,0 +1,229 @@
+use equipoise_data::batch::random_ops::{ColorJitter, RandAugment};
+use toml::{Table, Value};
+
+use super::*;
+
+/// The error that a configuration gives, or `fine`.
+fn verdict(text: &str) -> String {
+    match Settings::from_toml(text, &Settings::default()).and_then(|settings| settings.check()) {
+        Ok(()) => "fine".to_owned(),
+        Err(error) => error.to_string(),
+    }
+}
+
+#[test]
+fn settings_survive_a_round_trip() {
+    let mut settings = Settings::default();
+    let read = |settings: &Settings| {
+        let text = settings.to_toml().expect("TOML");
+        Settings::from_toml(&text, &Settings::default()).expect("its own text")
+    };
+    assert_eq!(read(&settings), settings);
+    settings.data.imbalance = Some(100.0);
+    settings.augment.randaugment = RandAugment::new(2, 9).ok();
+    settings.augment.color_jitter = ColorJitter::new(0.4, 0.4, 0.4, 0.1).ok();
+    settings.optimizer.schedule = Some(Schedule::Cosine { warmup_epochs: Some(1.0) });
+    settings.model.weights = Some("a \"path\"".to_owned());
+    for id in Id::ALL {
+        for preset in [Preset::Paper, Preset::Reference, Preset::Recommended] {
+            settings.criterion = Config::from(id.preset(preset));
+            assert_eq!(read(&settings), settings, "{id}");
+        }
+    }
+}
+
+/// `--print-config` names every setting, and its text is a configuration.
+#[test]
+fn commented_text_names_every_setting() {
+    let settings = Settings::default();
+    let text = settings.to_commented_toml().expect("TOML");
+    for key in KEYS.iter().filter(|key| key.name != "criterion.preset") {
+        let name = key.name.rsplit('.').next().unwrap_or_default();
+        assert!(
+            text.contains(&format!("{name} = "))
+                || text.contains(&format!("{name} is not set: "))
+                || text.contains(&format!("{name}]")),
+            "{name}: {text}"
+        );
+    }
+    assert!(
+        text.contains("dataset = \"fashion-mini\"\n") && text.contains("\n# imbalance is not set: the whole dataset\n"),
+        "{text}"
+    );
+    assert_eq!(Settings::from_toml(&text, &Settings::default()).expect("its own text"), settings);
+}
+
+#[test]
+fn unknown_settings_are_refused_with_the_nearest() {
+    for (text, want) in [
+        ("epoch = 3", "unknown setting 'epoch'; did you mean 'epochs'?"),
+        ("[data]\nimbalanse = 3.0", "unknown setting 'data.imbalanse'; did you mean 'data.imbalance'?"),
+        (
+            "[optimizer]\nlerning_rate = 1.0",
+            "unknown setting 'optimizer.lerning_rate'; did you mean 'optimizer.learning_rate'?",
+        ),
+        ("lerning_rate = 1.0", "unknown setting 'lerning_rate'; did you mean 'optimizer.learning_rate'?"),
+        ("[optimizer]\nrate = 1.0", "unknown setting 'optimizer.rate'; did you mean 'optimizer.learning_rate'?"),
+        ("batch = 3", "unknown setting 'batch'; did you mean 'batch_size'?"),
+        (
+            "[optimizer.schedule]\nname = \"cosine\"\nwarmup = 3",
+            "unknown setting 'optimizer.schedule.warmup'; did you mean 'optimizer.schedule.warmup_epochs'?",
+        ),
+        ("xyzzy = 3", "unknown setting 'xyzzy'"),
+        ("data = 3", "setting 'data': this is a section; its settings are written data.NAME = VALUE"),
+    ] {
+        assert_eq!(verdict(text), want);
+    }
+    assert!(verdict("[criterion]\nmethod = \"sesaw\"").contains("sesaw"));
+    assert!(verdict("[criterion]\nmethod = \"focal\"\nparams = { gama = 1.0 }").contains("gama"));
+}
+
+#[test]
+fn values_that_cannot_be_used_are_refused() {
+    for (text, want) in [
+        ("epochs = 0", "setting 'epochs' is 0; it must be at least 1"),
+        ("seed = 9223372036854775808", "the configuration is not valid TOML: "),
+        ("a b", "the configuration is not valid TOML: "),
+        ("epochs = \"x\"", "setting 'epochs': invalid type: string \"x\", expected u64"),
+        ("epochs = -1", "setting 'epochs': invalid value: integer `-1`"),
+        ("batch_size = 0", "setting 'batch_size' is 0; it must be from 1 to 65536"),
+        ("evaluate_every = 0", "setting 'evaluate_every' is 0; it must be at least 1"),
+        ("logit_adjustment = -1.0", "setting 'logit_adjustment' is -1; it must be from 0 to 100"),
+        ("patience = 3\nselect_best = \"last\"", "setting 'patience' is 3; it must be 0 unless"),
+        ("select_best = \"first\"", "setting 'select_best': unknown variant `first`"),
+        ("groups = \"x\"", "setting 'groups': "),
+        ("[data]\nimbalance = 0.5", "setting 'data.imbalance' is 0.5; it must be finite and at least 1"),
+        ("[data]\nimbalance = 2.0\nsubset_file = \"a\"", "setting 'data.subset_file': a run has either"),
+        ("[data]\nprofile = \"linear\"", "setting 'data.profile': unknown variant `linear`"),
+        ("[data]\ntest_fraction = 0.0", "setting 'data.test_fraction' is 0; it must be more than 0 and less than 1"),
+        ("[data]\nval_fraction = 1.0", "setting 'data.val_fraction' is 1; it must be at least 0 and less than 1"),
+        ("[data]\nimage_size = 100000", "setting 'data.image_size' is 100000; it must be at most 65536"),
+        ("[data]\nsampler = \"x\"", "setting 'data.sampler': unknown variant `x`"),
+        ("[model]\nname = \"resnet9\"", "setting 'model.name': unknown model 'resnet9'"),
+        ("[model]\nhead = \"round\"", "setting 'model.head': unknown variant `round`, expected `linear` or `cosine`"),
+        ("[model]\nhead_scale = 0.0", "setting 'model.head_scale' is 0; it must be finite and more than 0"),
+        ("[criterion]\nmethod = \"focal\"\nparams = { gamma = -1.0 }", "focal: gamma is -1"),
+        (
+            "[criterion.drw]\nstart_epoch = 99",
+            "setting 'criterion.drw.start_epoch' is 99; it must be less than the number",
+        ),
+        ("[optimizer]\nlearning_rate = 1e300", "setting 'optimizer.learning_rate' is 1"),
+        ("[optimizer]\nlearning_rate = -1.0", "setting 'optimizer.learning_rate' is -1; it must be finite and more"),
+        ("[optimizer]\nmomentum = 1", "setting 'optimizer.momentum' is 1; it must be at least 0 and less than 1"),
+        ("[optimizer]\nweight_decay = inf", "setting 'optimizer.weight_decay' is inf; it must be finite"),
+        ("[optimizer]\nclip_grad_norm = 1e-60", "setting 'optimizer.clip_grad_norm' is 0.0"),
+        ("[optimizer]\nema_decay = 0.9999999999", "setting 'optimizer.ema_decay' is 0.9999999999; it must be less"),
+        ("[optimizer.schedule]\nname = \"linear\"", "setting 'optimizer.schedule"),
+        (
+            "[optimizer.schedule]\nname = \"multi-step\"\nmilestones = [{ epoch = 99, factor = 0.1 }]",
+            "setting 'optimizer.schedule': milestones[0].epoch is 99",
+        ),
+        ("[augment]\ncutout = 2000", "setting 'augment.cutout' is 2000; it must be at most 1024"),
+        ("[augment]\nrandaugment = [0, 9]", "setting 'augment.randaugment': randaugment.ops = 0"),
+        ("[augment]\ncolor_jitter = [0.4, 0.4, 0.4, 0.9]", "setting 'augment.color_jitter': color_jitter.hue = 0.9"),
+        ("[augment]\nmixup_alpha = -1.0", "setting 'augment.mixup_alpha' is -1; it must be finite and at least 0"),
+    ] {
+        assert!(verdict(text).starts_with(want), "{text}: {}", verdict(text));
+    }
+}
+
+/// Whatever is accepted can be read back.
+#[test]
+fn integers_beyond_toml_are_refused() {
+    let mut settings = Settings { epochs: u64::MAX, ..Settings::default() };
+    let error = settings.check().expect_err("too large").to_string();
+    assert!(error.starts_with("setting 'epochs' is 18446744073709551615"), "{error}");
+    settings.epochs = i64::MAX as u64;
+    settings.check().expect("the largest");
+    let text = settings.to_toml().expect("TOML");
+    assert_eq!(Settings::from_toml(&text, &Settings::default()).expect("its own text"), settings);
+}
+
+#[test]
+fn options_change_single_settings() {
+    let base = Settings::default();
+    let set = |key: &str, value: &str| base.with_value(key, value);
+    assert_eq!(set("epochs", "7").expect("valid").epochs, 7);
+    assert_eq!(set("data.dataset", "cifar10").expect("text without quotes").data.dataset, "cifar10");
+    assert_eq!(set("model.name", "resnet50").expect("known").model.name, Architecture::ResNet50);
+    let schedule = |name: &str| set("optimizer.schedule", name).expect("known").optimizer.schedule;
+    assert_eq!(schedule("cosine"), Some(Schedule::Cosine { warmup_epochs: None }));
+    assert_eq!(schedule("constant"), Some(Schedule::Constant {}));
+    assert_eq!(schedule("paper"), None);
+    let cosine = set("optimizer.schedule.name", "cosine").expect("known");
+    assert_eq!(cosine.optimizer.schedule, schedule("cosine"));
+    assert_eq!(cosine.with_value("optimizer.schedule.name", "paper").expect("known"), base);
+    let more = set("augment.randaugment", "[2, 9]").expect("valid");
+    assert_eq!(more.augment.randaugment, RandAugment::new(2, 9).ok());
+    assert_eq!(more.with_value("augment.randaugment", "none").expect("valid"), base);
+    for (key, value) in [("", "1"), ("a..b", "1"), ("epochs.x", "1"), ("epochs", "x")] {
+        assert!(set(key, value).is_err(), "{key}");
+    }
+}
+
+/// Naming a criterion means its recommended parameters, however it is named.
+#[test]
+fn a_criterion_has_one_default() {
+    let base = Settings::default();
+    for id in Id::ALL {
+        let want = Config::from(id.preset(Preset::Recommended));
+        let text = format!("[criterion]\nmethod = \"{id}\"");
+        assert_eq!(Settings::from_toml(&text, &base).expect("known").criterion, want);
+        assert_eq!(base.with_value("criterion.method", id.name()).expect("known").criterion, want);
+    }
+    let reference = base.with_value("criterion.preset", "reference").expect("known");
+    assert_eq!(reference.criterion, Config::from(Id::Cwap.preset(Preset::Reference)));
+    // parameters stay unless the method or the preset changes
+    let bins = base.with_value("criterion.params.bins", "7").expect("valid");
+    assert_ne!(bins, base);
+    assert_eq!(bins.with_value("epochs", "7").expect("valid").criterion, bins.criterion);
+    let focal = bins.with_value("criterion.method", "focal").expect("valid");
+    assert_eq!(focal.criterion, Config::from(Id::Focal.preset(Preset::Recommended)));
+}
+
+/// The dotted names of a table's leaves.
+fn names(table: &Table, section: &str) -> Vec<String> {
+    let of = |(name, value): (&String, &Value)| match value {
+        Value::Table(table) if section != "criterion." => names(table, &format!("{section}{name}.")),
+        _ => vec![format!("{section}{name}")],
+    };
+    table.iter().flat_map(of).collect()
+}
+
+/// The table of settings is complete: what has a default is in it, in this order, and everything else in it can be set.
+#[test]
+fn every_setting_is_described() {
+    let defaults = Settings::default().table().expect("a table");
+    let required: Vec<&str> = KEYS.iter().filter(|key| key.unset.is_none()).map(|key| key.name).collect();
+    let mut with_default = names(&defaults, "");
+    assert_eq!(with_default.len(), required.len());
+    with_default.sort_by_key(|name| required.iter().position(|known| known == name));
+    assert_eq!(with_default, required);
+    let examples = [
+        ("data.imbalance", "10"),
+        ("data.subset_file", "subset.txt"),
+        ("model.weights", "weights.safetensors"),
+        ("criterion.preset", "paper"),
+        ("criterion.drw", "{ start_epoch = 3, beta = 0.9, reduction = \"batch\" }"),
+        (
+            "optimizer.schedule",
+            "{ name = \"multi-step\", warmup_epochs = 2, milestones = [{ epoch = 9, factor = 0.1 }] }",
+        ),
+        ("augment.randaugment", "[2, 9]"),
+        ("augment.color_jitter", "[0.4, 0.4, 0.4, 0.1]"),
+    ];
+    for key in KEYS.iter().filter(|key| key.unset.is_some()) {
+        let example = examples.iter().find(|(name, _)| key.name.starts_with(name));
+        let (name, value) = example.unwrap_or_else(|| panic!("an example of {}", key.name));
+        let changed = Settings::default().with_value(name, value).unwrap_or_else(|error| panic!("{name}: {error}"));
+        assert_ne!(changed, Settings::default(), "{name}");
+        let shown = changed.table().expect("a table");
+        let found = key.name == "criterion.preset"
+            || key.name.split('.').try_fold(&Value::Table(shown), |value, name| value.get(name)).is_some();
+        assert!(found, "{} is not a setting", key.name);
+    }
+    let table = Settings::describe();
+    assert_eq!(table.lines().count(), KEYS.len() + 2);
+    assert!(table.contains("| `optimizer.learning_rate` | number, more than 0 | `0.1` | Learning rate"), "{table}");
+    assert!(KEYS.iter().all(|key| !key.about.contains('|') && !key.values.contains('|')));
+}

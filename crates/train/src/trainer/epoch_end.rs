@@ -1,0 +1,183 @@
+//! The end of an epoch: evaluation, selection of the best epoch, checkpoint, records.
+
+use equipoise_nn::{Engine, TensorKind};
+use equipoise_record::names::{BEST, METRICS, NORMS};
+use equipoise_record::{EpochRecord, Metrics, RunFolder};
+
+use super::{Directive, Observer, Position, Trainer};
+use crate::checkpoint::files;
+use crate::error::TrainError;
+use crate::evaluate::{EvaluatedBatch, evaluate};
+use crate::settings::SelectBest;
+use crate::workers::Workers;
+
+/// Metrics on the splits that are not trained on.
+#[derive(Default)]
+struct SplitMetrics {
+    val: Option<Metrics>,
+    test: Option<Metrics>,
+}
+
+impl<E: Engine, W: Workers> Trainer<E, W> {
+    /// Ends an epoch; false if the observer stopped it.
+    pub(super) fn finish_epoch(&mut self, folder: &RunFolder, observer: &mut dyn Observer) -> Result<bool, TrainError> {
+        self.check_finite()?;
+        self.average_statistics()?;
+        let Some(SplitMetrics { val, test }) = self.evaluate_if_due(observer)? else { return Ok(false) };
+        // from here on nothing interrupts the end of the epoch
+        self.merge_workers()?;
+        self.criterion.end_epoch();
+        let epoch = self.position.epoch + 1;
+        let norms = self.norms.end_epoch(epoch, &self.criterion);
+        self.last_norms = Some(norms.clone());
+        let (learning_rate, loss) = (self.learning_rate(self.steps() - 1), self.epoch_loss());
+        let is_best = self.add_to_history(EpochRecord { epoch, learning_rate, loss, val, test });
+        self.position = Position { epoch, total_steps: self.position.total_steps, ..Position::default() };
+        let checkpoint = self.checkpoint();
+        if is_best {
+            folder.write(BEST, &checkpoint.to_bytes())?;
+        }
+        files::save(folder, &checkpoint)?;
+        self.append_metrics(folder)?;
+        self.append_norms(folder)?;
+        observer.epoch(&self.history[epoch as usize - 1], &norms);
+        Ok(true)
+    }
+
+    /// Metrics of the epoch, empty if no evaluation is due; `None` if the observer stopped it.
+    fn evaluate_if_due(&mut self, observer: &mut dyn Observer) -> Result<Option<SplitMetrics>, TrainError> {
+        let epoch = self.position.epoch + 1;
+        if epoch != self.settings.epochs && !epoch.is_multiple_of(self.settings.evaluate_every) {
+            return Ok(Some(SplitMetrics::default()));
+        }
+        let Some(metrics) = self.evaluate_splits(observer)? else { return Ok(None) };
+        let unusable: u64 = metrics.val.iter().chain(&metrics.test).map(|metrics| metrics.unusable).sum();
+        if unusable > 0 {
+            let what = format!("{unusable} images of the evaluation have logits that are not finite");
+            return Err(self.diverged_in_last_step(what));
+        }
+        Ok(Some(metrics))
+    }
+
+    /// Metrics on the validation split and on the test split; `None` if the observer stopped it.
+    fn evaluate_splits(&mut self, observer: &mut dyn Observer) -> Result<Option<SplitMetrics>, TrainError> {
+        if self.has_ema() {
+            self.engine.swap_ema()?;
+        }
+        let (adjustment, batch_size) = (self.logit_adjustment(), self.engine_batch_size());
+        let data = &self.data;
+        let splits: Vec<_> = data.val.iter().chain([&data.test]).collect();
+        let total: usize = splits.iter().map(|split| split.labels.len()).sum();
+        let (mut metrics, mut before) = (Vec::new(), 0);
+        for split in &splits {
+            let mut on_batch =
+                |batch: &EvaluatedBatch<'_>| observer.evaluating(before + batch.done(), total) != Directive::Stop;
+            let counts = evaluate(&mut self.engine, split, batch_size, &self.pool, &adjustment, &mut on_batch)?;
+            let Some(counts) = counts else { break };
+            metrics.push(counts.metrics(&data.counts, &data.groups, &data.classes));
+            before += split.labels.len();
+        }
+        if self.has_ema() {
+            self.engine.swap_ema()?;
+        }
+        if metrics.len() < splits.len() {
+            return Ok(None);
+        }
+        let test = metrics.pop();
+        Ok(Some(SplitMetrics { val: metrics.pop(), test }))
+    }
+
+    /// Merges what the workers' criteria and gradient norms have counted in the epoch.
+    fn merge_workers(&mut self) -> Result<(), TrainError> {
+        if self.workers.shard().size() > 1 {
+            let others = self.workers.other_states(&self.criterion.state());
+            self.criterion.merge(&others)?;
+            self.workers.sum_counts(self.norms.cells());
+        }
+        Ok(())
+    }
+
+    /// Makes the running statistics the mean over all workers, so that all evaluate the same network. Doing this twice
+    /// changes nothing.
+    fn average_statistics(&mut self) -> Result<(), TrainError> {
+        if self.workers.shard().size() > 1 {
+            let ema = self.has_ema().then_some(TensorKind::EmaStatistics);
+            for kind in [TensorKind::Statistics].into_iter().chain(ema) {
+                let mut statistics = self.engine.tensors(kind);
+                self.workers.average_statistics(&mut statistics);
+                self.engine.set_tensors(kind, &statistics)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Mean loss of the epoch over all workers' images.
+    fn epoch_loss(&mut self) -> f64 {
+        let Position { loss_sum, images, .. } = self.position;
+        if self.workers.shard().size() == 1 {
+            return loss_sum / images.max(1) as f64;
+        }
+        // integers have the same sum in every order
+        const SCALE: f64 = (1u64 << 32) as f64;
+        let mut counts = [images, (loss_sum * SCALE) as u64];
+        self.workers.sum_counts(&mut counts);
+        counts[1] as f64 / SCALE / counts[0].max(1) as f64
+    }
+
+    /// Adds an epoch to the history; true if it is the best so far.
+    fn add_to_history(&mut self, record: EpochRecord) -> bool {
+        let is_best = self.is_better(&record);
+        if is_best {
+            self.best = Some(record.epoch);
+        }
+        // the classes of older epochs are in metrics.jsonl; here they would make every checkpoint larger than the last
+        let best = self.best;
+        for old in self.history.iter_mut().filter(|old| Some(old.epoch) != best) {
+            for metrics in old.val.iter_mut().chain(&mut old.test) {
+                metrics.per_class.clear();
+            }
+        }
+        self.history.push(record);
+        is_best
+    }
+
+    /// Whether an epoch is better than the best so far.
+    fn is_better(&self, record: &EpochRecord) -> bool {
+        let score = |record: &EpochRecord| match self.selection() {
+            SelectBest::Val => record.val.as_ref().and_then(|metrics| metrics.balanced),
+            SelectBest::Test => record.test.as_ref().and_then(|metrics| metrics.top1),
+            SelectBest::Auto | SelectBest::Last => None,
+        };
+        match (score(record), self.best().and_then(score)) {
+            (Some(new), Some(old)) => new > old,
+            (Some(_), None) => true,
+            (None, _) => false,
+        }
+    }
+
+    /// Brings `metrics.jsonl` and `norms.jsonl` into line with the history: drops lines of epochs that a killed process did
+    /// not finish, and appends lines that it did not write.
+    pub(super) fn repair_records(&mut self, folder: &RunFolder) -> Result<(), TrainError> {
+        self.recorded_epochs = folder.truncate_lines(METRICS, self.history.len())?;
+        self.append_metrics(folder)?;
+        if folder.truncate_lines(NORMS, self.history.len())? < self.history.len() {
+            self.append_norms(folder)?;
+        }
+        Ok(())
+    }
+
+    /// Appends the epochs that are missing in `metrics.jsonl`.
+    fn append_metrics(&mut self, folder: &RunFolder) -> Result<(), TrainError> {
+        folder.append_json_lines(METRICS, &self.history[self.recorded_epochs..])?;
+        self.recorded_epochs = self.history.len();
+        Ok(())
+    }
+
+    /// Appends the gradient norms of the last epoch to `norms.jsonl`.
+    fn append_norms(&self, folder: &RunFolder) -> Result<(), TrainError> {
+        match &self.last_norms {
+            Some(norms) => Ok(folder.append_json_lines(NORMS, std::slice::from_ref(norms))?),
+            None => Ok(()),
+        }
+    }
+}

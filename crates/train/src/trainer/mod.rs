@@ -1,0 +1,325 @@
+//! The training loop, over an engine, a criterion and a prepared dataset.
+//!
+//! A step is a function of the settings and of its position in the run. So a run can be stopped after any step, saved in a
+//! checkpoint and resumed, with the same result bit for bit.
+//!
+//! - Here: the loop over epochs and steps. `batches` prepares the next batch meanwhile, `step` is one step.
+//! - `epoch_end`: evaluation, the best epoch, records. `final_evaluation`: the details of a finished run.
+//! - `observer`: who follows a run. `resume`: checkpoints. `divergence`: the error of a run that diverges.
+
+mod batches;
+mod divergence;
+mod epoch_end;
+mod final_evaluation;
+mod observer;
+mod resume;
+mod step;
+
+use std::sync::Arc;
+
+use equipoise_criterion::{Criterion, Workspace};
+use equipoise_data::batch::mixup::Mixup;
+use equipoise_data::batch::sampler::{Sampler, Shard};
+use equipoise_nn::{Engine, Network};
+use equipoise_pool::Pool;
+use equipoise_record::{EpochRecord, GradientNorms, RunFolder};
+
+use self::batches::{EpochBatches, Prefetch};
+pub use self::observer::{Directive, NoObserver, Observer, StepProgress};
+pub use self::resume::Position;
+use self::step::CriterionOutput;
+use crate::checkpoint::files;
+use crate::error::TrainError;
+use crate::evaluate::LogitAdjustment;
+use crate::norms::NormRecorder;
+use crate::prepare::RunData;
+use crate::settings::{SelectBest, Settings};
+use crate::workers::Workers;
+
+/// How a run ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RunEnd {
+    /// All epochs are done.
+    Finished,
+    /// Nothing improved for as long as the settings allow.
+    StoppedEarly,
+    /// The observer stopped the run, which can be resumed.
+    Interrupted,
+}
+
+/// A training run.
+pub struct Trainer<E, W> {
+    settings: Settings,
+    /// Shared with the thread that prepares batches.
+    data: Arc<RunData>,
+    engine: E,
+    workers: W,
+    criterion: Criterion,
+    sampler: Sampler,
+    mixup: Option<Mixup>,
+    pool: Pool,
+    workspace: Workspace,
+    output: CriterionOutput,
+    position: Position,
+    /// Records of the finished epochs.
+    history: Vec<EpochRecord>,
+    /// The best epoch so far, from 1.
+    best: Option<u64>,
+    /// Images of the last step.
+    last_indices: Vec<u32>,
+    /// Epochs that are in `metrics.jsonl`.
+    recorded_epochs: usize,
+    norms: NormRecorder,
+    /// Gradient norms of the last finished epoch.
+    last_norms: Option<GradientNorms>,
+}
+
+impl<E: Engine, W: Workers> Trainer<E, W> {
+    /// A run before its first step. The engine has the initial weights, and memory for a batch of the settings' size or for
+    /// all training images, whichever is smaller.
+    ///
+    /// # Errors
+    /// If a setting is out of range, or the network does not fit the data.
+    pub fn new(settings: Settings, data: RunData, mut engine: E, workers: W, pool: Pool) -> Result<Self, TrainError> {
+        settings.check()?;
+        check_network(engine.network(), &data)?;
+        check_selection(&settings, &data)?;
+        engine.freeze_backbone(settings.model.freeze_backbone);
+        if settings.optimizer.ema_decay > 0.0 {
+            engine.start_ema();
+        }
+        Ok(Self {
+            criterion: settings.criterion.init(&data.counts)?,
+            sampler: Sampler::new(
+                settings.data.sampler,
+                settings.epochs,
+                &data.train.labels,
+                data.classes.len(),
+                settings.seed,
+            )?,
+            mixup: settings.augment.mixup()?,
+            workspace: Workspace::with_pool(pool.clone()),
+            output: CriterionOutput::default(),
+            position: Position::default(),
+            history: Vec::new(),
+            best: None,
+            last_indices: Vec::new(),
+            recorded_epochs: 0,
+            norms: NormRecorder::new(&data.counts),
+            last_norms: None,
+            settings,
+            data: Arc::new(data),
+            engine,
+            workers,
+            pool,
+        })
+    }
+
+    /// Trains to the end, or until the observer stops the run. Records and checkpoints go to the folder.
+    ///
+    /// # Errors
+    /// If the folder cannot be written to, an image can no longer be read, or the run diverges.
+    pub fn run(&mut self, folder: &RunFolder, observer: &mut dyn Observer) -> Result<RunEnd, TrainError> {
+        self.repair_records(folder)?;
+        if self.position == Position::default() {
+            files::save(folder, &self.checkpoint())?;
+        }
+        while self.position.epoch < self.settings.epochs {
+            if self.out_of_patience() {
+                return Ok(RunEnd::StoppedEarly);
+            }
+            if !self.train_epoch(folder, observer)? || !self.finish_epoch(folder, observer)? {
+                self.save(folder)?;
+                return Ok(RunEnd::Interrupted);
+            }
+        }
+        Ok(RunEnd::Finished)
+    }
+
+    /// The remaining steps of an epoch; false if the observer stopped them.
+    fn train_epoch(&mut self, folder: &RunFolder, observer: &mut dyn Observer) -> Result<bool, TrainError> {
+        loop {
+            match self.train_until_directed(observer)? {
+                Directive::Continue => return Ok(true),
+                Directive::Save => self.save(folder)?,
+                Directive::Stop => return Ok(false),
+            }
+        }
+    }
+
+    /// Steps until the epoch ends, or until the observer asks for anything but to continue.
+    fn train_until_directed(&mut self, observer: &mut dyn Observer) -> Result<Directive, TrainError> {
+        let data = Arc::clone(&self.data);
+        let (batches, steps) = (self.epoch_batches(&data), self.steps());
+        std::thread::scope(|scope| {
+            let prefetch = Prefetch::start(scope, &batches, self.position.step as usize);
+            while self.position.step < steps {
+                let Some(batch) = prefetch.next() else { break };
+                let batch = batch?;
+                self.step(&batch, self.learning_rate(self.position.step))?;
+                let progress = self.progress(batch.len(), steps);
+                prefetch.recycle(batch);
+                // after `Save`, batches that are prepared already are prepared again
+                match observer.step(&progress) {
+                    Directive::Continue => {}
+                    directive => return Ok(directive),
+                }
+            }
+            Ok(Directive::Continue)
+        })
+    }
+
+    /// The batches of the current epoch.
+    fn epoch_batches<'a>(&self, data: &'a RunData) -> EpochBatches<'a> {
+        let epoch = self.position.epoch;
+        let partners = self.mixup.is_some().then(|| self.sampler.epoch(epoch, Shard::WHOLE));
+        EpochBatches {
+            train: &data.train,
+            mixup: self.mixup,
+            order: self.sampler.epoch(epoch, self.workers.shard()),
+            partners: partners.unwrap_or_default(),
+            batch_size: self.worker_batch_size(),
+            seed: self.settings.seed,
+            epoch,
+        }
+    }
+
+    /// Progress after a step with so many images.
+    fn progress(&self, images: usize, steps: u64) -> StepProgress {
+        let Position { epoch, step, loss_sum, images: trained, .. } = self.position;
+        StepProgress { epoch: epoch + 1, step, steps, images: images as u64, loss: loss_sum / trained as f64 }
+    }
+
+    /// Saves a checkpoint.
+    fn save(&self, folder: &RunFolder) -> Result<(), TrainError> {
+        self.check_finite()?;
+        Ok(files::save(folder, &self.checkpoint())?)
+    }
+
+    /// Whether nothing has improved for as long as the settings allow.
+    fn out_of_patience(&self) -> bool {
+        let best = self.best.unwrap_or(0);
+        // only after an evaluation: an epoch without one does not show whether it is better
+        let evaluated = self.history.last().is_some_and(|epoch| epoch.val.is_some());
+        let patience = self.settings.patience;
+        patience > 0 && evaluated && self.position.step == 0 && self.position.epoch.saturating_sub(best) >= patience
+    }
+
+    /// Whether there is nothing left to train.
+    pub fn finished(&self) -> bool {
+        self.position.epoch >= self.settings.epochs || self.out_of_patience()
+    }
+
+    /// Settings of the run.
+    pub fn settings(&self) -> &Settings {
+        &self.settings
+    }
+
+    /// Data of the run.
+    pub fn data(&self) -> &RunData {
+        &self.data
+    }
+
+    /// Number of threads.
+    pub fn threads(&self) -> usize {
+        self.pool.threads()
+    }
+
+    /// Warnings of the criterion.
+    pub fn warnings(&self) -> &[String] {
+        self.criterion.warnings()
+    }
+
+    /// Position within the run.
+    pub fn position(&self) -> Position {
+        self.position
+    }
+
+    /// Records of the finished epochs.
+    pub fn history(&self) -> &[EpochRecord] {
+        &self.history
+    }
+
+    /// The record of the best epoch, if the settings select one.
+    pub fn best(&self) -> Option<&EpochRecord> {
+        self.history.iter().find(|record| Some(record.epoch) == self.best)
+    }
+
+    /// Steps per epoch.
+    pub fn steps(&self) -> u64 {
+        self.sampler.len().div_ceil(self.worker_batch_size() * self.workers.shard().size()) as u64
+    }
+
+    /// Images of a step that this worker trains on.
+    fn worker_batch_size(&self) -> usize {
+        self.settings.batch_size.div_ceil(self.workers.shard().size()).max(1)
+    }
+
+    /// Images that the engine has memory for.
+    fn engine_batch_size(&self) -> usize {
+        self.settings.batch_size.min(self.data.train.labels.len())
+    }
+
+    /// Whether the run is evaluated with an EMA of the weights, which the engine keeps.
+    fn has_ema(&self) -> bool {
+        self.settings.optimizer.ema_decay > 0.0
+    }
+
+    /// Learning rate of a step of the current epoch.
+    fn learning_rate(&self, step: u64) -> f64 {
+        let Settings { epochs, optimizer, .. } = &self.settings;
+        self.settings.schedule().learning_rate(
+            optimizer.learning_rate,
+            *epochs,
+            self.position.epoch,
+            step,
+            self.steps(),
+        )
+    }
+
+    /// How the best epoch is selected, with `Auto` resolved.
+    fn selection(&self) -> SelectBest {
+        match self.settings.select_best {
+            SelectBest::Auto if self.data.val.is_some() => SelectBest::Val,
+            SelectBest::Auto => SelectBest::Last,
+            choose => choose,
+        }
+    }
+
+    fn logit_adjustment(&self) -> LogitAdjustment {
+        LogitAdjustment::from_counts(&self.data.counts, self.settings.logit_adjustment)
+    }
+}
+
+/// Checks that a network fits the images and classes.
+fn check_network(network: &Network, data: &RunData) -> Result<(), TrainError> {
+    let (channels, height, width) = data.train.loader.shape();
+    let classes = data.classes.len();
+    if (channels, [height, width], classes) == (network.channels, network.size, network.classes) {
+        return Ok(());
+    }
+    let what = format!(
+        "it has {classes} classes and images of {channels} x {height} x {width}, but the network takes {} classes and \
+         images of {} x {} x {}",
+        network.classes, network.channels, network.size[0], network.size[1]
+    );
+    Err(TrainError::Dataset { dataset: data.name.clone(), what })
+}
+
+/// Checks that there is a validation split if the settings need one.
+fn check_selection(settings: &Settings, data: &RunData) -> Result<(), TrainError> {
+    if data.val.is_some() {
+        return Ok(());
+    }
+    let refuse = |field: &str, what: &str| Err(TrainError::Setting { field: field.to_owned(), what: what.to_owned() });
+    if settings.select_best == SelectBest::Val {
+        return refuse(
+            "select_best",
+            "val: there is no validation split ('data.val_fraction' takes one out of the training images)",
+        );
+    }
+    if settings.patience > 0 {
+        return refuse("patience", "there is no validation split to tell what is better");
+    }
+    Ok(())
+}

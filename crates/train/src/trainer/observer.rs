@@ -1,0 +1,52 @@
+//! The observer of a run: it follows the progress and decides when to save and when to stop.
+
+use equipoise_record::{EpochRecord, GradientNorms};
+
+/// Progress after a training step.
+#[derive(Clone, Copy, Debug)]
+pub struct StepProgress {
+    /// Number of the epoch, from 1.
+    pub epoch: u64,
+    /// Finished steps of the epoch.
+    pub step: u64,
+    /// Steps per epoch.
+    pub steps: u64,
+    /// Images of this step.
+    pub images: u64,
+    /// Mean loss of the epoch so far.
+    pub loss: f64,
+}
+
+/// What the run does next.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Directive {
+    /// Continue.
+    Continue,
+    /// Save a checkpoint and continue.
+    Save,
+    /// Save a checkpoint and stop.
+    Stop,
+}
+
+/// Follows a run and directs it. The library never reads the clock: the observer decides when to save.
+pub trait Observer {
+    /// Called after every step.
+    fn step(&mut self, progress: &StepProgress) -> Directive;
+    /// Called during an evaluation with the number of evaluated images and of all images. `Save` means `Continue` here.
+    fn evaluating(&mut self, done: usize, total: usize) -> Directive;
+    /// Called after every epoch, when its checkpoint is saved.
+    fn epoch(&mut self, record: &EpochRecord, norms: &GradientNorms);
+}
+
+/// An observer that lets the run finish.
+pub struct NoObserver;
+
+impl Observer for NoObserver {
+    fn step(&mut self, _: &StepProgress) -> Directive {
+        Directive::Continue
+    }
+    fn evaluating(&mut self, _: usize, _: usize) -> Directive {
+        Directive::Continue
+    }
+    fn epoch(&mut self, _: &EpochRecord, _: &GradientNorms) {}
+}
