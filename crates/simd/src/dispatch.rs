@@ -21,20 +21,18 @@ macro_rules! dispatch {
     ) => {
         #[inline(always)]
         $($head)* $($unsafe)? fn $name $(<$($generic: $bound),*>)? (level: $crate::SimdLevel, $($arg: $type),*) $(-> $out)? {
+            // SAFETY: the caller of an unsafe function keeps the contract of its kernel, at every level.
             #[cfg(target_arch = "x86_64")]
             #[target_feature(enable = "avx512f,avx512dq,avx512bw,avx512vl,avx2,fma")]
             $($unsafe)? fn avx512 $(<$($generic: $bound),*>)? (simd: $crate::Avx512, $($arg: $type),*) $(-> $out)? {
-                // SAFETY: the caller of an unsafe function keeps the contract of the kernel.
                 $($unsafe)? { $kernel($($crate::$wide::<_, 1>)?(simd), $($arg),*) }
             }
             #[cfg(target_arch = "x86_64")]
             #[target_feature(enable = "avx2,fma")]
             $($unsafe)? fn avx2 $(<$($generic: $bound),*>)? (simd: $crate::Avx2, $($arg: $type),*) $(-> $out)? {
-                // SAFETY: the caller of an unsafe function keeps the contract of the kernel.
                 $($unsafe)? { $kernel($($crate::$wide::<_, 2>)?(simd), $($arg),*) }
             }
             $($unsafe)? fn portable $(<$($generic: $bound),*>)? (simd: $crate::Portable, $($arg: $type),*) $(-> $out)? {
-                // SAFETY: the caller of an unsafe function keeps the contract of the kernel.
                 $($unsafe)? { $kernel($($crate::$wide::<_, 4>)?(simd), $($arg),*) }
             }
             match level {

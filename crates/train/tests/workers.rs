@@ -1,6 +1,5 @@
-//! Two workers in one process: the seam that a cluster will use.
+//! Two workers in one process, through the trait that a cluster will implement.
 
-use std::path::PathBuf;
 use std::sync::{Arc, Barrier, Mutex};
 
 use equipoise_criterion::{Config, Id, Preset, State};
@@ -9,12 +8,13 @@ use equipoise_data::batch::sampler::Shard;
 use equipoise_nn::{Cpu, Network};
 use equipoise_pool::Pool;
 use equipoise_record::{EpochRecord, RunFolder};
+use equipoise_testing::TempFolder;
 use equipoise_train::prepare::RunData;
 use equipoise_train::settings::{Architecture, Settings};
 use equipoise_train::trainer::{NoObserver, RunEnd, Trainer};
 use equipoise_train::workers::{SingleProcess, Workers};
 
-/// What the two leave for each other.
+/// What the two workers exchange.
 #[derive(Default)]
 struct Board {
     gradients: [Vec<f32>; 2],
@@ -30,13 +30,13 @@ struct Pair {
 }
 
 impl Pair {
-    /// Leaves something, waits for the other, looks, and waits until the other has looked.
-    fn exchange<T>(&self, leave: impl FnOnce(&mut Board), look: impl FnOnce(&Board) -> T) -> T {
-        leave(&mut self.board.lock().expect("whole"));
+    /// Writes to the board, waits for the other worker, reads, and waits until the other has read.
+    fn exchange<T>(&self, write: impl FnOnce(&mut Board), read: impl FnOnce(&Board) -> T) -> T {
+        write(&mut self.board.lock().expect("not poisoned"));
         self.barrier.wait();
-        let seen = look(&self.board.lock().expect("whole"));
+        let result = read(&self.board.lock().expect("not poisoned"));
         self.barrier.wait();
-        seen
+        result
     }
 }
 
@@ -93,35 +93,27 @@ fn settings() -> Settings {
 
 fn trainer<W: Workers>(workers: W) -> Trainer<Cpu, W> {
     let (settings, pool) = (settings(), Pool::single());
-    let mut set = embedded::fashion_mini().expect("it is whole");
-    // an even number, so that both make as many steps
-    set.train = set.train.subset(&(0..1280).collect::<Vec<u32>>());
-    let data = RunData::new(set, &settings, None, &pool, &|_, _| {}).expect("it fits");
+    let mut dataset = embedded::fashion_mini().expect("embedded");
+    // a multiple of two batches, so that both workers make the same number of steps
+    dataset.train = dataset.train.subset(&(0..1280).collect::<Vec<u32>>());
+    let data = RunData::new(dataset, &settings, None, &pool, &|_, _| {}).expect("it fits");
     let network = Network::new(Architecture::ResNet8, 1, [28, 28], 10).expect("known");
     let engine = Cpu::new(network, settings.batch_size, settings.seed, pool.clone()).expect("valid");
     Trainer::new(settings, data, engine, workers, pool).expect("it fits")
 }
 
-fn folder(name: &str) -> (PathBuf, RunFolder) {
-    let path = std::env::temp_dir().join(format!("equipoise-workers-{}-{name}", std::process::id()));
-    let folder = RunFolder::create(&path).expect("a folder");
-    (path, folder)
-}
-
-/// Both see half of every epoch and end with the same weights and the same counts; what they count is what one would have counted
-/// of as many images.
+/// Each worker trains on half of every epoch, and both end with the same weights, the same criterion state and the same records.
 #[test]
-fn two_workers_stay_together() {
+fn two_workers_stay_in_step() {
     let (board, barrier) = (Arc::new(Mutex::new(Board::default())), Arc::new(Barrier::new(2)));
     let run = |rank: usize| {
         let pair = Pair { rank, board: Arc::clone(&board), barrier: Arc::clone(&barrier) };
         move || {
             let mut trainer = trainer(pair);
-            let (path, folder) = folder(&rank.to_string());
+            let temp = TempFolder::new("workers");
+            let folder = RunFolder::create(temp.path()).expect("an empty folder");
             let end = trainer.run(&folder, &mut NoObserver).expect("it runs");
             assert_eq!(end, RunEnd::Finished);
-            drop(folder);
-            std::fs::remove_dir_all(path).expect("a folder");
             (trainer.checkpoint(), trainer.steps(), trainer.history().to_vec())
         }
     };
@@ -129,20 +121,19 @@ fn two_workers_stay_together() {
     let second = std::thread::spawn(second);
     let first = first();
     let second = second.join().expect("it ends");
-    assert_eq!(first.1, 20, "1280 images, 32 each");
+    assert_eq!(first.1, 20, "1280 images, 32 per worker and step");
     assert!(first.0.tensors == second.0.tensors, "the same weights, momentum and statistics");
     let state = |header: &str| serde_json::from_str::<serde_json::Value>(header).expect("JSON")["criterion"].clone();
     assert_eq!(state(&first.0.header), state(&second.0.header));
     assert_eq!(first.2, second.2, "the same record of every epoch");
-    let (_, alone) = {
+    let single = {
         let mut trainer = trainer(SingleProcess);
-        let (path, folder) = folder("alone");
+        let temp = TempFolder::new("workers");
+        let folder = RunFolder::create(temp.path()).expect("an empty folder");
         trainer.run(&folder, &mut NoObserver).expect("it runs");
-        drop(folder);
-        std::fs::remove_dir_all(path).expect("a folder");
-        (trainer.checkpoint(), trainer.history().to_vec())
+        trainer.history().to_vec()
     };
-    // not the same run (batch norms see 32 images instead of 64), but one that learns alike
+    // not the same run, as batch norms see 32 images instead of 64, but one that learns as well
     let accuracy = |history: &[EpochRecord]| history[1].test.as_ref().and_then(|m| m.top1).expect("tested");
-    assert!((accuracy(&first.2) - accuracy(&alone)).abs() < 30.0);
+    assert!((accuracy(&first.2) - accuracy(&single)).abs() < 30.0);
 }

@@ -447,12 +447,13 @@ fn filter_row<I: Simd>(simd: I, g: [f32; 3], v: [I::V; 3]) -> I::V {
 /// `u` is valid for writing a vector at each of the 36 positions.
 #[inline(always)]
 pub(super) unsafe fn filter_in<I: Simd>(simd: I, w: [[I::V; 3]; 3], u: *mut f32, stride: usize) {
-    for (y, down) in G.into_iter().enumerate() {
+    let g = G;
+    for (y, down) in g.into_iter().enumerate() {
         let mut half = [simd.splat(0.0); 3];
         for (x, half) in half.iter_mut().enumerate() {
             *half = filter_row(simd, down, [w[0][x], w[1][x], w[2][x]]);
         }
-        for (x, across) in G.into_iter().enumerate() {
+        for (x, across) in g.into_iter().enumerate() {
             // SAFETY: by the contract, `u` is valid at position (y, x).
             unsafe { simd.store(u.add((y * TILE + x) * stride), filter_row(simd, across, half)) };
         }
@@ -466,11 +467,11 @@ pub(super) unsafe fn filter_in<I: Simd>(simd: I, w: [[I::V; 3]; 3], u: *mut f32,
 /// 16.
 #[inline(always)]
 pub(super) unsafe fn filter_back<I: Simd>(simd: I, du: *const f32, inputs: usize, outputs: usize, dw: *mut f32) {
-    let size = inputs * outputs;
+    let (g, size) = (G, inputs * outputs);
     for k in (0..size).step_by(I::WIDTH) {
         let mut half = [[simd.splat(0.0); TILE]; 3];
         for x in 0..TILE {
-            for (y, g) in G.into_iter().enumerate() {
+            for (y, g) in g.into_iter().enumerate() {
                 // SAFETY: by the contract, position (y, x) of `du` has `size` values, and `k` is a vector of them.
                 let value = unsafe { simd.load(du.add((y * TILE + x) * size + k)) };
                 for (half, g) in half.iter_mut().zip(g) {
@@ -481,7 +482,7 @@ pub(super) unsafe fn filter_back<I: Simd>(simd: I, du: *const f32, inputs: usize
         for (y, half) in half.into_iter().enumerate() {
             for x in 0..3 {
                 let mut value = simd.splat(0.0);
-                for (half, g) in half.into_iter().zip(G) {
+                for (half, g) in half.into_iter().zip(g) {
                     value = simd.fma(simd.splat(g[x]), half, value);
                 }
                 // SAFETY: by the contract, tap (y, x) of `dw` has `size` values, and `k` is a vector of them.
