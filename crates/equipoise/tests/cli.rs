@@ -354,7 +354,7 @@ fn data_lists_sets_and_writes_subsets() {
     let out = equipoise(&["inspect", "fashion-mini", "--subset-file", path], "");
     assert_eq!(out.status.code(), Some(2));
     let said = String::from_utf8_lossy(&out.stderr);
-    assert!(said.contains("subset.txt: a subset of another set: its fingerprint is 1484 "), "{said}");
+    assert!(said.contains("subset.txt: it belongs to another dataset: its fingerprint is 1484 "), "{said}");
     std::fs::write(&file, "3\n1485\n").expect("writes");
     let error = |args: &[&str]| {
         let out = equipoise(args, "");
@@ -492,7 +492,7 @@ fn data_fetch_refuses_what_is_not_official() {
     assert!(lines.contains(&format!("equipoise: {name} is complete: verifying its checksum").as_str()), "{said}");
     let last = lines.last().expect("a line");
     assert!(last.starts_with(&format!("equipoise: {from}{name}: its MD5 sum is ")), "{said}");
-    assert!(last.ends_with(", the official one f68b3c2dcbeaaa9fbdd348bbdeb94873: what came was removed"), "{said}");
+    assert!(last.ends_with(", but the official one is f68b3c2dcbeaaa9fbdd348bbdeb94873; the download was removed"), "{said}");
     let said = fetch("cifar10");
     assert!(said.ends_with(": the server announces 5 bytes, but the official file has 170052171\n"), "{said}");
     let said = fetch("tiny-imagenet");
@@ -517,7 +517,7 @@ fn data_fetch_says_what_it_cannot_do() {
     assert_eq!(said, "equipoise: fashion-mini is built into the program: there is nothing to fetch\n");
     assert!(error(&["nowhere"]).starts_with("equipoise: `nowhere` is neither a known dataset ("));
     let said = error(&["cifar10", "--from", "mirror"]);
-    assert_eq!(said, "equipoise: mirror: http:// or https:// and a server are needed\n");
+    assert_eq!(said, "equipoise: mirror: a mirror must start with http:// or https:// and name a server\n");
     let list = stdout(&equipoise(&["data", "list", "--json"], ""));
     let sets: Vec<Value> = list.lines().map(|line| serde_json::from_str(line).expect("JSON")).collect();
     let files = |name: &str| sets.iter().find(|set| set["name"] == name).expect("listed")["files"].clone();

@@ -82,31 +82,31 @@ impl RunData {
     /// # Errors
     /// If the dataset cannot be trained on, or a file cannot be read.
     pub fn new(
-        mut set: Dataset,
+        mut dataset: Dataset,
         settings: &Settings,
         normalized: Option<&Normalize>,
         pool: &Pool,
         progress: Progress<'_>,
     ) -> Result<Self, TrainError> {
-        check_dataset(&set, settings)?;
-        take_validation_split(&mut set, settings)?;
-        let counts = class_counts(&set.train.labels, set.classes.len())?;
+        check_dataset(&dataset, settings)?;
+        take_validation_split(&mut dataset, settings)?;
+        let counts = class_counts(&dataset.train.labels, dataset.classes.len())?;
         let groups = settings.groups.groups(&counts);
-        let splits = [Some(&set.train), set.val.as_ref(), Some(&set.test)];
+        let splits = [Some(&dataset.train), dataset.val.as_ref(), Some(&dataset.test)];
         let fingerprints: Vec<String> =
             splits.into_iter().flatten().map(|split| Fingerprint::of(split).to_string()).collect();
-        let normalize = normalized.cloned().unwrap_or_else(|| default_normalize(&set));
-        let files = matches!(set.train.images, Images::Files(_));
+        let normalize = normalized.cloned().unwrap_or_else(|| default_normalize(&dataset));
+        let files = matches!(dataset.train.images, Images::Files(_));
         let evaluation = transform(settings, files, &normalize, false);
         let load = |split: Split, transform: Transform| SplitLoader::new(split, transform, pool, progress);
         let data = Self {
-            name: set.name,
-            classes: set.classes,
+            name: dataset.name,
+            classes: dataset.classes,
             counts,
             groups,
-            train: load(set.train, transform(settings, files, &normalize, true))?,
-            val: set.val.map(|val| load(val, evaluation.clone())).transpose()?,
-            test: load(set.test, evaluation)?,
+            train: load(dataset.train, transform(settings, files, &normalize, true))?,
+            val: dataset.val.map(|val| load(val, evaluation.clone())).transpose()?,
+            test: load(dataset.test, evaluation)?,
             fingerprint: fingerprints.join(", "),
             files,
             normalize,
@@ -128,43 +128,43 @@ impl RunData {
     }
 }
 
-fn refuse<T>(set: &Dataset, what: impl Into<String>) -> Result<T, TrainError> {
-    Err(TrainError::Dataset { dataset: set.name.clone(), what: what.into() })
+fn refuse<T>(dataset: &Dataset, what: impl Into<String>) -> Result<T, TrainError> {
+    Err(TrainError::Dataset { dataset: dataset.name.clone(), what: what.into() })
 }
 
 /// Checks that a dataset can be trained on.
-fn check_dataset(set: &Dataset, settings: &Settings) -> Result<(), TrainError> {
-    if set.classes.len() < 2 {
-        return refuse(set, format!("it has {} class, but at least 2 are needed", set.classes.len()));
+fn check_dataset(dataset: &Dataset, settings: &Settings) -> Result<(), TrainError> {
+    if dataset.classes.len() < 2 {
+        return refuse(dataset, format!("it has {} class, but at least 2 are needed", dataset.classes.len()));
     }
-    if set.test.labels.is_empty() {
-        return refuse(set, "it has no test images");
+    if dataset.test.labels.is_empty() {
+        return refuse(dataset, "it has no test images");
     }
-    if settings.data.val_fraction > 0.0 && set.val.is_some() {
-        return refuse(set, "it has a validation split of its own: leave out 'data.val_fraction'");
+    if settings.data.val_fraction > 0.0 && dataset.val.is_some() {
+        return refuse(dataset, "it has a validation split of its own: leave out 'data.val_fraction'");
     }
     Ok(())
 }
 
 /// Takes a validation split out of the training split if the settings ask for one.
-fn take_validation_split(set: &mut Dataset, settings: &Settings) -> Result<(), TrainError> {
+fn take_validation_split(dataset: &mut Dataset, settings: &Settings) -> Result<(), TrainError> {
     let fraction = settings.data.val_fraction;
     if fraction > 0.0 {
-        let (train, val) = split_validation(&set.train, set.classes.len(), fraction, settings.data.split_seed)?;
+        let (train, val) = split_validation(&dataset.train, dataset.classes.len(), fraction, settings.data.split_seed)?;
         if val.labels.is_empty() {
-            return refuse(set, format!("no class is large enough for 'data.val_fraction' = {fraction}"));
+            return refuse(dataset, format!("no class is large enough for 'data.val_fraction' = {fraction}"));
         }
-        (set.train, set.val) = (train, Some(val));
+        (dataset.train, dataset.val) = (train, Some(val));
     }
-    if set.train.labels.is_empty() {
-        return refuse(set, "it has no training images");
+    if dataset.train.labels.is_empty() {
+        return refuse(dataset, "it has no training images");
     }
     Ok(())
 }
 
 /// The normalization for a dataset: the published one where there is one, else that of the training images.
-fn default_normalize(set: &Dataset) -> Normalize {
-    match (&set.train.images, set.name.as_str()) {
+fn default_normalize(dataset: &Dataset) -> Normalize {
+    match (&dataset.train.images, dataset.name.as_str()) {
         (_, "cifar10" | "cifar100") => Normalize::cifar(),
         (Images::Memory(pixels), _) => Normalize::of(pixels, &(0..pixels.len() as u32).collect::<Vec<_>>()),
         (Images::Files(_), _) => Normalize::imagenet(),

@@ -1,6 +1,5 @@
 //! Two workers in one process, through the trait that a cluster will implement.
 
-use std::path::PathBuf;
 use std::sync::{Arc, Barrier, Mutex};
 
 use equipoise_criterion::{Config, Id, Preset, State};
@@ -9,6 +8,7 @@ use equipoise_data::batch::sampler::Shard;
 use equipoise_nn::{Cpu, Network};
 use equipoise_pool::Pool;
 use equipoise_record::{EpochRecord, RunFolder};
+use equipoise_testing::TempFolder;
 use equipoise_train::prepare::RunData;
 use equipoise_train::settings::{Architecture, Settings};
 use equipoise_train::trainer::{NoObserver, RunEnd, Trainer};
@@ -102,12 +102,6 @@ fn trainer<W: Workers>(workers: W) -> Trainer<Cpu, W> {
     Trainer::new(settings, data, engine, workers, pool).expect("it fits")
 }
 
-fn folder(name: &str) -> (PathBuf, RunFolder) {
-    let path = std::env::temp_dir().join(format!("equipoise-workers-{}-{name}", std::process::id()));
-    let folder = RunFolder::create(&path).expect("a folder");
-    (path, folder)
-}
-
 /// Each worker trains on half of every epoch, and both end with the same weights, the same criterion state and the same records.
 #[test]
 fn two_workers_stay_in_step() {
@@ -116,11 +110,10 @@ fn two_workers_stay_in_step() {
         let pair = Pair { rank, board: Arc::clone(&board), barrier: Arc::clone(&barrier) };
         move || {
             let mut trainer = trainer(pair);
-            let (path, folder) = folder(&rank.to_string());
+            let temp = TempFolder::new("workers");
+            let folder = RunFolder::create(temp.path()).expect("an empty folder");
             let end = trainer.run(&folder, &mut NoObserver).expect("it runs");
             assert_eq!(end, RunEnd::Finished);
-            drop(folder);
-            std::fs::remove_dir_all(path).expect("a folder");
             (trainer.checkpoint(), trainer.steps(), trainer.history().to_vec())
         }
     };
@@ -135,10 +128,9 @@ fn two_workers_stay_in_step() {
     assert_eq!(first.2, second.2, "the same record of every epoch");
     let single = {
         let mut trainer = trainer(SingleProcess);
-        let (path, folder) = folder("single");
+        let temp = TempFolder::new("workers");
+        let folder = RunFolder::create(temp.path()).expect("an empty folder");
         trainer.run(&folder, &mut NoObserver).expect("it runs");
-        drop(folder);
-        std::fs::remove_dir_all(path).expect("a folder");
         trainer.history().to_vec()
     };
     // not the same run, as batch norms see 32 images instead of 64, but one that learns as well

@@ -1,27 +1,28 @@
 use std::error::Error;
 use std::fs::File;
 use std::io::Read;
-use std::sync::atomic::{AtomicUsize, Ordering};
+
+use equipoise_testing::TempFolder;
 
 use super::atomic::fill;
 use super::*;
 use crate::names::{COMPARISON_RESULT, is_run};
 
-/// A temporary folder, removed at the end of the test.
-struct TempFolder(PathBuf);
+/// A temporary folder with a run in it.
+struct TempRun(TempFolder);
 
-impl TempFolder {
+impl TempRun {
     fn new() -> Self {
-        static NEXT: AtomicUsize = AtomicUsize::new(0);
-        let number = NEXT.fetch_add(1, Ordering::Relaxed);
-        let path = std::env::temp_dir().join(format!("equipoise-record-{}-{number}", std::process::id()));
-        let _ = fs::remove_dir_all(&path);
-        fs::create_dir_all(&path).expect("a temporary folder");
-        Self(path)
+        Self(TempFolder::new("record"))
+    }
+
+    /// The temporary folder.
+    fn path(&self) -> &Path {
+        self.0.path()
     }
 
     fn run_path(&self) -> PathBuf {
-        self.0.join("run")
+        self.path().join("run")
     }
 
     /// A run with nothing but its configuration.
@@ -38,12 +39,6 @@ impl TempFolder {
             rotate(&folder, bytes).expect("space");
         }
         folder
-    }
-}
-
-impl Drop for TempFolder {
-    fn drop(&mut self) {
-        let _ = fs::remove_dir_all(&self.0);
     }
 }
 
@@ -70,9 +65,9 @@ fn message(error: &FolderError) -> String {
 
 #[test]
 fn a_folder_is_locked_by_one_owner() {
-    let temp = TempFolder::new();
+    let temp = TempRun::new();
     let folder = temp.run();
-    for path in [temp.run_path(), temp.0.join("run/../run")] {
+    for path in [temp.run_path(), temp.path().join("run/../run")] {
         match RunFolder::open(&path).expect_err("in use") {
             FolderError::Locked { pid, .. } => assert_eq!(pid, Some(std::process::id())),
             other => panic!("{other}"),
@@ -89,7 +84,7 @@ fn a_folder_is_locked_by_one_owner() {
 /// Leftovers of an interrupted rotation are further links to a checkpoint: they must not be written through.
 #[test]
 fn leftover_links_of_a_checkpoint_are_harmless() {
-    let temp = TempFolder::new();
+    let temp = TempRun::new();
     let folder = temp.run_with_checkpoints();
     for name in [CHECKPOINT, PREVIOUS, "a"] {
         fs::hard_link(folder.path().join(CHECKPOINT), part_path(&folder.path().join(name))).expect("hard links");
@@ -103,7 +98,7 @@ fn leftover_links_of_a_checkpoint_are_harmless() {
 
 #[test]
 fn a_corrupt_checkpoint_does_not_become_the_previous_one() {
-    let temp = TempFolder::new();
+    let temp = TempRun::new();
     let folder = temp.run_with_checkpoints();
     folder.rotate_checkpoint(b"3", |_| false).expect("space");
     assert_eq!([CHECKPOINT, PREVIOUS].map(|name| read(&folder, name).expect("there")), ["3", "1"]);
@@ -111,20 +106,20 @@ fn a_corrupt_checkpoint_does_not_become_the_previous_one() {
 
 #[test]
 fn a_file_is_copied_where_there_are_no_hard_links() {
-    let temp = TempFolder::new();
-    let [from, to] = ["from", "to"].map(|name| temp.0.join(name));
+    let temp = TempRun::new();
+    let [from, to] = ["from", "to"].map(|name| temp.path().join(name));
     fs::write(&from, b"new").expect("space");
     fs::write(&to, b"a leftover").expect("space");
     create_file(&to, &mut File::open(&from).expect("there")).expect("space");
     assert_eq!(fs::read(&to).expect("there"), b"new");
-    let nowhere = temp.0.join("nowhere/to");
+    let nowhere = temp.path().join("nowhere/to");
     assert!(matches!(link_or_copy(&from, &nowhere), Err(FolderError::Write { path, .. }) if path == nowhere));
     assert!(matches!(link_or_copy(&nowhere, &to), Err(FolderError::Read { path, .. }) if path == nowhere));
 }
 
 #[test]
 fn a_full_disk_changes_nothing() {
-    let temp = TempFolder::new();
+    let temp = TempRun::new();
     let folder = temp.run_with_checkpoints();
     // a name that is taken stands for a disk that is full
     let part = part_path(&folder.path().join(CHECKPOINT));
@@ -156,17 +151,17 @@ fn a_file_that_cannot_be_finished_is_removed() {
             Err(io::Error::other("no more"))
         }
     }
-    let temp = TempFolder::new();
-    let error = create_file(&temp.0.join("x"), &mut b"abc".chain(Fails)).expect_err("fails");
-    assert_eq!(message(&error), format!("cannot write {}: no more", temp.0.join("x").display()));
-    assert!(names(&temp.0).is_empty());
+    let temp = TempRun::new();
+    let error = create_file(&temp.path().join("x"), &mut b"abc".chain(Fails)).expect_err("fails");
+    assert_eq!(message(&error), format!("cannot write {}: no more", temp.path().join("x").display()));
+    assert!(names(temp.path()).is_empty());
 }
 
 #[cfg(unix)]
 #[test]
 fn a_read_only_folder_is_named() {
     use std::os::unix::fs::PermissionsExt;
-    let temp = TempFolder::new();
+    let temp = TempRun::new();
     let folder = temp.run_with_checkpoints();
     let mode = |mode| fs::set_permissions(temp.run_path(), fs::Permissions::from_mode(mode)).expect("ours");
     mode(0o555);
@@ -183,7 +178,7 @@ fn a_read_only_folder_is_named() {
 
 #[test]
 fn a_new_folder_must_be_empty() {
-    let temp = TempFolder::new();
+    let temp = TempRun::new();
     fs::create_dir(temp.run_path()).expect("space");
     drop(RunFolder::create(&temp.run_path()).expect("empty"));
     // the leftovers of a process that was killed at once: its lock and a half-written configuration
@@ -194,32 +189,32 @@ fn a_new_folder_must_be_empty() {
     folder.write(CONFIG, b"").expect("space");
     drop(folder);
     assert!(matches!(RunFolder::create(&temp.run_path()), Err(FolderError::NotEmpty { .. })));
-    let foreign = temp.0.join("foreign");
+    let foreign = temp.path().join("foreign");
     fs::create_dir(&foreign).expect("space");
     fs::write(foreign.join("letter"), "").expect("space");
     assert!(matches!(RunFolder::create(&foreign), Err(FolderError::NotEmpty { .. })));
     assert_eq!(names(&foreign), ["letter"]);
     assert!(matches!(RunFolder::create(&foreign.join("letter")), Err(FolderError::Write { .. })));
-    drop(RunFolder::create(&temp.0.join("a/b/c")).expect("created with its parents"));
+    drop(RunFolder::create(&temp.path().join("a/b/c")).expect("created with its parents"));
 }
 
 #[test]
 fn a_folder_that_is_not_a_run_is_not_touched() {
-    let temp = TempFolder::new();
-    fs::write(temp.0.join("film.part"), "").expect("space");
-    for path in [temp.0.clone(), temp.run_path(), temp.0.join("film.part")] {
+    let temp = TempRun::new();
+    fs::write(temp.path().join("film.part"), "").expect("space");
+    for path in [temp.path().to_owned(), temp.run_path(), temp.path().join("film.part")] {
         assert!(!is_run(&path));
         assert!(matches!(RunFolder::open(&path), Err(FolderError::NotARun { .. })));
         assert!(matches!(RunFolder::open_comparison(&path), Err(FolderError::NotAComparison { .. })));
     }
-    assert_eq!(names(&temp.0), ["film.part"]);
+    assert_eq!(names(temp.path()), ["film.part"]);
 }
 
 /// A resumed run must never be started inside the folder of a comparison, whatever else is in it.
 #[test]
 fn a_comparison_is_not_opened_as_a_run() {
     for marker in [COMPARISON, COMPARISON_RESULT] {
-        let temp = TempFolder::new();
+        let temp = TempRun::new();
         let folder = temp.run();
         assert!(is_run(folder.path()) && !is_comparison(folder.path()));
         folder.write(marker, b"").expect("space");
@@ -230,8 +225,8 @@ fn a_comparison_is_not_opened_as_a_run() {
         assert!(matches!(RunFolder::open(&path), Err(FolderError::IsComparison { path: named }) if named == path));
         assert_eq!(names(&path), before);
     }
-    let temp = TempFolder::new();
-    let comparison = RunFolder::create(&temp.0.join("comparison")).expect("new");
+    let temp = TempRun::new();
+    let comparison = RunFolder::create(&temp.path().join("comparison")).expect("new");
     comparison.write(COMPARISON, b"epochs = 3\n").expect("space");
     let path = comparison.path().to_owned();
     drop(comparison);
@@ -242,8 +237,8 @@ fn a_comparison_is_not_opened_as_a_run() {
 
 #[test]
 fn a_unique_folder_has_a_name_of_its_own() {
-    let temp = TempFolder::new();
-    let parent = temp.0.join("runs");
+    let temp = TempRun::new();
+    let parent = temp.path().join("runs");
     let create = |stem: &str| RunFolder::create_unique(&parent, stem).expect("space");
     let folders: Vec<RunFolder> = (0..3).map(|_| create("cifar10-aura")).collect();
     assert_eq!(names(&parent), ["cifar10-aura", "cifar10-aura-2", "cifar10-aura-3"]);
@@ -265,22 +260,22 @@ fn a_unique_folder_has_a_name_of_its_own() {
 
 #[test]
 fn hostile_names_are_refused() {
-    let temp = TempFolder::new();
+    let temp = TempRun::new();
     let folder = temp.run();
     for name in ["", ".", "..", "a/b", "/", "/etc", "../x", "a\\b", "c:x", "a\0b", "a\nb", "lock", "a.part"] {
-        assert!(matches!(RunFolder::create_unique(&temp.0, name), Err(FolderError::Name { .. })), "{name:?}");
+        assert!(matches!(RunFolder::create_unique(temp.path(), name), Err(FolderError::Name { .. })), "{name:?}");
         assert!(matches!(folder.write(name, b""), Err(FolderError::Name { .. })), "{name:?}");
         assert!(matches!(folder.append(name, b""), Err(FolderError::Name { .. })), "{name:?}");
         assert!(matches!(folder.truncate_lines(name, 1), Err(FolderError::Name { .. })), "{name:?}");
     }
-    assert_eq!(names(&temp.0), ["run"]);
+    assert_eq!(names(temp.path()), ["run"]);
     assert_eq!(names(folder.path()), [CONFIG, LOCK]);
-    RunFolder::create_unique(&temp.0, "Größe 1.5, -x").expect("a name");
+    RunFolder::create_unique(temp.path(), "Größe 1.5, -x").expect("a name");
 }
 
 #[test]
 fn files_are_replaced_as_a_whole() {
-    let temp = TempFolder::new();
+    let temp = TempRun::new();
     let folder = temp.run();
     for text in ["a long text", "short", ""] {
         folder.write("notes.txt", text.as_bytes()).expect("space");
@@ -295,7 +290,7 @@ fn files_are_replaced_as_a_whole() {
 
 #[test]
 fn lines_are_appended_and_truncated() {
-    let temp = TempFolder::new();
+    let temp = TempRun::new();
     let folder = temp.run();
     assert_eq!(folder.truncate_lines("x.jsonl", 9).expect("no file"), 0);
     folder.append_json_lines("x.jsonl", &[1, 2]).expect("space");

@@ -1,6 +1,6 @@
 //! A checkpoint: the state of a run after some step, with everything needed to resume it or to use its weights.
 //!
-//! [`format`] is the byte format with its checksum, [`files`] saves and finds the files in a run folder; this module says
+//! [`mod@format`] is the byte format with its checksum, [`files`] saves and finds the files in a run folder; this module says
 //! what the header means and whether the tensors fit it.
 
 pub mod files;

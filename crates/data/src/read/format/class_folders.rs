@@ -67,7 +67,7 @@ fn has_name(folder: &Path, name: &str) -> bool {
 pub fn tree(path: &Path, rule: SplitRule) -> Result<Dataset, DataError> {
     let folders = folders(path)?;
     match split_folder(&folders, TRAIN)? {
-        Some(train) => tree_of_splits(path, &folders, train),
+        Some(train) => tree_of_splits(path, &folders, &train),
         None => unsplit_tree(path, &folders, rule),
     }
 }
@@ -88,11 +88,11 @@ fn unsplit_tree(path: &Path, folders: &[PathBuf], rule: SplitRule) -> Result<Dat
 }
 
 /// Reads a tree with a `train/` folder and a `val/` or `test/` folder, or both.
-fn tree_of_splits(path: &Path, folders: &[PathBuf], train: PathBuf) -> Result<Dataset, DataError> {
+fn tree_of_splits(path: &Path, folders: &[PathBuf], train: &Path) -> Result<Dataset, DataError> {
     let mut problems = Vec::new();
-    let files = class_files(&train, &mut problems)?;
+    let files = class_files(train, &mut problems)?;
     let classes: Vec<String> = files.keys().cloned().collect();
-    let mut read = vec![train.clone()];
+    let mut read = vec![train.to_owned()];
     let mut split = |names: &[&str]| -> Result<Option<Split>, DataError> {
         let Some(folder) = split_folder(folders, names)? else {
             return Ok(None);
@@ -100,7 +100,7 @@ fn tree_of_splits(path: &Path, folders: &[PathBuf], train: PathBuf) -> Result<Da
         read.push(folder.clone());
         let files = class_files(&folder, &mut problems)?;
         if let Some(extra) = files.keys().find(|class| classes.binary_search(class).is_err()) {
-            return Err(DataError::ExtraClass { folder: folder.join(extra), train: train.clone() });
+            return Err(DataError::ExtraClass { folder: folder.join(extra), train: train.to_owned() });
         }
         Ok(Some(labeled(&files, &classes)))
     };

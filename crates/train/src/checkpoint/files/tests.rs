@@ -1,28 +1,28 @@
 use std::process::{Child, Command, Stdio};
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use equipoise_record::names::CONFIG;
+use equipoise_testing::TempFolder;
 
 use super::*;
 
 const LOCK: &str = "lock";
 
-/// A temporary folder, removed at the end of the test.
-struct TempFolder(PathBuf);
+/// A temporary folder with a run in it.
+struct TempRun(TempFolder);
 
-impl TempFolder {
+impl TempRun {
     fn new() -> Self {
-        static NEXT: AtomicUsize = AtomicUsize::new(0);
-        let number = NEXT.fetch_add(1, Ordering::Relaxed);
-        let path = std::env::temp_dir().join(format!("equipoise-checkpoint-{}-{number}", std::process::id()));
-        let _ = fs::remove_dir_all(&path);
-        fs::create_dir_all(&path).expect("a temporary folder");
-        Self(path)
+        Self(TempFolder::new("checkpoint"))
+    }
+
+    /// The temporary folder.
+    fn path(&self) -> &Path {
+        self.0.path()
     }
 
     fn run_path(&self) -> PathBuf {
-        self.0.join("run")
+        self.path().join("run")
     }
 
     /// A run with nothing but its configuration.
@@ -38,12 +38,6 @@ impl TempFolder {
         save(&folder, &checkpoint(1)).expect("space");
         save(&folder, &checkpoint(2)).expect("space");
         folder
-    }
-}
-
-impl Drop for TempFolder {
-    fn drop(&mut self) {
-        let _ = fs::remove_dir_all(&self.0);
     }
 }
 
@@ -77,7 +71,7 @@ fn tear(bytes: &mut Vec<u8>) {
 
 #[test]
 fn the_last_two_checkpoints_are_kept() {
-    let temp = TempFolder::new();
+    let temp = TempRun::new();
     let folder = temp.run();
     assert_eq!(load(&folder).expect("nothing to read"), None);
     for number in 1..5 {
@@ -104,7 +98,7 @@ fn a_corrupt_checkpoint_is_replaced_by_the_previous_one() {
         (Vec::clear, "truncated: 0 "),
         (|bytes| bytes[7] = b'1', "a checkpoint of format 1, but this program reads format 2"),
     ] {
-        let temp = TempFolder::new();
+        let temp = TempRun::new();
         let folder = temp.run_with_checkpoints();
         let path = folder.path().join(CHECKPOINT);
         corrupt(&path, change);
@@ -122,7 +116,7 @@ fn a_corrupt_checkpoint_is_replaced_by_the_previous_one() {
 
 #[test]
 fn a_missing_checkpoint_is_reported() {
-    let temp = TempFolder::new();
+    let temp = TempRun::new();
     let folder = temp.run_with_checkpoints();
     let path = folder.path().join(CHECKPOINT);
     fs::remove_file(&path).expect("there");
@@ -137,7 +131,7 @@ fn a_missing_checkpoint_is_reported() {
 
 #[test]
 fn two_corrupt_checkpoints_are_both_named() {
-    let temp = TempFolder::new();
+    let temp = TempRun::new();
     let folder = temp.run_with_checkpoints();
     let [newest, previous] = [CHECKPOINT, PREVIOUS].map(|name| folder.path().join(name));
     corrupt(&newest, tear);
@@ -159,7 +153,7 @@ fn two_corrupt_checkpoints_are_both_named() {
 fn wherever_a_save_is_interrupted_a_checkpoint_is_left() {
     let new = checkpoint(3).to_bytes();
     for step in 0..6 {
-        let temp = TempFolder::new();
+        let temp = TempRun::new();
         let folder = temp.run_with_checkpoints();
         let path = |name: &str| folder.path().join(name);
         let [newest_path, previous_path] = [CHECKPOINT, PREVIOUS].map(path);
@@ -216,7 +210,7 @@ fn a_killed_process_leaves_a_checkpoint() {
         }
         return;
     }
-    let temp = TempFolder::new();
+    let temp = TempRun::new();
     drop(temp.run_with_checkpoints());
     for round in 0..10 {
         let name = "checkpoint::files::tests::a_killed_process_leaves_a_checkpoint";
