@@ -60,8 +60,7 @@ impl Drop for Buffer {
 fn advise_huge_pages(start: NonNull<u8>, bytes: usize) {
     #[cfg(all(target_os = "linux", not(miri)))]
     if bytes > 0 {
-        // SAFETY: the caller's allocation has `bytes` bytes, and huge pages do not change what it holds. It is advice: failure
-        // does not matter.
+        // SAFETY: this advice changes the contents of no memory, whatever the addresses; its failure does not matter.
         unsafe { libc::madvise(start.as_ptr().cast(), bytes, libc::MADV_HUGEPAGE) };
     }
     #[cfg(not(all(target_os = "linux", not(miri))))]

@@ -22,3 +22,8 @@ pub mod trainer;
 pub mod workers;
 
 pub use error::TrainError;
+
+/// The examples of `docs/library.md`, compiled and run as tests.
+#[cfg(doctest)]
+#[doc = include_str!("../../../docs/library.md")]
+struct LibraryPage;
