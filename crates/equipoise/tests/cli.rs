@@ -492,7 +492,10 @@ fn data_fetch_refuses_what_is_not_official() {
     assert!(lines.contains(&format!("equipoise: {name} is complete: verifying its checksum").as_str()), "{said}");
     let last = lines.last().expect("a line");
     assert!(last.starts_with(&format!("equipoise: {from}{name}: its MD5 sum is ")), "{said}");
-    assert!(last.ends_with(", but the official one is f68b3c2dcbeaaa9fbdd348bbdeb94873; the download was removed"), "{said}");
+    assert!(
+        last.ends_with(", but the official one is f68b3c2dcbeaaa9fbdd348bbdeb94873; the download was removed"),
+        "{said}"
+    );
     let said = fetch("cifar10");
     assert!(said.ends_with(": the server announces 5 bytes, but the official file has 170052171\n"), "{said}");
     let said = fetch("tiny-imagenet");
