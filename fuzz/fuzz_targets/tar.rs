@@ -5,8 +5,8 @@
 use std::fs;
 use std::path::Path;
 
-use equipoise_data::read::format::cifar::CIFAR_100;
 use equipoise_data::acquire::unpack::unpack;
+use equipoise_data::read::format::cifar::CIFAR_100;
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|bytes: &[u8]| {

@@ -2,27 +2,18 @@
 
 use std::io::{Read, Write};
 use std::net::TcpListener;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Command, Output, Stdio};
-use std::sync::atomic::{AtomicUsize, Ordering};
 
+use equipoise_testing::TempFolder;
 use serde_json::{Value, json};
-
-/// A new, empty folder for a test.
-fn folder() -> PathBuf {
-    static NUMBER: AtomicUsize = AtomicUsize::new(0);
-    let name = format!("cli-{}-{}", std::process::id(), NUMBER.fetch_add(1, Ordering::Relaxed));
-    let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
-    std::fs::create_dir_all(&path).expect("a folder");
-    path
-}
 
 /// Runs the binary in an empty folder with this standard input.
 fn equipoise(args: &[&str], input: &str) -> Output {
-    let folder = folder();
+    let folder = TempFolder::new("cli");
     let mut child = Command::new(env!("CARGO_BIN_EXE_equipoise"))
         .args(args)
-        .current_dir(&folder)
+        .current_dir(folder.path())
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
@@ -32,7 +23,7 @@ fn equipoise(args: &[&str], input: &str) -> Output {
     let _ = child.stdin.take().expect("a pipe").write_all(input.as_bytes());
     let out = child.wait_with_output().expect("ends");
     // nothing was left behind
-    std::fs::remove_dir(&folder).expect("an empty folder");
+    std::fs::remove_dir(folder.path()).expect("an empty folder");
     out
 }
 
@@ -75,7 +66,8 @@ fn criteria_lists_and_explains() {
 /// `equipoise criteria --docs docs/criteria` has been run since the methods' headers were last changed.
 #[test]
 fn pages_in_docs_are_what_the_program_says() {
-    let made = folder().join("pages");
+    let folder = TempFolder::new("cli");
+    let made = folder.path().join("pages");
     stdout(&equipoise(&["criteria", "--docs", made.to_str().expect("UTF-8")], ""));
     let kept = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/criteria");
     let read = |dir: &Path| {
@@ -343,7 +335,8 @@ fn data_lists_sets_and_writes_subsets() {
     // 148.5 a class were expected; the small classes give what they have
     assert_eq!(positions.len(), 148 + 114 + 89 + 68 + 53 + 41 + 27 + 16 + 10 + 6);
     // what was written can be read back, and is the same subset
-    let file = folder().join("subset.txt");
+    let folder = TempFolder::new("cli");
+    let file = folder.path().join("subset.txt");
     let path = file.to_str().expect("UTF-8");
     let said = stdout(&equipoise(&["data", "index", "fashion-mini", "--imbalance", "10", "-o", path], ""));
     assert_eq!(said, format!("{} indices written to {path}\n", positions.len()));
@@ -392,7 +385,8 @@ fn data_lists_sets_and_writes_subsets() {
 fn odd_names_are_shown_and_do_nothing() {
     use std::ffi::OsStr;
     use std::os::unix::ffi::OsStrExt;
-    let tree = folder();
+    let folder = TempFolder::new("cli");
+    let tree = folder.path();
     for class in [
         &b"red\x1b[31m"[..],
         b"two\nlines",
@@ -434,7 +428,6 @@ fn odd_names_are_shown_and_do_nothing() {
     let out = equipoise(&["inspect", tree.join("no\x1b[31m\nfolder").to_str().expect("UTF-8")], "");
     let said = String::from_utf8_lossy(&out.stderr);
     assert!(out.status.code() == Some(2) && said.trim_end().chars().all(|c| !c.is_control()), "{said:?}");
-    std::fs::remove_dir_all(tree).expect("removes");
 }
 
 /// A class without enough images for its quota is named.
@@ -456,7 +449,8 @@ fn a_subset_that_cannot_be_filled_says_so() {
 /// Every error names what went wrong, and nothing is put in place.
 #[test]
 fn data_fetch_refuses_what_is_not_official() {
-    let root = folder();
+    let folder = TempFolder::new("cli");
+    let root = folder.path();
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
     let from = format!("http://{}/", listener.local_addr().expect("an address"));
     // the official size of the set's first file, and what is not in it
@@ -535,7 +529,8 @@ fn data_fetch_says_what_it_cannot_do() {
 /// A part of a set is imported under its name, but not in silence; what cannot be of the set is refused.
 #[test]
 fn data_import_compares_with_the_whole_set() {
-    let here = folder();
+    let folder = TempFolder::new("cli");
+    let here = folder.path();
     let write = |name: &str, head: &[u32], bytes: &[u8]| {
         let head: Vec<u8> = head.iter().flat_map(|word| word.to_be_bytes()).collect();
         std::fs::write(here.join("from").join(name), [&head, bytes].concat()).expect("writes");

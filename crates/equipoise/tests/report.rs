@@ -4,19 +4,20 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 use std::sync::OnceLock;
 
+use equipoise_testing::TempFolder;
 use roxmltree::{Document, ParsingOptions};
 use serde_json::Value;
 
 /// A folder of this file's own, with runs in it that all tests read.
 fn place() -> &'static Path {
-    static PLACE: OnceLock<PathBuf> = OnceLock::new();
-    PLACE.get_or_init(|| {
-        let path = std::env::temp_dir().join(format!("equipoise-report-{}", std::process::id()));
-        std::fs::create_dir_all(&path).expect("a folder");
+    static FOLDER: OnceLock<TempFolder> = OnceLock::new();
+    let create = || {
+        let folder = TempFolder::new("report");
         let args = "compare --criteria softmax,cwap --epochs 3 --batch-size 64 --imbalance 100 --seeds 2 --output runs --quiet";
-        succeeded(&equipoise(&path, &args.split(' ').collect::<Vec<_>>()));
-        path
-    })
+        succeeded(&equipoise(folder.path(), &args.split(' ').collect::<Vec<_>>()));
+        folder
+    };
+    FOLDER.get_or_init(create).path()
 }
 
 fn equipoise(place: &Path, args: &[&str]) -> Output {

@@ -2,46 +2,23 @@
 
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
-use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 use equipoise_criterion::random::Draws;
-
-/// A folder of a test's own, removed at its end.
-struct Place(PathBuf);
-
-impl Place {
-    fn new() -> Self {
-        static NUMBER: AtomicU32 = AtomicU32::new(0);
-        let number = NUMBER.fetch_add(1, Ordering::Relaxed);
-        let path = std::env::temp_dir().join(format!("equipoise-runs-{}-{number}", std::process::id()));
-        std::fs::create_dir_all(&path).expect("a folder");
-        Self(path)
-    }
-
-    fn join(&self, name: &str) -> PathBuf {
-        self.0.join(name)
-    }
-}
-
-impl Drop for Place {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_dir_all(&self.0);
-    }
-}
+use equipoise_testing::TempFolder;
 
 #[expect(clippy::disallowed_methods, reason = "how long a process may take to end is part of its promise")]
 fn now() -> Instant {
     Instant::now()
 }
 
-fn command(place: &Place) -> Command {
+fn command(place: &TempFolder) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_equipoise"));
-    command.current_dir(&place.0).env("EQUIPOISE_DATA", place.join("data")).stdin(Stdio::null());
+    command.current_dir(place.path()).env("EQUIPOISE_DATA", place.path().join("data")).stdin(Stdio::null());
     command
 }
 
-fn equipoise(place: &Place, args: &[&str]) -> Output {
+fn equipoise(place: &TempFolder, args: &[&str]) -> Output {
     command(place).args(args).output().expect("it runs")
 }
 
@@ -80,31 +57,31 @@ fn succeeded(out: &Output) {
 }
 
 /// The undisturbed run.
-fn undisturbed(place: &Place) -> [Vec<u8>; 5] {
+fn undisturbed(place: &TempFolder) -> [Vec<u8>; 5] {
     succeeded(&equipoise(place, &tiny(&["--output", "whole", "--quiet"])));
-    outcome(&place.join("whole"))
+    outcome(&place.path().join("whole"))
 }
 
 #[test]
 fn the_same_again_and_with_other_threads() {
-    let place = Place::new();
+    let place = TempFolder::new("runs");
     let want = undisturbed(&place);
     for (name, threads) in [("again", "2"), ("one", "1"), ("five", "5")] {
         let args: Vec<&str> = tiny(&["--output", name, "--quiet"]);
         let args: Vec<&str> = args.iter().map(|arg| if *arg == "2" { threads } else { *arg }).collect();
         succeeded(&equipoise(&place, &args));
-        assert!(outcome(&place.join(name)) == want, "{name}");
+        assert!(outcome(&place.path().join(name)) == want, "{name}");
     }
     // and the seed matters
     succeeded(&equipoise(&place, &tiny(&["--output", "other", "--quiet", "--seed", "1"])));
-    assert!(outcome(&place.join("other"))[0] != want[0]);
+    assert!(outcome(&place.path().join("other"))[0] != want[0]);
 }
 
 /// Every kind of state there is: an average of the weights, mixed labels, deferred weights, a criterion that counts, a
 /// validation part that chooses.
 #[test]
 fn all_state_survives_a_stop_in_mid_epoch() {
-    let place = Place::new();
+    let place = TempFolder::new("runs");
     for (number, criterion) in ["cwap", "seesaw", "ghm"].iter().enumerate() {
         let more = [
             "--criterion",
@@ -126,13 +103,13 @@ fn all_state_survives_a_stop_in_mid_epoch() {
         let child = start(&place, &[tiny(&more), vec!["--output", &parts]].concat());
         let code = signal_after(child, libc_sigterm(), Duration::from_millis(120));
         assert!(matches!(code, Some(0 | 143)), "{code:?}");
-        if code == Some(143) && place.join(&parts).join("config.toml").exists() {
+        if code == Some(143) && place.path().join(&parts).join("config.toml").exists() {
             finish(&place, &parts);
         } else if code == Some(143) {
             succeeded(&equipoise(&place, &[tiny(&more), vec!["--output", &parts]].concat()));
         }
-        assert!(outcome(&place.join(&parts)) == outcome(&place.join(&whole)), "{criterion}");
-        assert!(place.join(&parts).join("best.eqp").exists());
+        assert!(outcome(&place.path().join(&parts)) == outcome(&place.path().join(&whole)), "{criterion}");
+        assert!(place.path().join(&parts).join("best.eqp").exists());
     }
 }
 
@@ -140,7 +117,7 @@ fn libc_sigterm() -> i32 {
     15
 }
 
-fn start(place: &Place, args: &[&str]) -> Child {
+fn start(place: &TempFolder, args: &[&str]) -> Child {
     command(place).args(args).stdout(Stdio::null()).stderr(Stdio::piped()).spawn().expect("it starts")
 }
 
@@ -159,7 +136,7 @@ fn signal_after(mut child: Child, signal: i32, after: Duration) -> Option<i32> {
 }
 
 /// Takes a run up until it is finished.
-fn finish(place: &Place, run: &str) {
+fn finish(place: &TempFolder, run: &str) {
     let out = equipoise(place, &["train", "--resume", run, "--quiet"]);
     let finished = text(&out.stderr).contains("is finished");
     assert!(out.status.success() || finished, "{}", text(&out.stderr));
@@ -180,7 +157,7 @@ fn kills() -> u64 {
 /// had happened.
 #[test]
 fn killed_again_and_again() {
-    let place = Place::new();
+    let place = TempFolder::new("runs");
     let want = undisturbed(&place);
     let draws = Draws::new(5, 0, 0);
     let (mut done, mut runs, mut saving, mut under_way) = (0, 0, 0u64, 0u64);
@@ -189,7 +166,7 @@ fn killed_again_and_again() {
         assert!(done < 4 * kills(), "{done} kills, only {saving} of them inside a save");
         runs += 1;
         let run = format!("run-{runs}");
-        let path = place.join(&run);
+        let path = place.path().join(&run);
         let mut begun = false;
         loop {
             let args = match begun {
@@ -244,7 +221,7 @@ fn killed_again_and_again() {
 
 #[test]
 fn signals_save_and_end_with_their_code() {
-    let place = Place::new();
+    let place = TempFolder::new("runs");
     let want = undisturbed(&place);
     let draws = Draws::new(6, 0, 0);
     for number in 0..24u64 {
@@ -255,10 +232,10 @@ fn signals_save_and_end_with_their_code() {
         match got {
             Some(0) => {}
             Some(got) if got == code => {
-                if place.join(&run).join("config.toml").exists() {
+                if place.path().join(&run).join("config.toml").exists() {
                     finish(&place, &run);
                 } else {
-                    let _ = std::fs::remove_dir_all(place.join(&run));
+                    let _ = std::fs::remove_dir_all(place.path().join(&run));
                     succeeded(&equipoise(&place, &tiny(&["--output", &run, "--quiet"])));
                 }
             }
@@ -266,18 +243,18 @@ fn signals_save_and_end_with_their_code() {
             None => continue,
             other => panic!("{other:?}"),
         }
-        assert!(outcome(&place.join(&run)) == want, "run {number}");
+        assert!(outcome(&place.path().join(&run)) == want, "run {number}");
     }
 }
 
 #[test]
 fn a_damaged_checkpoint_is_refused_and_the_one_before_used() {
-    let place = Place::new();
+    let place = TempFolder::new("runs");
     let want = undisturbed(&place);
     // stopped after its first epoch
     let two = tiny(&["--output", "run", "--quiet"]);
     succeeded(&equipoise(&place, &two));
-    let run = place.join("run");
+    let run = place.path().join("run");
     let newest = run.join("checkpoint.eqp");
     let good = std::fs::read(&newest).expect("a checkpoint");
     let mut cases: Vec<(&str, Vec<u8>)> = vec![("cut", good[..good.len() / 2].to_vec()), ("empty", Vec::new())];
@@ -308,35 +285,35 @@ fn a_damaged_checkpoint_is_refused_and_the_one_before_used() {
 #[cfg(unix)]
 #[test]
 fn no_space() {
-    let place = Place::new();
+    let place = TempFolder::new("runs");
     let want = undisturbed(&place);
     succeeded(&equipoise(&place, &tiny(&["--output", "part", "--quiet", "--set", "seed=0"])));
     for kilobytes in [0, 1, 4, 64, 300, 600] {
         let run = format!("run-{kilobytes}");
         let program = env!("CARGO_BIN_EXE_equipoise");
         let line = format!("ulimit -f {kilobytes}; exec {program} {} --output {run} --quiet", TINY.join(" "));
-        let out = Command::new("bash").arg("-c").arg(&line).current_dir(&place.0).output().expect("bash");
+        let out = Command::new("bash").arg("-c").arg(&line).current_dir(place.path()).output().expect("bash");
         assert_eq!(out.status.code(), Some(1), "{kilobytes}: {}", text(&out.stderr));
         let said = text(&out.stderr);
         assert!(said.contains("cannot write") && said.contains(&run), "{said}");
         // with room again it goes on, or starts
-        if place.join(&run).join("config.toml").exists() {
+        if place.path().join(&run).join("config.toml").exists() {
             finish(&place, &run);
         } else {
-            let _ = std::fs::remove_dir_all(place.join(&run));
+            let _ = std::fs::remove_dir_all(place.path().join(&run));
             succeeded(&equipoise(&place, &tiny(&["--output", &run, "--quiet"])));
         }
-        assert!(outcome(&place.join(&run)) == want, "{kilobytes}");
+        assert!(outcome(&place.path().join(&run)) == want, "{kilobytes}");
     }
 }
 
 #[test]
 fn two_processes_on_one_folder() {
-    let place = Place::new();
+    let place = TempFolder::new("runs");
     let long = ["train", "--model", "resnet8", "--epochs", "1000", "--output", "run", "--quiet"];
     let mut first = start(&place, &long);
     let began = now();
-    while !place.join("run").join("checkpoint.eqp").exists() {
+    while !place.path().join("run").join("checkpoint.eqp").exists() {
         assert!(began.elapsed() < Duration::from_secs(20), "it does not begin");
         std::thread::sleep(Duration::from_millis(5));
     }
@@ -354,7 +331,7 @@ fn two_processes_on_one_folder() {
 
 #[test]
 fn a_run_that_diverges_stops_and_keeps_what_was_good() {
-    let place = Place::new();
+    let place = TempFolder::new("runs");
     let out = equipoise(&place, &tiny(&["--lr", "1e30", "--output", "run", "--quiet"]));
     assert_eq!(out.status.code(), Some(1));
     let said = text(&out.stderr);
@@ -390,7 +367,7 @@ fn a_run_that_diverges_stops_and_keeps_what_was_good() {
 /// An adjustment that a run is set to is what `evaluate` can do afterwards, and its own figures, predictions and table have it.
 #[test]
 fn a_run_can_be_adjusted_after_training() {
-    let place = Place::new();
+    let place = TempFolder::new("runs");
     let train =
         |more: &[&'static str]| succeeded(&equipoise(&place, &tiny(&[more, &["--criterion", "softmax"]].concat())));
     train(&["--output", "plain"]);
@@ -406,7 +383,7 @@ fn a_run_can_be_adjusted_after_training() {
     assert_ne!(plain.0, adjusted.0);
     assert_eq!(evaluate(&["plain", "--logit-adjustment", "1"]), adjusted);
     assert_eq!(evaluate(&["adjusted", "--logit-adjustment", "0"]), plain);
-    let result = std::fs::read(place.join("adjusted").join("result.json")).expect("a result");
+    let result = std::fs::read(place.path().join("adjusted").join("result.json")).expect("a result");
     let result: serde_json::Value = serde_json::from_slice(&result).expect("JSON");
     assert_eq!(result["last"]["top1"], adjusted.0["top1"]);
     // the weights know nothing of it
@@ -418,7 +395,7 @@ fn a_run_can_be_adjusted_after_training() {
 /// A run that ends early has been looked at when it ends, and cannot be taken up.
 #[test]
 fn early_stopping() {
-    let place = Place::new();
+    let place = TempFolder::new("runs");
     let args = [
         "train",
         "--model",
@@ -454,7 +431,7 @@ fn early_stopping() {
 /// What was chosen on the test set says so, wherever it is used.
 #[test]
 fn the_papers_habit_is_labelled() {
-    let place = Place::new();
+    let place = TempFolder::new("runs");
     let args = tiny(&["--set", "select_best=test", "--output", "run"]);
     let out = equipoise(&place, &args);
     succeeded(&out);
@@ -473,7 +450,7 @@ fn the_papers_habit_is_labelled() {
 /// What we recommend can be run for any number of epochs; its average of the weights is one of weights that were trained.
 #[test]
 fn what_we_recommend() {
-    let place = Place::new();
+    let place = TempFolder::new("runs");
     let overall = |more: &[&'static str]| {
         let out = equipoise(&place, &tiny(&[&["--config", "recommended", "--json", "--quiet"], more].concat()));
         succeeded(&out);
@@ -489,13 +466,13 @@ fn what_we_recommend() {
 /// A preset is every criterion's own; options are stronger than files.
 #[test]
 fn presets_and_options() {
-    let place = Place::new();
+    let place = TempFolder::new("runs");
     let config = |args: &[&str]| {
         let out = equipoise(&place, &[args, &["--print-config"]].concat());
         succeeded(&out);
         text(&out.stdout)
     };
-    std::fs::write(place.join("base.toml"), config(&["train"])).expect("written");
+    std::fs::write(place.path().join("base.toml"), config(&["train"])).expect("written");
     let seesaw = config(&["train", "--config", "base.toml", "--criterion", "seesaw", "--preset", "paper"]);
     assert!(seesaw.contains("q = 0.0") && seesaw.contains("select_best = \"test\""), "{seesaw}");
     let focal =
@@ -508,8 +485,8 @@ fn presets_and_options() {
 /// Data that has changed is not taken for the same; data that has moved is.
 #[test]
 fn changed_and_moved_data() {
-    let place = Place::new();
-    let tree = place.join("tree");
+    let place = TempFolder::new("runs");
+    let tree = place.path().join("tree");
     let image = |part: &str, class: &str, i: u8| {
         let folder = tree.join(part).join(class);
         std::fs::create_dir_all(&folder).expect("a folder");
@@ -539,16 +516,16 @@ fn changed_and_moved_data() {
     // from another folder
     let out = command(&place)
         .current_dir("/")
-        .args(["evaluate", &place.join("run").display().to_string()])
+        .args(["evaluate", &place.path().join("run").display().to_string()])
         .output()
         .expect("it runs");
     succeeded(&out);
     // moved
-    std::fs::rename(&tree, place.join("moved")).expect("moved");
-    std::fs::remove_file(place.join("run").join("result.json")).expect("there");
+    std::fs::rename(&tree, place.path().join("moved")).expect("moved");
+    std::fs::remove_file(place.path().join("run").join("result.json")).expect("there");
     assert_eq!(equipoise(&place, &["train", "--resume", "run"]).status.code(), Some(2));
     succeeded(&equipoise(&place, &["train", "moved", "--resume", "run", "--quiet"]));
-    std::fs::rename(place.join("moved"), &tree).expect("moved");
+    std::fs::rename(place.path().join("moved"), &tree).expect("moved");
     // a test image more
     image("test", "a", 9);
     for args in [&["evaluate", "run"][..], &["train", "--resume", "run"]] {
@@ -562,7 +539,7 @@ fn changed_and_moved_data() {
 /// A comparison that was stopped is taken up and ends with the table that it would have had.
 #[test]
 fn compare_is_taken_up() {
-    let place = Place::new();
+    let place = TempFolder::new("runs");
     let args = |out: &'static str| {
         ["compare", "--criteria", "softmax,cwap", "--epochs", "3", "--output", out, "--json", "--quiet"]
     };
@@ -581,11 +558,11 @@ fn compare_is_taken_up() {
 /// The folder of a comparison is not a run: it cannot be resumed as one, and stays as it is.
 #[test]
 fn a_comparison_is_not_resumed_as_a_run() {
-    let place = Place::new();
+    let place = TempFolder::new("runs");
     let args = ["compare", "--criteria", "softmax", "--epochs", "1", "--output", "several", "--quiet"];
     succeeded(&equipoise(&place, &args));
     let files = || {
-        let files = std::fs::read_dir(place.join("several")).expect("a folder").flatten();
+        let files = std::fs::read_dir(place.path().join("several")).expect("a folder").flatten();
         let mut names: Vec<_> = files.map(|file| file.file_name()).collect();
         names.sort();
         names
@@ -601,7 +578,7 @@ fn a_comparison_is_not_resumed_as_a_run() {
     };
     refused(&files());
     // as it is while it runs, and after it was stopped
-    std::fs::remove_file(place.join("several/compare.json")).expect("there");
+    std::fs::remove_file(place.path().join("several/compare.json")).expect("there");
     refused(&files());
     // the command that the message names continues it
     succeeded(&equipoise(&place, &args));
@@ -611,7 +588,7 @@ fn a_comparison_is_not_resumed_as_a_run() {
 #[cfg(target_os = "linux")]
 #[test]
 fn a_long_run_takes_no_more_and_more() {
-    let place = Place::new();
+    let place = TempFolder::new("runs");
     let epochs = std::env::var("EQUIPOISE_EPOCHS").unwrap_or_else(|_| "300".to_owned());
     let args = [
         "train",
@@ -634,13 +611,13 @@ fn a_long_run_takes_no_more_and_more() {
     let proc = PathBuf::from(format!("/proc/{}", child.id()));
     while child.try_wait().expect("a child").is_none() {
         let status = std::fs::read_to_string(proc.join("status")).unwrap_or_default();
-        let lines =
-            std::fs::read_to_string(place.join("run").join("metrics.jsonl")).map_or(0, |text| text.lines().count());
+        let lines = std::fs::read_to_string(place.path().join("run").join("metrics.jsonl"))
+            .map_or(0, |text| text.lines().count());
         let resident = status
             .lines()
             .find_map(|line| line.strip_prefix("VmRSS:")?.trim().strip_suffix(" kB")?.parse::<u64>().ok());
         // the report at the end reads all that was written, once
-        let training = lines > 10 && !place.join("run").join("result.json").exists();
+        let training = lines > 10 && !place.path().join("run").join("result.json").exists();
         if let (Some(resident), true) = (resident, training) {
             memory.push(resident);
             files.push(std::fs::read_dir(proc.join("fd")).map_or(0, Iterator::count));
@@ -659,7 +636,7 @@ fn a_long_run_takes_no_more_and_more() {
 
 #[test]
 fn compare_shows_what_is_gained() {
-    let place = Place::new();
+    let place = TempFolder::new("runs");
     let args =
         ["compare", "--criteria", "softmax,balanced-softmax", "--epochs", "2", "--seeds", "2", "--json", "--quiet"];
     let out = equipoise(&place, &args);
@@ -672,17 +649,17 @@ fn compare_shows_what_is_gained() {
         assert!(row["mean"].as_array().expect("means").iter().all(serde_json::Value::is_number), "{row}");
         assert!(row["sd"].as_array().expect("deviations").iter().all(serde_json::Value::is_number), "{row}");
     }
-    let folder = place.join(table["folder"].as_str().expect("a folder"));
+    let folder = place.path().join(table["folder"].as_str().expect("a folder"));
     assert!(folder.join("compare.json").exists() && folder.join("softmax-s0").join("result.json").exists());
     // and a second one does not touch the first
     succeeded(&equipoise(&place, &args));
-    assert!(place.join("runs").join(format!("{}-2", folder.file_name().expect("a name").display())).exists());
+    assert!(place.path().join("runs").join(format!("{}-2", folder.file_name().expect("a name").display())).exists());
 }
 
 /// A head is trained on top of another run's frozen backbone; heads of other sizes start anew.
 #[test]
 fn starting_from_another_run() {
-    let place = Place::new();
+    let place = TempFolder::new("runs");
     undisturbed(&place);
     let args = tiny(&[
         "--output",
@@ -708,7 +685,7 @@ fn starting_from_another_run() {
         "data.sampler=class-balanced",
     ]);
     succeeded(&equipoise(&place, &args));
-    let metrics = |run: &str| std::fs::read(place.join(run).join("metrics.jsonl")).expect("metrics");
+    let metrics = |run: &str| std::fs::read(place.path().join(run).join("metrics.jsonl")).expect("metrics");
     assert!(metrics("head") == metrics("file"));
     assert_eq!(
         equipoise(&place, &["export", "whole", "-o", "w.safetensors"]).status.code(),
@@ -721,14 +698,14 @@ fn starting_from_another_run() {
     );
     assert_eq!(out.status.code(), Some(2));
     assert!(text(&out.stderr).contains("another network"), "{}", text(&out.stderr));
-    assert!(!place.join("other").exists(), "nothing is made for a run that cannot start");
+    assert!(!place.path().join("other").exists(), "nothing is made for a run that cannot start");
 }
 
 /// What cannot be done is said in one line, with a code, and leaves nothing behind.
 #[test]
 fn bad_input() {
-    let place = Place::new();
-    let folder = place.join("tree");
+    let place = TempFolder::new("runs");
+    let folder = place.path().join("tree");
     for (class, part, number) in [("a", "train", 3), ("b", "train", 2), ("a", "test", 1), ("b", "test", 1)] {
         std::fs::create_dir_all(folder.join(part).join(class)).expect("a folder");
         for i in 0..number {
@@ -737,12 +714,12 @@ fn bad_input() {
         }
     }
     for part in ["train", "test"] {
-        let one = place.join("one").join(part).join("a");
+        let one = place.path().join("one").join(part).join("a");
         std::fs::create_dir_all(&one).expect("a folder");
         std::fs::write(one.join("x.ppm"), [b"P6 4 4 255\n".to_vec(), vec![9; 48]].concat()).expect("written");
     }
     undisturbed(&place);
-    let before = std::fs::read_dir(&place.0).expect("a folder").count();
+    let before = std::fs::read_dir(place.path()).expect("a folder").count();
     for (args, code, part) in [
         (&["train", "no-such-set"][..], 2, "no-such-set"),
         (&["train", "--criterion", "sesaw"], 2, "seesaw"),
@@ -770,7 +747,7 @@ fn bad_input() {
         assert!(said.contains(part), "{args:?}: {said}");
         println!("$ equipoise {}\n{}", args.join(" "), said.trim());
     }
-    assert_eq!(std::fs::read_dir(&place.0).expect("a folder").count(), before, "nothing was made");
+    assert_eq!(std::fs::read_dir(place.path()).expect("a folder").count(), before, "nothing was made");
     // a class without training images is trained without, and named
     let out = equipoise(&place, &tiny(&["--output", "t"]));
     assert!(text(&out.stderr).contains("class 9 has no training images"), "{}", text(&out.stderr));
@@ -791,9 +768,9 @@ fn bad_input() {
 /// Labels for images of all kinds, in every form of output.
 #[test]
 fn predictions() {
-    let place = Place::new();
+    let place = TempFolder::new("runs");
     undisturbed(&place);
-    std::fs::write(place.join("a,b.ppm"), [b"P6 4 4 255\n".to_vec(), vec![90; 48]].concat()).expect("written");
+    std::fs::write(place.path().join("a,b.ppm"), [b"P6 4 4 255\n".to_vec(), vec![90; 48]].concat()).expect("written");
     let out = equipoise(&place, &["predict", "whole", "a,b.ppm", "--top", "3", "--json"]);
     succeeded(&out);
     let line: serde_json::Value = serde_json::from_slice(&out.stdout).expect("JSON");

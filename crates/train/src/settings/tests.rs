@@ -120,7 +120,7 @@ fn values_that_cannot_be_used_are_refused() {
         ),
         ("[augment]\ncutout = 2000", "setting 'augment.cutout' is 2000; it must be at most 1024"),
         ("[augment]\nrandaugment = [0, 9]", "setting 'augment.randaugment': randaugment.ops = 0"),
-        ("[augment]\ncolor_jitter = [0.4, 0.4, 0.4, 0.9]", "setting 'augment.color_jitter': color_jitter.hue = 0.9"),
+        ("[augment]\ncolor_jitter = [0.4, 0.4, 0.4, 0.75]", "setting 'augment.color_jitter': color_jitter.hue = 0.75"),
         ("[augment]\nmixup_alpha = -1.0", "setting 'augment.mixup_alpha' is -1; it must be finite and at least 0"),
     ] {
         assert!(verdict(text).starts_with(want), "{text}: {}", verdict(text));

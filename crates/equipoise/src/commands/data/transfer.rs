@@ -37,7 +37,7 @@ impl TransferDisplay {
                 self.line(&format!("{what}: trying again"));
             }
             DownloadEvent::Complete { name, checked: true } => {
-                self.line(&format!("{name} is complete: verifying its checksum"))
+                self.line(&format!("{name} is complete: verifying its checksum"));
             }
             DownloadEvent::Complete { name, checked: false } => {
                 self.line(&format!("warning: {name} cannot be verified: it has no official checksum"));
