@@ -25,15 +25,15 @@ macro_rules! dispatch {
             #[cfg(target_arch = "x86_64")]
             #[target_feature(enable = "avx512f,avx512dq,avx512bw,avx512vl,avx2,fma")]
             $($unsafe)? fn avx512 $(<$($generic: $bound),*>)? (simd: $crate::Avx512, $($arg: $type),*) $(-> $out)? {
-                $($unsafe)? { $kernel($($crate::$wide::<_, 1>)?(simd), $($arg),*) }
+                $($unsafe)? { $kernel(simd, $($arg),*) }
             }
             #[cfg(target_arch = "x86_64")]
             #[target_feature(enable = "avx2,fma")]
             $($unsafe)? fn avx2 $(<$($generic: $bound),*>)? (simd: $crate::Avx2, $($arg: $type),*) $(-> $out)? {
-                $($unsafe)? { $kernel($($crate::$wide::<_, 2>)?(simd), $($arg),*) }
+                $($unsafe)? { $kernel($($crate::$wide)?(simd), $($arg),*) }
             }
             $($unsafe)? fn portable $(<$($generic: $bound),*>)? (simd: $crate::Portable, $($arg: $type),*) $(-> $out)? {
-                $($unsafe)? { $kernel($($crate::$wide::<_, 4>)?(simd), $($arg),*) }
+                $($unsafe)? { $kernel($($crate::$wide)?($($crate::$wide)?(simd)), $($arg),*) }
             }
             match level {
                 // SAFETY: the token proves the instructions; the caller of an unsafe function keeps the kernel's contract.
