@@ -84,7 +84,8 @@ impl Cpu {
         let layer = &self.layers[layer];
         let weights = layer.forward_weights.as_ptr();
         let run = Forward { source, images: 0..number, after: None, cached: true, weights, y, sums: None };
-        // SAFETY: the caller's source, y and scratch; the weights are packed for this convolution.
+        // SAFETY: by the contract, the source, `y` and the scratch fit this layer; its weights are packed for this
+        // convolution.
         unsafe { layer.convolution.forward(self.tasks.simd, &run, scratch) };
     }
 
@@ -102,7 +103,8 @@ impl Cpu {
     ) {
         let frame = self.feature_frame();
         for (n, image) in images.enumerate() {
-            // SAFETY: the caller's source and rows; the scratch holds an image of the last layer.
+            // SAFETY: by the contract, the source and the rows hold these images; the scratch holds an image of the last
+            // layer.
             unsafe {
                 let features = features.add(image * frame.channels);
                 average(self.tasks.simd, source, n, &frame, scratch.input, features);

@@ -21,7 +21,7 @@ impl Layer {
         let [rows, columns] = pooled([height, width]);
         let (a, b) = self.scale_and_shift();
         let (input, output) = (height * width * channels, rows * columns * channels);
-        // SAFETY: the caller's y holds image `n`, and its z has room for it.
+        // SAFETY: by the contract, `y` is valid for reading image `n` and `z` for writing it.
         let (y, z) = unsafe {
             (
                 std::slice::from_raw_parts(y.add(n * input), input),
@@ -46,7 +46,7 @@ impl Layer {
                 }
             }
             if let Some(taps) = taps {
-                // SAFETY: the caller's taps have room for image `n`.
+                // SAFETY: by the contract, `taps` is valid for writing image `n`, and `pixel` lies inside it.
                 unsafe {
                     std::ptr::copy_nonoverlapping(taken.as_ptr(), taps.add(n * output + pixel * channels), channels);
                 }
