@@ -115,7 +115,9 @@ pub enum BatchError {
         value: f32,
     },
     /// The weight or the loss of an example overflows f32: the criterion's parameters are too extreme for the data.
-    #[error("labels[{row}]: the weight {weight} is too large; a smaller alpha, a prior or a cap keeps weights bounded")]
+    #[error(
+        "labels[{row}]: the weight {weight} or the loss overflows f32; choose less extreme parameters of the criterion"
+    )]
     Overflow {
         /// The row of the example.
         row: usize,

@@ -118,7 +118,7 @@ macro_rules! methods {
             /// (`ghm` with momentum, `cwap` with `memory: ema`) depend on the order of batches and are refused.
             ///
             /// # Errors
-            /// Says what does not fit. The state is unchanged then.
+            /// Returns an error that says what does not fit; the state is then unchanged.
             pub fn merge(&mut self, other: &Self) -> Result<(), StateError> {
                 match (self, other) {
                     (Self::Stateless, Self::Stateless) => Ok(()),

@@ -23,7 +23,7 @@
 //! The paper uses scale 30 and max_margin 0.5 throughout, together with `drw`.
 
 use crate::counts::Counts;
-use crate::kernel::rows::{Job, Part, Softmax, Weighed};
+use crate::kernel::rows::{BatchPass, LabelTerm, SoftmaxMethod, WeightedLoss};
 use crate::kernel::shape::Scaled;
 use crate::method::Method;
 use crate::parameters::{Parameters, parameters};
@@ -56,18 +56,18 @@ pub(crate) struct Ldam {
     margins: Vec<f32>,
 }
 
-impl Softmax for Ldam {
+impl SoftmaxMethod for Ldam {
     type Shape<'a> = Scaled;
-    fn shape<'a>(&'a self, part: &Part, _row: &'a mut Vec<f32>) -> Scaled {
-        Scaled::new(self.scale, self.margins[part.label])
+    fn shape<'a>(&'a self, term: &LabelTerm, _row: &'a mut Vec<f32>) -> Scaled {
+        Scaled::new(self.scale, self.margins[term.label])
     }
-    fn weigh(&self, part: &Part) -> Weighed {
-        Weighed::cross_entropy(part)
+    fn weigh(&self, term: &LabelTerm) -> WeightedLoss {
+        WeightedLoss::cross_entropy(term)
     }
 }
 
 impl Method for Ldam {
-    fn rows(&self, job: &mut Job<'_>) {
-        job.fused(self);
+    fn rows(&self, pass: &mut BatchPass<'_>) {
+        pass.fused(self);
     }
 }

@@ -22,7 +22,7 @@
 //! It has no parameters. Use it to see what the imbalance costs. On balanced data it is all you need.
 
 use crate::counts::Counts;
-use crate::kernel::rows::{Job, Weighed};
+use crate::kernel::rows::{BatchPass, WeightedLoss};
 use crate::margin::NoMargin;
 use crate::method::Method;
 use crate::parameters::{Parameters, parameters};
@@ -45,7 +45,7 @@ impl Parameters for SoftmaxConfig {
 pub(crate) struct Softmax;
 
 impl Method for Softmax {
-    fn rows(&self, job: &mut Job<'_>) {
-        job.fused(&NoMargin(|part: &_| Weighed::cross_entropy(part)));
+    fn rows(&self, pass: &mut BatchPass<'_>) {
+        pass.fused(&NoMargin(|term: &_| WeightedLoss::cross_entropy(term)));
     }
 }
