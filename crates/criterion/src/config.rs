@@ -3,6 +3,7 @@
 use std::fmt;
 use std::str::FromStr;
 
+use equipoise_support::nearest;
 use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::{Map, Value};
 
@@ -52,9 +53,17 @@ impl Config {
         drw: Option<DrwConfig>,
     ) -> Result<Self, ConfigError> {
         let invalid = |path: String, what: String| ConfigError::Params { path, what };
+        let names = method.fields().iter().map(|field| field.name);
         let Ok(Value::Object(mut values)) = serde_json::to_value(method.preset(preset)) else {
             return Err(invalid(String::new(), "the preset is not an object".to_owned()));
         };
+        if let Some(name) = params.keys().find(|name| names.clone().all(|known| known != *name)) {
+            let what = match nearest(name, names) {
+                Some(near) => format!("unknown parameter; did you mean '{near}'?"),
+                None => format!("unknown parameter; `equipoise criteria {method}` lists those of {method}"),
+            };
+            return Err(invalid(format!(".{name}"), what));
+        }
         values.extend(params.clone());
         let values = Value::Object(values);
         let mut track = serde_path_to_error::Track::new();
@@ -146,10 +155,7 @@ impl Id {
     /// The criterion whose name is nearest to `name`, if one is near.
     #[must_use]
     pub fn nearest(name: &str) -> Option<Self> {
-        let (distance, id) =
-            Self::ALL.iter().map(|id| (strsim::levenshtein(name, id.name()), *id)).min_by_key(|(d, _)| *d)?;
-        let part = Self::ALL.iter().find(|id| name.len() >= 3 && id.name().contains(name));
-        if distance <= 1 + name.len() / 4 { Some(id) } else { part.copied() }
+        nearest(name, Self::ALL.iter().map(|id| id.name()))?.parse().ok()
     }
 }
 

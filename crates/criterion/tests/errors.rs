@@ -151,7 +151,7 @@ fn parameters_out_of_range() {
 fn unknown_names() {
     let params = |text: &str| serde_json::from_str::<Config>(&format!("{{\"method\": \"focal\", \"params\": {text}}}"));
     let error = params("{\"gama\": 1}").expect_err("unknown").to_string();
-    assert!(error.contains("unknown field `gama`, expected `gamma`"), "{error}");
+    assert!(error.contains("params.gama: unknown parameter; did you mean 'gamma'?"), "{error}");
     assert!(params("{\"gamma\": \"x\"}").is_err());
     for (wrong, near) in [
         ("focall", "focal"),

@@ -1,5 +1,6 @@
 //! The dataset of a run, ready for training: loaders of its splits, class counts, groups.
 
+use equipoise_data::acquire::catalog::KnownDataset;
 use equipoise_data::batch::augmentation::Augmentation;
 use equipoise_data::batch::loader::{Loader, Progress, Transform};
 use equipoise_data::batch::normalize::Normalize;
@@ -164,11 +165,11 @@ fn take_validation_split(dataset: &mut Dataset, settings: &Settings) -> Result<(
 
 /// The normalization for a dataset: the published one where there is one, else that of the training images.
 fn default_normalize(dataset: &Dataset) -> Normalize {
-    match (&dataset.train.images, dataset.name.as_str()) {
-        (_, "cifar10" | "cifar100") => Normalize::cifar(),
-        (Images::Memory(pixels), _) => Normalize::of(pixels, &(0..pixels.len() as u32).collect::<Vec<_>>()),
-        (Images::Files(_), _) => Normalize::imagenet(),
-    }
+    let published = KnownDataset::by_name(&dataset.name).and_then(KnownDataset::normalize);
+    published.unwrap_or_else(|| match &dataset.train.images {
+        Images::Memory(pixels) => Normalize::of(pixels, &(0..pixels.len() as u32).collect::<Vec<_>>()),
+        Images::Files(_) => Normalize::imagenet(),
+    })
 }
 
 /// How images are loaded and transformed, in training or for evaluation.

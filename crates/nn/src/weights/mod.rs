@@ -4,6 +4,7 @@ mod safetensors;
 
 use std::collections::BTreeSet;
 
+use equipoise_support::nearest;
 use serde_json::json;
 
 use self::safetensors::{Tensors, Writer, error, read};
@@ -24,8 +25,6 @@ pub struct Weights {
 const COUNTER: &str = "num_batches_tracked";
 /// What `DataParallel` puts before every name.
 const PARALLEL: &str = "module.";
-/// Most edits between an unknown name and the name that is suggested instead.
-const SIMILAR: usize = 3;
 
 fn all_tensors(network: &Network) -> impl Iterator<Item = Tensor> {
     network.parameters().into_iter().chain(network.statistics())
@@ -80,8 +79,7 @@ impl Weights {
 fn check_names(tensors: &Tensors, network: &Network) -> Result<(), NnError> {
     let known: BTreeSet<String> = all_tensors(network).map(|tensor| tensor.name).collect();
     let Some(name) = tensors.keys().find(|name| !known.contains(*name)) else { return Ok(()) };
-    let nearest = known.into_iter().map(|known| (strsim::levenshtein(name, &known), known)).min();
-    let nearest = nearest.filter(|(distance, _)| *distance <= SIMILAR).map(|(_, known)| known);
+    let nearest = nearest(name, known.iter().map(String::as_str)).map(str::to_owned);
     Err(NnError::UnknownTensor { name: name.clone(), nearest })
 }
 

@@ -3,9 +3,10 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
+use equipoise_support::LockError;
 use thiserror::Error;
 
-use crate::names::{COMPARISON, CONFIG};
+use crate::names::{COMPARISON, CONFIG, LOCK};
 
 /// A run folder, or a file in it, cannot be used.
 #[derive(Debug, Error)]
@@ -72,4 +73,11 @@ pub(super) fn read_error(path: &Path) -> impl FnOnce(io::Error) -> FolderError {
 
 pub(super) fn write_error(path: &Path) -> impl FnOnce(io::Error) -> FolderError {
     move |source| FolderError::Write { path: path.to_owned(), source }
+}
+
+pub(super) fn lock_error(folder: &Path) -> impl FnOnce(LockError) -> FolderError {
+    move |error| match error {
+        LockError::Held { pid } => FolderError::Locked { path: folder.to_owned(), pid },
+        LockError::Io(source) => FolderError::Write { path: folder.join(LOCK), source },
+    }
 }

@@ -3,7 +3,6 @@
 
 mod atomic;
 mod error;
-mod lock;
 #[cfg(test)]
 mod tests;
 
@@ -11,12 +10,12 @@ use std::fs::{self, OpenOptions};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
+use equipoise_support::FolderLock;
 use serde::Serialize;
 
 use self::atomic::{create_file, is_part, link_or_copy, part_path, publish, remove_if_exists, sync_folder};
 pub use self::error::FolderError;
-use self::error::{read_error, write_error};
-use self::lock::FolderLock;
+use self::error::{lock_error, read_error, write_error};
 use crate::names::{CHECKPOINT, COMPARISON, CONFIG, LOCK, PART, PREVIOUS, is_comparison};
 
 /// The folder of a run, or of a comparison of runs, locked for writing until it is dropped.
@@ -92,14 +91,16 @@ impl RunFolder {
             }
             _ => return Err(missing(path.to_owned())),
         }
-        let folder = Self { path: path.to_owned(), _lock: FolderLock::acquire(path)? };
+        let folder =
+            Self { path: path.to_owned(), _lock: FolderLock::acquire(&path.join(LOCK)).map_err(lock_error(path))? };
         folder.remove_parts()?;
         Ok(folder)
     }
 
     /// Takes possession of an empty folder.
     fn claim(path: &Path) -> Result<Self, FolderError> {
-        let folder = Self { path: path.to_owned(), _lock: FolderLock::acquire(path)? };
+        let folder =
+            Self { path: path.to_owned(), _lock: FolderLock::acquire(&path.join(LOCK)).map_err(lock_error(path))? };
         // another process may have used it until just now
         require_empty(path)?;
         folder.remove_parts()?;
@@ -213,7 +214,7 @@ fn check_name(name: &str) -> Result<(), FolderError> {
     if plain && !reserved { Ok(()) } else { Err(FolderError::Name { name: name.to_owned() }) }
 }
 
-/// Checks that a folder is empty. The leftovers of a process that was killed at once do not count: a lock file and a
+/// Checks that a folder is empty. The leftovers of a process that was killed right after it started do not count: a lock file and a
 /// half-written configuration.
 fn require_empty(folder: &Path) -> Result<(), FolderError> {
     let parts = [CONFIG, COMPARISON].map(|name| part_path(Path::new(name)));

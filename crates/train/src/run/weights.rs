@@ -1,11 +1,10 @@
 //! Weights to start from, and checkpoints to use.
 
-use std::error::Error;
 use std::path::{Path, PathBuf};
 
 use equipoise_nn::{Cpu, Engine, Network, NnError, TensorKind, Weights};
-
 use equipoise_record::names::{BEST, CHECKPOINT, PREVIOUS};
+use equipoise_support::with_causes;
 
 use super::Feedback;
 use super::files::{input_error, read_bytes};
@@ -40,15 +39,6 @@ pub fn load_checkpoint(path: &Path, feedback: &dyn Feedback) -> Result<Checkpoin
     }
     let none = || format!("{}: not a run: it has no checkpoint", path.display());
     Err(TrainError::Unusable { what: first_error.unwrap_or_else(none) })
-}
-
-/// An error with its causes, in one line.
-fn with_causes(error: &dyn Error) -> String {
-    let causes = std::iter::successors(Some(error), |error| (*error).source());
-    let mut texts: Vec<String> = causes.map(ToString::to_string).collect();
-    // a transparent error repeats its cause
-    texts.dedup();
-    texts.join(": ")
 }
 
 /// Puts weights of a run folder, a checkpoint or a safetensors file into an engine. A head for other classes keeps its

@@ -191,23 +191,18 @@ pub(super) fn is_section(name: &str) -> bool {
 
 /// The known setting that an unknown name probably means: one of the same section, else of any section.
 pub(super) fn nearest(unknown: &str) -> Option<&'static str> {
-    let (section, _) = split(unknown);
-    let siblings = KEYS.iter().map(|key| key.name).filter(|name| split(name).0 == section);
-    similar(unknown, siblings).or_else(|| similar(unknown, KEYS.iter().map(|key| key.name)))
+    let (section, word) = split(unknown);
+    let names = KEYS.iter().map(|key| key.name);
+    let similar = |names: Vec<&'static str>| {
+        let near = equipoise_support::nearest(word, names.iter().map(|name| split(name).1))?;
+        names.into_iter().find(|name| split(name).1 == near)
+    };
+    similar(names.clone().filter(|name| split(name).0 == section).collect()).or_else(|| similar(names.collect()))
 }
 
 /// A dotted name as its section and its last word.
 fn split(name: &str) -> (&str, &str) {
     name.rsplit_once('.').unwrap_or(("", name))
-}
-
-/// The name whose last word contains that of the unknown name, or differs from it in few letters.
-fn similar(unknown: &str, names: impl Iterator<Item = &'static str> + Clone) -> Option<&'static str> {
-    let word = split(unknown).1;
-    let containing = names.clone().find(|name| word.len() >= 3 && split(name).1.contains(word));
-    let closest = names.map(|name| (strsim::levenshtein(word, split(name).1), name)).min();
-    let close = closest.filter(|(distance, _)| *distance <= (word.len() / 3).max(1)).map(|(_, name)| name);
-    containing.or(close)
 }
 
 impl Key {
