@@ -7,7 +7,7 @@ use equipoise_record::RunFolder;
 use equipoise_record::names::REPORT;
 use equipoise_report::comparison::Comparison;
 use equipoise_report::page::page;
-use equipoise_report::run::Run;
+use equipoise_report::run::RecordedRun;
 use equipoise_report::table::Table;
 use equipoise_train::settings::Settings;
 use serde_json::{Value, json};
@@ -17,7 +17,7 @@ use crate::output::{printable, warn};
 
 /// Reads run folders and compares the runs on the same data.
 pub(crate) fn read_comparisons(paths: &[PathBuf]) -> Result<Vec<Comparison>, Failure> {
-    let (mut runs, skipped) = Run::all(paths)?;
+    let (mut runs, skipped) = RecordedRun::all(paths)?;
     for run in &mut runs {
         // settings that the run does not name have their defaults; settings that we cannot read stay as they are
         let settings = Settings::from_toml(&run.config, &Settings::default());
@@ -75,7 +75,7 @@ pub(crate) fn summary(comparison: &Comparison) -> Value {
         "columns": comparison.columns,
         "rows": (0..comparison.variants.len()).map(|number| row(comparison, number)).collect::<Vec<_>>(),
         "verdict": verdict,
-        "others": others,
+        "other_verdicts": others,
         "notes": comparison.notes,
     })
 }
@@ -86,8 +86,8 @@ fn row(comparison: &Comparison, number: usize) -> Value {
     let difference = |column: usize| {
         let difference = comparison.difference(number, column)?;
         let distinguishable = difference.distinguishable();
-        let (mean, half, pairs) = (difference.mean, difference.half, difference.pairs);
-        Some(json!({"mean": mean, "half": half, "pairs": pairs, "distinguishable": distinguishable}))
+        let (mean, half_width, pairs) = (difference.mean, difference.half_width, difference.pairs);
+        Some(json!({"mean": mean, "half_width": half_width, "pairs": pairs, "distinguishable": distinguishable}))
     };
     json!({
         "criterion": variant.criterion,
@@ -95,7 +95,7 @@ fn row(comparison: &Comparison, number: usize) -> Value {
         "seeds": variant.runs.iter().map(|run| comparison.runs[*run].seed()).collect::<Vec<_>>(),
         "mean": variant.cells.iter().map(|cell| cell.spread.map(|spread| spread.mean)).collect::<Vec<_>>(),
         "sd": variant.cells.iter().map(|cell| cell.spread.and_then(|spread| spread.sd)).collect::<Vec<_>>(),
-        "best": variant.cells.iter().map(|cell| cell.best).collect::<Vec<_>>(),
+        "bold": variant.cells.iter().map(|cell| cell.bold).collect::<Vec<_>>(),
         "difference": (0..variant.cells.len()).map(difference).collect::<Vec<_>>(),
         "best_on_test": variant.optimistic.as_ref().map(|cells| {
             cells.iter().map(|cell| cell.spread.map(|spread| spread.mean)).collect::<Vec<_>>()

@@ -8,11 +8,11 @@ use std::path::{Path, PathBuf};
 use common::{FakeRun, folder, names, nine};
 use equipoise_report::comparison::Comparison;
 use equipoise_report::page;
-use equipoise_report::run::Run;
+use equipoise_report::run::RecordedRun;
 use roxmltree::{Document, Node, ParsingOptions};
 
 fn comparisons(paths: &[PathBuf]) -> Vec<Comparison> {
-    Comparison::all(Run::all(paths).expect("runs").0)
+    Comparison::all(RecordedRun::all(paths).expect("runs").0)
 }
 
 fn page_of(root: &Path) -> String {

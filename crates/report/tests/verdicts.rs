@@ -7,7 +7,7 @@ use std::path::Path;
 use common::{FakeRun, folder, names};
 use equipoise_record::names::CONFIG;
 use equipoise_report::comparison::Comparison;
-use equipoise_report::run::{ReportError, Run};
+use equipoise_report::run::{RecordedRun, ReportError};
 
 fn run(criterion: &'static str, seed: u64, gain: u64) -> FakeRun {
     let mut run = FakeRun::new(criterion, seed, names(10), &[("Many", 3), ("Medium", 4), ("Few", 3)]);
@@ -16,7 +16,7 @@ fn run(criterion: &'static str, seed: u64, gain: u64) -> FakeRun {
 }
 
 fn all(root: &Path) -> Vec<Comparison> {
-    Comparison::all(Run::all(&[root.to_path_buf()]).expect("runs").0)
+    Comparison::all(RecordedRun::all(&[root.to_path_buf()]).expect("runs").0)
 }
 
 /// The only comparison of runs with these criteria, seeds and gains.
@@ -35,7 +35,7 @@ fn the_same_seed_twice_is_one_seed() {
     let twice = compared("twice", &[("softmax", 0, 0), ("cwap", 0, 40), ("cwap", 0, 40)]);
     assert_eq!(twice.variants[1].runs.len(), 1);
     assert!(twice.verdict().0.starts_with("In one run each, cwap is "), "{}", twice.verdict().0);
-    assert!(twice.variants.iter().flat_map(|variant| &variant.cells).all(|cell| !cell.best));
+    assert!(twice.variants.iter().flat_map(|variant| &variant.cells).all(|cell| !cell.bold));
     assert!(twice.notes.iter().any(|note| note.contains("only the first run of each counts")), "{:?}", twice.notes);
 }
 
@@ -65,7 +65,7 @@ fn an_interval_comes_before_a_single_run() {
 fn no_interval_is_narrower_than_a_test_image() {
     let comparison = compared("resolution", &[("softmax", 0, 0), ("softmax", 1, 0), ("cwap", 0, 40), ("cwap", 1, 40)]);
     for column in 0..comparison.columns.len() {
-        let half = comparison.difference(1, column).and_then(|difference| difference.half).expect("an interval");
+        let half = comparison.difference(1, column).and_then(|difference| difference.half_width).expect("an interval");
         // 100 test images per class: three classes, four, three, all ten
         let least = [100.0 / 300.0, 100.0 / 400.0, 100.0 / 300.0, 100.0 / 1000.0][column];
         assert!(half >= least - 1e-12, "{column}: {half}");
@@ -167,7 +167,7 @@ fn impossible_values_are_refused() {
         format!("\"top1\":{}", serde_json::from_str::<serde_json::Value>(&result).expect("JSON")["last"]["top1"]);
     for invalid in ["250.0", "-5.0", "1e308"] {
         std::fs::write(path.join("result.json"), result.replace(&top1, &format!("\"top1\":{invalid}"))).expect("room");
-        match Run::read(&path) {
+        match RecordedRun::read(&path) {
             Err(ReportError::Format { path, .. }) => assert!(path.ends_with("result.json")),
             other => panic!("{invalid}: {other:?}"),
         }
@@ -178,7 +178,7 @@ fn impossible_values_are_refused() {
     std::fs::create_dir_all(&started).expect("a folder");
     std::fs::copy(path.join("config.toml"), started.join("config.toml")).expect("there");
     std::fs::write(started.join("metrics.jsonl"), "").expect("room");
-    assert!(matches!(Run::read(&started), Err(ReportError::Empty { .. })));
-    let (runs, skipped) = Run::all(&[root.to_path_buf()]).expect("one run");
+    assert!(matches!(RecordedRun::read(&started), Err(ReportError::Empty { .. })));
+    let (runs, skipped) = RecordedRun::all(&[root.to_path_buf()]).expect("one run");
     assert_eq!((runs.len(), skipped), (1, vec![started]));
 }

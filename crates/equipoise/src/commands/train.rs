@@ -5,8 +5,8 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use equipoise_criterion::Id;
-use equipoise_record::RunResult;
 use equipoise_record::names::{CONFIG, REPORT, RESULT};
+use equipoise_record::{RunResult, SelectionSplit};
 use equipoise_train::run::files::read_text;
 use equipoise_train::run::{OutputFolder, Run};
 use equipoise_train::settings::Settings;
@@ -123,7 +123,8 @@ fn introduce(run: &Run) {
 }
 
 fn print_result(result: &RunResult, folder: &Path, out: &mut impl Write) -> Result<(), Failure> {
-    for (epoch, which) in [(&result.last, "last epoch"), (&result.best, result.best_is.as_str())] {
+    let best = result.best_selected_on.map_or("best epoch", SelectionSplit::best_epoch);
+    for (epoch, which) in [(&result.last, "last epoch"), (&result.best, best)] {
         let Some(epoch) = epoch else { continue };
         let metrics = &epoch.metrics;
         let groups = metrics.groups.iter().map(|group| format!("{} {}, ", group.name, percent(group.accuracy)));

@@ -43,6 +43,6 @@ pub(super) fn mark_best(variants: &mut [Variant], resolution: &[f64]) {
             other.spread.is_none() || difference.is_some_and(|d| d.mean > 0.0 && d.distinguishable())
         });
         let is_alone = variants.iter().filter(|variant| variant.cells[column].spread.is_some()).count() < 2;
-        variants[best].cells[column].best = is_ahead && !is_alone;
+        variants[best].cells[column].bold = is_ahead && !is_alone;
     }
 }

@@ -6,12 +6,12 @@ use std::path::{Path, PathBuf};
 
 use equipoise_record::names::is_run;
 
-use super::{ReportError, Run};
+use super::{RecordedRun, ReportError};
 
 /// How many levels of subfolders are searched for runs.
 const MAX_DEPTH: usize = 4;
 
-impl Run {
+impl RecordedRun {
     /// Reads runs from folders, each either a run folder or a folder with runs below it. Also returns the folders that were
     /// skipped because none of their epochs has been evaluated.
     ///
@@ -38,7 +38,7 @@ impl Run {
 }
 
 /// Reads the runs below a folder that is not itself a run.
-fn read_below(path: &Path, runs: &mut Vec<Run>, skipped: &mut Vec<PathBuf>) -> Result<(), ReportError> {
+fn read_below(path: &Path, runs: &mut Vec<RecordedRun>, skipped: &mut Vec<PathBuf>) -> Result<(), ReportError> {
     fs::read_dir(path).map_err(|source| ReportError::Read { path: path.to_owned(), source })?;
     let mut folders = Vec::new();
     find_runs(path, MAX_DEPTH, &mut folders);
@@ -47,7 +47,7 @@ fn read_below(path: &Path, runs: &mut Vec<Run>, skipped: &mut Vec<PathBuf>) -> R
     }
     let before = runs.len();
     for folder in folders {
-        match Run::read(&folder) {
+        match RecordedRun::read(&folder) {
             Ok(run) => runs.push(run),
             Err(ReportError::Empty { path }) => skipped.push(path),
             Err(error) => return Err(error),

@@ -16,9 +16,9 @@ pub use error::ReportError;
 use files::{read_epochs, read_json, read_text};
 use setting_keys as keys;
 
-/// A run.
+/// A run as its folder records it.
 #[derive(Clone, Debug)]
-pub struct Run {
+pub struct RecordedRun {
     /// The run folder.
     pub path: PathBuf,
     /// Text of `config.toml`.
@@ -46,7 +46,7 @@ pub enum ReportedEpoch {
     Best,
 }
 
-impl Run {
+impl RecordedRun {
     /// Reads a run folder.
     ///
     /// # Errors
@@ -165,7 +165,7 @@ impl Run {
 }
 
 /// Keys of all settings of some runs, sorted, each once.
-pub(crate) fn setting_keys_of(runs: &[Run]) -> Vec<&str> {
+pub(crate) fn setting_keys_of(runs: &[RecordedRun]) -> Vec<&str> {
     let mut keys: Vec<&str> = runs.iter().flat_map(|run| run.settings.iter().map(|(key, _)| key.as_str())).collect();
     keys.sort_unstable();
     keys.dedup();

@@ -38,7 +38,7 @@ pub struct Difference {
     /// Mean of the first set minus mean of the second.
     pub mean: f64,
     /// Half the width of the confidence interval around the mean; `None` if the runs are too few for one.
-    pub half: Option<f64>,
+    pub half_width: Option<f64>,
     /// Number of pairs of runs with the same seed; 0 if the runs were not paired.
     pub pairs: usize,
 }
@@ -62,10 +62,10 @@ impl Difference {
             let n = pairs.len();
             let half =
                 spread.sd.map(|sd| student::quantile(1.0 - error / 2.0, (n - 1) as f64) * sd / (n as f64).sqrt());
-            return Some(Self { mean: spread.mean, half, pairs: n });
+            return Some(Self { mean: spread.mean, half_width: half, pairs: n });
         }
         let (a, b) = (Spread::over_seeds(first)?, Spread::over_seeds(second)?);
-        Some(Self { mean: a.mean - b.mean, half: None, pairs: 0 })
+        Some(Self { mean: a.mean - b.mean, half_width: None, pairs: 0 })
     }
 
     /// Welch's interval for two independent sets; `None` if one has a single value.
@@ -75,19 +75,19 @@ impl Difference {
         let below = va.powi(2) / (a.count - 1) as f64 + vb.powi(2) / (b.count - 1) as f64;
         let freedom = if below > 0.0 { (va + vb).powi(2) / below } else { (a.count + b.count - 2) as f64 };
         let half = student::quantile(1.0 - error / 2.0, freedom) * (va + vb).sqrt();
-        Some(Self { mean: a.mean - b.mean, half: Some(half), pairs: 0 })
+        Some(Self { mean: a.mean - b.mean, half_width: Some(half), pairs: 0 })
     }
 
     /// Widens the interval to at least `half` on each side.
     #[must_use]
     pub fn at_least(self, half: f64) -> Self {
-        Self { half: self.half.map(|own| own.max(half)), ..self }
+        Self { half_width: self.half_width.map(|own| own.max(half)), ..self }
     }
 
     /// Whether the interval excludes 0 by more than rounding could.
     #[must_use]
     pub fn distinguishable(&self) -> bool {
-        self.half.is_some_and(|half| self.mean.abs() > half + 1e-9)
+        self.half_width.is_some_and(|half| self.mean.abs() > half + 1e-9)
     }
 }
 

@@ -26,7 +26,7 @@ impl Table {
                     Entry::Text(text) => (quote(text), None),
                     Entry::Count(count) => (count.to_string(), None),
                     Entry::Accuracy { mean, sd, .. } => (number(*mean), *sd),
-                    Entry::Difference { mean, half, .. } => (number(*mean), *half),
+                    Entry::Difference { mean, half_width, .. } => (number(*mean), *half_width),
                     Entry::Missing => (String::new(), None),
                 };
                 cells.push(value);
@@ -42,7 +42,7 @@ impl Table {
 fn spread_name(entry: &Entry) -> Option<&'static str> {
     match entry {
         Entry::Accuracy { sd: Some(_), .. } => Some("sd"),
-        Entry::Difference { half: Some(_), .. } => Some("half-width of the 95 % interval"),
+        Entry::Difference { half_width: Some(_), .. } => Some("half-width of the 95 % interval"),
         _ => None,
     }
 }
