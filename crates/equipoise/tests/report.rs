@@ -88,7 +88,7 @@ fn tables_in_all_formats() {
     let mean = want["rows"][1]["mean"][4].as_f64().expect("a number");
     let (mean, sd) = (format!("{mean:.1}"), format!("{:.1}", want["rows"][1]["sd"][4].as_f64().expect("a number")));
     let plain = said(place, &["report", "runs", "--plain"]);
-    assert!(plain.contains(&format!("{mean} +- {sd}")) && plain.contains("2 seeds"), "{plain}");
+    assert!(plain.contains(&format!("{mean} +- {sd}")) && plain.contains("On two seeds"), "{plain}");
     assert!(plain.contains(&want["verdict"].as_str().expect("a sentence").replace('±', "+-")), "{plain}");
     let markdown = said(place, &["report", "runs", "--format", "markdown"]);
     assert!(markdown.starts_with("| criterion | seeds | Many |") && markdown.contains(&mean), "{markdown}");

@@ -61,9 +61,11 @@ fn build(classes: Vec<Class>, groups: &GroupSizes, runs: Vec<Run>) -> Comparison
         });
     }
     styles::assign(&mut variants);
-    significance::mark_best(&mut variants, &resolution);
     let dataset = dataset_title(&runs);
-    Comparison { dataset, runs, variants, classes, groups: members, columns, epoch, shared, notes, resolution }
+    let mut comparison =
+        Comparison { dataset, runs, variants, classes, groups: members, columns, epoch, shared, notes, resolution };
+    significance::mark_best(&mut comparison);
+    comparison
 }
 
 /// The finished runs, or all of them if none has finished.

@@ -3,12 +3,14 @@
 //!
 //! - `build`: from runs to comparisons.
 //! - `labels`: names for variants, by the settings in which they differ.
+//! - `sampling`: how much of a difference is due to the choice of test images.
 //! - `significance`: which differences can be told from noise.
 //! - `styles`: colors and markers of variants.
 //! - `verdict`: the sentences.
 
 mod build;
 mod labels;
+mod sampling;
 mod significance;
 mod styles;
 mod verdict;
@@ -188,8 +190,7 @@ impl Comparison {
     #[must_use]
     pub fn difference(&self, variant: usize, column: usize) -> Option<Difference> {
         let baseline = self.variants.first().filter(|_| variant > 0)?;
-        let (own, other) = (&self.variants.get(variant)?.cells[column], &baseline.cells[column]);
-        significance::difference(own, other, significance::ERROR, self.resolution[column])
+        significance::difference(self, self.variants.get(variant)?, baseline, column, significance::ERROR)
     }
 
     /// Style of a variant, less than [`STYLES`].
