@@ -10,8 +10,9 @@ use crate::run::{ReportedEpoch, Run};
 /// Names of groups and their numbers of classes.
 type GroupSizes = Vec<(String, usize)>;
 
-/// Compares runs: one comparison for each dataset among them, in the order of the runs.
-pub(super) fn by_dataset(runs: Vec<Run>) -> Vec<Comparison> {
+/// Compares runs: one comparison for each dataset among them, in the order of the runs. Runs that have not finished are left out
+/// beside others that have, unless they are wanted.
+pub(super) fn by_dataset(runs: Vec<Run>, with_unfinished: bool) -> Vec<Comparison> {
     type Key = (String, Vec<Class>, GroupSizes);
     let mut datasets: Vec<(Key, Vec<Run>)> = Vec::new();
     for run in runs {
@@ -25,12 +26,12 @@ pub(super) fn by_dataset(runs: Vec<Run>) -> Vec<Comparison> {
             None => datasets.push((key, vec![run])),
         }
     }
-    datasets.into_iter().map(|((_, classes, groups), runs)| build(classes, &groups, runs)).collect()
+    datasets.into_iter().map(|((_, classes, groups), runs)| build(classes, &groups, runs, with_unfinished)).collect()
 }
 
-fn build(classes: Vec<Class>, groups: &GroupSizes, runs: Vec<Run>) -> Comparison {
+fn build(classes: Vec<Class>, groups: &GroupSizes, runs: Vec<Run>, with_unfinished: bool) -> Comparison {
     let mut notes = Vec::new();
-    let runs = finished_or_all(runs, &mut notes);
+    let runs = if with_unfinished { runs } else { finished_or_all(runs, &mut notes) };
     let Labels { labels, shared } = labels::of(&runs);
     let epoch = match runs.iter().all(|run| run.has_best_epoch(false)) {
         true => ReportedEpoch::Best,

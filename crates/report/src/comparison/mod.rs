@@ -119,7 +119,13 @@ impl Comparison {
     /// Compares runs: one comparison for each dataset among them, in the order of the runs.
     #[must_use]
     pub fn all(runs: Vec<Run>) -> Vec<Self> {
-        build::by_dataset(runs)
+        build::by_dataset(runs, false)
+    }
+
+    /// As [`all`](Self::all), with the runs that have not finished beside those that have.
+    #[must_use]
+    pub fn all_under_way(runs: Vec<Run>) -> Vec<Self> {
+        build::by_dataset(runs, true)
     }
 
     /// Makes the variant with this label the baseline.
