@@ -31,7 +31,7 @@ pub(super) fn by_dataset(runs: Vec<Run>, with_unfinished: bool) -> Vec<Compariso
 
 fn build(classes: Vec<Class>, groups: &GroupSizes, runs: Vec<Run>, with_unfinished: bool) -> Comparison {
     let mut notes = Vec::new();
-    let runs = if with_unfinished { runs } else { finished_or_all(runs, &mut notes) };
+    let runs = if with_unfinished { under_way(runs, &mut notes) } else { finished_or_all(runs, &mut notes) };
     let Labels { labels, shared } = labels::of(&runs);
     let epoch = match runs.iter().all(|run| run.has_best_epoch(false)) {
         true => ReportedEpoch::Best,
@@ -69,14 +69,27 @@ fn build(classes: Vec<Class>, groups: &GroupSizes, runs: Vec<Run>, with_unfinish
     comparison
 }
 
+/// The finished runs, and of variants without one those that have not finished.
+fn under_way(runs: Vec<Run>, notes: &mut Vec<String>) -> Vec<Run> {
+    let Labels { labels, .. } = labels::of(&runs);
+    let is_finished =
+        |label: &String| labels.iter().zip(&runs).any(|(known, run)| known == label && run.result.is_some());
+    let kept: Vec<bool> =
+        labels.iter().zip(&runs).map(|(label, run)| run.result.is_some() || !is_finished(label)).collect();
+    notes.extend(runs.iter().filter(|run| run.result.is_none()).map(unfinished_note));
+    runs.into_iter().zip(kept).filter_map(|(run, kept)| kept.then_some(run)).collect()
+}
+
+fn unfinished_note(run: &Run) -> String {
+    let (done, all) = (run.finished_epochs(), run.planned_epochs());
+    format!("{} has not finished: epoch {done} of {all}.", run.folder_name())
+}
+
 /// The finished runs, or all of them if none has finished.
 fn finished_or_all(runs: Vec<Run>, notes: &mut Vec<String>) -> Vec<Run> {
     let (finished, unfinished): (Vec<Run>, Vec<Run>) = runs.into_iter().partition(|run| run.result.is_some());
     if finished.is_empty() {
-        for run in &unfinished {
-            let (done, all) = (run.finished_epochs(), run.planned_epochs());
-            notes.push(format!("{} has not finished: epoch {done} of {all}.", run.folder_name()));
-        }
+        notes.extend(unfinished.iter().map(unfinished_note));
         return unfinished;
     }
     if !unfinished.is_empty() {

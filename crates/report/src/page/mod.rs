@@ -19,7 +19,6 @@ use article::Article;
 
 use crate::comparison::Comparison;
 use crate::escape::{escape, label, name, put, short};
-use crate::run::Run;
 
 const STYLE_SHEET: &str = include_str!("style.css");
 
@@ -44,16 +43,9 @@ pub fn page(comparisons: &[Comparison]) -> String {
 /// Renders the page of runs that are under way: it says so, and reloads itself every few seconds.
 #[must_use]
 pub fn live_page(comparisons: &[Comparison], seconds: u64) -> String {
-    let mut notice = r#"<p class="note" role="status"><strong>Training is under way.</strong> "#.to_owned();
-    let unfinished = comparisons.iter().flat_map(|comparison| &comparison.runs).filter(|run| run.result.is_none());
-    let position = |run: &Run| {
-        let (folder, done, all) = (run.folder_name(), run.finished_epochs(), run.planned_epochs());
-        format!("{}: epoch {done} of {all}", name(&folder))
-    };
-    notice.push_str(&words::listed(&unfinished.map(position).collect::<Vec<_>>()));
-    put!(
-        notice,
-        ". Their figures are those of their latest evaluation. This page reloads itself every {seconds} seconds.</p>\n"
+    let notice = format!(
+        "<p class=\"note live\" role=\"status\"><strong>Training is under way.</strong> This page reloads itself every {seconds} \
+         seconds.</p>\n"
     );
     let reload = format!("<meta http-equiv=\"refresh\" content=\"{seconds}\"/>\n");
     document(&title(comparisons), &reload, &(notice + &body(comparisons)))
