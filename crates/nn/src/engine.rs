@@ -100,6 +100,14 @@ pub trait Engine {
     /// [`NnError::NoEma`] before [`start_ema`](Self::start_ema).
     fn swap_ema(&mut self) -> Result<(), NnError>;
 
+    /// Estimates the running statistics of the batch norms from images instead of averaging them over training steps:
+    /// `(1 - share) * running + share * batch`. Nothing else changes. Shares of 1, 1/2, 1/3, ... for batches of one size
+    /// give their mean, whatever the running statistics were before.
+    ///
+    /// # Errors
+    /// As [`forward`](Self::forward).
+    fn estimate_statistics(&mut self, images: &[f32], share: f32) -> Result<(), NnError>;
+
     /// The values of every parameter or statistic of the network, in the network's order and in PyTorch's layout.
     ///
     /// The list of an EMA that was not started is empty.

@@ -77,6 +77,8 @@ pub struct Cpu {
     trained_images: usize,
     /// Whether only the head is trained.
     frozen: bool,
+    /// The batch's share of the running statistics in a forward pass in training.
+    statistics_share: f32,
     /// The tasks of packing: a layer (the head comes last) and some of its input channels.
     packing: Vec<(usize, Range<usize>)>,
 }
@@ -128,6 +130,7 @@ impl Cpu {
             logits: Vec::with_capacity(batch_size * network.classes),
             trained_images: 0,
             frozen: false,
+            statistics_share: batch_norm::MOMENTUM,
             packing: plan.packing(),
             layers: plan.layers,
             blocks: plan.blocks,
@@ -209,6 +212,15 @@ impl Engine for Cpu {
 
     fn swap_ema(&mut self) -> Result<(), NnError> {
         self.ema_swap()
+    }
+
+    fn estimate_statistics(&mut self, images: &[f32], share: f32) -> Result<(), NnError> {
+        self.trained_images = 0;
+        let number = self.read_images(images)?;
+        self.statistics_share = share;
+        self.backbone_forward(number);
+        self.statistics_share = batch_norm::MOMENTUM;
+        Ok(())
     }
 
     fn tensors(&self, kind: TensorKind) -> Vec<Vec<f32>> {

@@ -41,6 +41,9 @@ impl Settings {
         require(scale > 0.0 && scale.is_finite(), "model.head_scale", scale, "finite and more than 0")?;
         self.check_criterion()?;
         self.optimizer.check()?;
+        let bn_images = self.optimizer.ema_bn_images;
+        let frozen = "0 with 'model.freeze_backbone', which keeps the batch-norm statistics";
+        require(bn_images == 0 || !self.model.freeze_backbone, "optimizer.ema_bn_images", bn_images, frozen)?;
         let schedule = self.schedule().check(self.epochs);
         schedule.map_err(|what| TrainError::Setting { field: "optimizer.schedule".to_owned(), what })?;
         for (field, value) in
@@ -95,9 +98,22 @@ impl DataSettings {
 }
 
 impl OptimizerSettings {
+    fn check_ema(&self) -> Result<(), TrainError> {
+        let Self { ema_decay, ema_epochs, ema_bn_images, .. } = *self;
+        fraction("optimizer.ema_decay", ema_decay)?;
+        require((ema_decay as f32) < 1.0, "optimizer.ema_decay", ema_decay, "less than 1 in 32 bits")?;
+        nonnegative("optimizer.ema_epochs", ema_epochs)?;
+        if ema_decay > 0.0 && ema_epochs > 0.0 {
+            let what = "a run has either 'optimizer.ema_epochs' or 'optimizer.ema_decay'; set the other to 0".to_owned();
+            return Err(TrainError::Setting { field: "optimizer.ema_epochs".to_owned(), what });
+        }
+        let must = "0 unless 'optimizer.ema_epochs' or 'optimizer.ema_decay' is set";
+        require(ema_bn_images == 0 || self.has_ema(), "optimizer.ema_bn_images", ema_bn_images, must)
+    }
+
     /// The engine computes with 32 bits, so the values must be usable there too.
     fn check(&self) -> Result<(), TrainError> {
-        let Self { learning_rate, momentum, weight_decay, clip_grad_norm, ema_decay, .. } = *self;
+        let Self { learning_rate, momentum, weight_decay, clip_grad_norm, .. } = *self;
         let usable = |value: f64| value as f32 > 0.0 && (value as f32).is_finite();
         require(usable(learning_rate), "optimizer.learning_rate", learning_rate, "finite and more than 0")?;
         fraction("optimizer.momentum", momentum)?;
@@ -105,7 +121,6 @@ impl OptimizerSettings {
         nonnegative("optimizer.clip_grad_norm", clip_grad_norm)?;
         let clip = clip_grad_norm == 0.0 || usable(clip_grad_norm);
         require(clip, "optimizer.clip_grad_norm", clip_grad_norm, "0 or a number that 32 bits can hold")?;
-        fraction("optimizer.ema_decay", ema_decay)?;
-        require((ema_decay as f32) < 1.0, "optimizer.ema_decay", ema_decay, "less than 1 in 32 bits")
+        self.check_ema()
     }
 }

@@ -135,7 +135,17 @@ pub const KEYS: &[Key] = &[
     required(
         "optimizer.ema_decay",
         FRACTION,
-        "Decay of the EMA of the weights, which is evaluated in place of the weights. 0 disables it.",
+        "Decay of the EMA of the weights at every step. The EMA is evaluated in place of the weights. 0 disables it.",
+    ),
+    required(
+        "optimizer.ema_epochs",
+        NONNEGATIVE,
+        "Averaging time of the EMA in epochs, in place of `optimizer.ema_decay`: the decay is exp(-1 / (epochs x steps per epoch)). 0 disables it.",
+    ),
+    required(
+        "optimizer.ema_bn_images",
+        COUNT,
+        "Training images from which every evaluation estimates the batch-norm statistics of the EMA anew, as `torch.optim.swa_utils.update_bn` does. It costs a forward pass of these images. 0 evaluates the EMA of the running statistics.",
     ),
     optional(
         "optimizer.schedule.name",
@@ -148,6 +158,12 @@ pub const KEYS: &[Key] = &[
         NONNEGATIVE,
         "0; 2.5 % of the epochs for `cosine`",
         "Epochs of linear warm-up, for `multi-step` and `cosine`.",
+    ),
+    optional(
+        "optimizer.schedule.floor",
+        FRACTION,
+        "0",
+        "Learning rate at the end of `cosine`, as a fraction of `optimizer.learning_rate`.",
     ),
     optional(
         "optimizer.schedule.milestones",

@@ -134,8 +134,13 @@ pub struct OptimizerSettings {
     pub weight_decay: f64,
     /// Largest global norm of a gradient; 0 disables clipping.
     pub clip_grad_norm: f64,
-    /// Decay of the EMA of the weights, which is evaluated in place of the weights; 0 disables it.
+    /// Decay of the EMA of the weights at every step; 0 for a run without an EMA, or with [`ema_epochs`](Self::ema_epochs).
     pub ema_decay: f64,
+    /// Averaging time of the EMA of the weights, in epochs; 0 for a run without an EMA, or with [`ema_decay`](Self::ema_decay).
+    pub ema_epochs: f64,
+    /// Training images from which an evaluation estimates the batch-norm statistics of the EMA anew; 0 keeps the EMA of
+    /// the running statistics.
+    pub ema_bn_images: u32,
     /// Schedule of the learning rate; `None` is the paper's shape for the number of epochs.
     pub schedule: Option<Schedule>,
 }
@@ -198,7 +203,27 @@ impl Default for OptimizerSettings {
             weight_decay: 2e-4,
             clip_grad_norm: 0.0,
             ema_decay: 0.0,
+            ema_epochs: 0.0,
+            ema_bn_images: 0,
             schedule: None,
+        }
+    }
+}
+
+impl OptimizerSettings {
+    /// Whether the run keeps an EMA of the weights, which is evaluated in place of the weights.
+    #[must_use]
+    pub fn has_ema(&self) -> bool {
+        self.ema_decay > 0.0 || self.ema_epochs > 0.0
+    }
+
+    /// Decay of the EMA at every step, in a run with so many steps per epoch.
+    #[must_use]
+    pub fn ema_decay_per_step(&self, steps: u64) -> f64 {
+        match self.ema_epochs > 0.0 {
+            // below 1 in 32 bits too
+            true => (-1.0 / (self.ema_epochs * steps as f64)).exp().min(1.0 - f64::from(f32::EPSILON) / 2.0),
+            false => self.ema_decay,
         }
     }
 }

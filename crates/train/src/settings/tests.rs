@@ -22,7 +22,7 @@ fn settings_survive_a_round_trip() {
     settings.data.imbalance = Some(100.0);
     settings.augment.randaugment = RandAugment::new(2, 9).ok();
     settings.augment.color_jitter = ColorJitter::new(0.4, 0.4, 0.4, 0.1).ok();
-    settings.optimizer.schedule = Some(Schedule::Cosine { warmup_epochs: Some(1.0) });
+    settings.optimizer.schedule = Some(Schedule::Cosine { warmup_epochs: Some(1.0), floor: 0.1 });
     settings.model.weights = Some("a \"path\"".to_owned());
     for id in Id::ALL {
         for preset in [Preset::Paper, Preset::Reference, Preset::Recommended] {
@@ -113,6 +113,20 @@ fn values_that_cannot_be_used_are_refused() {
         ("[optimizer]\nweight_decay = inf", "setting 'optimizer.weight_decay' is inf; it must be finite"),
         ("[optimizer]\nclip_grad_norm = 1e-60", "setting 'optimizer.clip_grad_norm' is 0.0"),
         ("[optimizer]\nema_decay = 0.9999999999", "setting 'optimizer.ema_decay' is 0.9999999999; it must be less"),
+        ("[optimizer]\nema_epochs = -1.0", "setting 'optimizer.ema_epochs' is -1; it must be finite and at least 0"),
+        (
+            "[optimizer]\nema_epochs = 20.0\nema_decay = 0.99",
+            "setting 'optimizer.ema_epochs': a run has either 'optimizer.ema_epochs' or 'optimizer.ema_decay'; set the other to 0",
+        ),
+        ("[optimizer]\nema_bn_images = 100", "setting 'optimizer.ema_bn_images' is 100; it must be 0 unless"),
+        (
+            "[optimizer]\nema_epochs = 20.0\nema_bn_images = 100\n[model]\nfreeze_backbone = true",
+            "setting 'optimizer.ema_bn_images' is 100; it must be 0 with 'model.freeze_backbone'",
+        ),
+        (
+            "[optimizer.schedule]\nname = \"cosine\"\nfloor = 1.0",
+            "setting 'optimizer.schedule': floor is 1; it must be at least 0 and less than 1",
+        ),
         ("[optimizer.schedule]\nname = \"linear\"", "setting 'optimizer.schedule"),
         (
             "[optimizer.schedule]\nname = \"multi-step\"\nmilestones = [{ epoch = 99, factor = 0.1 }]",
@@ -147,7 +161,7 @@ fn options_change_single_settings() {
     assert_eq!(set("data.dataset", "cifar10").expect("text without quotes").data.dataset, "cifar10");
     assert_eq!(set("model.name", "resnet50").expect("known").model.name, Architecture::ResNet50);
     let schedule = |name: &str| set("optimizer.schedule", name).expect("known").optimizer.schedule;
-    assert_eq!(schedule("cosine"), Some(Schedule::Cosine { warmup_epochs: None }));
+    assert_eq!(schedule("cosine"), Some(Schedule::Cosine { warmup_epochs: None, floor: 0.0 }));
     assert_eq!(schedule("constant"), Some(Schedule::Constant {}));
     assert_eq!(schedule("paper"), None);
     let cosine = set("optimizer.schedule.name", "cosine").expect("known");
@@ -226,4 +240,16 @@ fn every_setting_is_described() {
     assert_eq!(table.lines().count(), KEYS.len() + 2);
     assert!(table.contains("| `optimizer.learning_rate` | number, more than 0 | `0.1` | Learning rate"), "{table}");
     assert!(KEYS.iter().all(|key| !key.about.contains('|') && !key.values.contains('|')));
+}
+
+#[test]
+fn an_ema_in_epochs_forgets_by_e_in_that_time() {
+    let decay = |ema_epochs: f64, ema_decay: f64, steps: u64| {
+        OptimizerSettings { ema_epochs, ema_decay, ..OptimizerSettings::default() }.ema_decay_per_step(steps)
+    };
+    assert!((decay(20.0, 0.0, 97).powi(20 * 97) - (-1.0f64).exp()).abs() < 1e-12);
+    // 20 epochs of CIFAR-10-LT at imbalance factor 100
+    assert!((decay(20.0, 0.0, 97) - 0.9995).abs() < 2e-5);
+    assert_eq!(decay(0.0, 0.998, 97), 0.998);
+    assert!((decay(1e9, 0.0, 1 << 40) as f32) < 1.0);
 }

@@ -61,9 +61,7 @@ impl<E: Engine, W: Workers> Trainer<E, W> {
 
     /// Metrics on the validation split and on the test split; `None` if the observer stopped it.
     fn evaluate_splits(&mut self, observer: &mut dyn Observer) -> Result<Option<SplitMetrics>, TrainError> {
-        if self.has_ema() {
-            self.engine.swap_ema()?;
-        }
+        self.enter_ema()?;
         let (adjustment, batch_size) = (self.logit_adjustment(), self.engine_batch_size());
         let data = &self.data;
         let splits: Vec<_> = data.val.iter().chain([&data.test]).collect();
@@ -77,9 +75,7 @@ impl<E: Engine, W: Workers> Trainer<E, W> {
             metrics.push(counts.metrics(&data.counts, &data.groups, &data.classes));
             before += split.labels.len();
         }
-        if self.has_ema() {
-            self.engine.swap_ema()?;
-        }
+        self.leave_ema()?;
         if metrics.len() < splits.len() {
             return Ok(None);
         }

@@ -5,10 +5,12 @@
 //!
 //! - Here: the loop over epochs and steps. `batches` prepares the next batch meanwhile, `step` is one step.
 //! - `epoch_end`: evaluation, the best epoch, records. `final_evaluation`: the details of a finished run.
+//! - `ema`: the average of the weights that is evaluated.
 //! - `observer`: who follows a run. `resume`: checkpoints. `divergence`: the error of a run that diverges.
 
 mod batches;
 mod divergence;
+mod ema;
 mod epoch_end;
 mod final_evaluation;
 mod observer;
@@ -85,7 +87,7 @@ impl<E: Engine, W: Workers> Trainer<E, W> {
         check_network(engine.network(), &data)?;
         check_selection(&settings, &data)?;
         engine.freeze_backbone(settings.model.freeze_backbone);
-        if settings.optimizer.ema_decay > 0.0 {
+        if settings.optimizer.has_ema() {
             engine.start_ema();
         }
         Ok(Self {
@@ -258,11 +260,6 @@ impl<E: Engine, W: Workers> Trainer<E, W> {
     /// Images that the engine has memory for.
     fn engine_batch_size(&self) -> usize {
         self.settings.batch_size.min(self.data.train.labels.len())
-    }
-
-    /// Whether the run is evaluated with an EMA of the weights, which the engine keeps.
-    fn has_ema(&self) -> bool {
-        self.settings.optimizer.ema_decay > 0.0
     }
 
     /// Learning rate of a step of the current epoch.

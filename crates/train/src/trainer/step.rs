@@ -76,17 +76,6 @@ impl<E: Engine, W: Workers> Trainer<E, W> {
         }
     }
 
-    /// Moves the EMA of the weights, if the run has one.
-    fn update_ema(&mut self) -> Result<(), TrainError> {
-        if self.has_ema() {
-            // a shorter horizon at first: otherwise the initial weights would stay for long
-            let steps = self.position.total_steps as f64;
-            let decay = self.settings.optimizer.ema_decay.min((1.0 + steps) / (10.0 + steps)) as f32;
-            self.engine.update_ema(decay)?;
-        }
-        Ok(())
-    }
-
     /// Lets the optimizer change the weights.
     fn update_weights(&mut self, batch: &TrainBatch, learning_rate: f64) -> Result<(), TrainError> {
         let optimizer = &self.settings.optimizer;
