@@ -3,7 +3,7 @@
 mod common;
 
 use common::random;
-use equipoise_nn::{Architecture, Cpu, Engine, Network, NnError, Sgd, TensorKind};
+use equipoise_nn::{Architecture, Cpu, Engine, Network, NnError, Optimizer, TensorKind};
 use equipoise_pool::Pool;
 
 const IMAGES: usize = 3;
@@ -16,7 +16,7 @@ fn engine(threads: usize) -> Cpu {
 fn train(engine: &mut Cpu, step: u64) {
     engine.forward(&random(IMAGES * 3 * 64, step), true).expect("fits");
     engine.backward(&random(IMAGES * 5, 100 + step)).expect("fits");
-    engine.step(&Sgd { learning_rate: 0.1, momentum: 0.9, weight_decay: 1e-3, clip_grad_norm: None });
+    engine.step(&Optimizer::sgd(0.1, 0.9, 1e-3));
 }
 
 #[test]

@@ -5,7 +5,7 @@ mod reference;
 
 use common::random;
 use equipoise_nn::network::{BlockKind, Head, Network, Shortcut, Stage, Stem};
-use equipoise_nn::{Architecture, ConvolutionAlgorithm, Cpu, Engine, Sgd, TensorKind};
+use equipoise_nn::{Architecture, ConvolutionAlgorithm, Cpu, Engine, Optimizer, TensorKind};
 use equipoise_pool::Pool;
 use equipoise_simd::SimdLevel;
 use reference::{logits, tensors};
@@ -145,7 +145,7 @@ fn gradients_are_central_differences() {
 fn run(network: &Network, threads: usize, simd: SimdLevel) -> Vec<Vec<f32>> {
     let mut engine = engine(network, ConvolutionAlgorithm::Winograd, threads, simd);
     let images = images(network);
-    let sgd = Sgd { learning_rate: 0.05, momentum: 0.9, weight_decay: 1e-3, clip_grad_norm: Some(1.0) };
+    let sgd = Optimizer { clip_grad_norm: Some(1.0), ..Optimizer::sgd(0.05, 0.9, 1e-3) };
     let mut all = Vec::new();
     for step in 0..4 {
         // a smaller batch in between
@@ -182,7 +182,7 @@ fn state_moves_between_engines() {
         let mut first = engine(&network, ConvolutionAlgorithm::Winograd, 1, SimdLevel::best());
         let images = images(&network);
         let gradient = random(IMAGES * network.classes, 5);
-        let sgd = Sgd { learning_rate: 0.1, momentum: 0.9, weight_decay: 1e-3, clip_grad_norm: None };
+        let sgd = Optimizer::sgd(0.1, 0.9, 1e-3);
         let step = |engine: &mut Cpu| {
             let logits = engine.forward(&images, true).expect("fits").to_vec();
             engine.backward(&gradient).expect("fits");
@@ -243,7 +243,7 @@ fn a_frozen_backbone_stays_as_it_is() {
         let gradient = random(60, 2);
         engine.backward(&gradient).expect("fits");
         let gradients = engine.tensors(TensorKind::Gradients);
-        engine.step(&Sgd { learning_rate: 0.1, momentum: 0.9, weight_decay: 1e-2, clip_grad_norm: None });
+        engine.step(&Optimizer::sgd(0.1, 0.9, 1e-2));
         let after = engine.tensors(TensorKind::Parameters);
         for ((tensor, (before, after)), gradient) in
             network.parameters().iter().zip(before.iter().zip(&after)).zip(&gradients)

@@ -88,11 +88,15 @@ fn resumed(settings: &Settings, step: u64) -> [Vec<u8>; 2] {
 
 #[test]
 fn every_ingredient_repeats_and_resumes() {
-    let cases: [&[(&str, &str)]; 1] = [&[
-        ("optimizer.ema_epochs", "0.8"),
-        ("optimizer.ema_bn_images", "70"),
-        ("optimizer.schedule", "{ name = \"cosine\", floor = 0.1 }"),
-    ]];
+    let cases: [&[(&str, &str)]; 3] = [
+        &[
+            ("optimizer.ema_epochs", "0.8"),
+            ("optimizer.ema_bn_images", "70"),
+            ("optimizer.schedule", "{ name = \"cosine\", floor = 0.1 }"),
+        ],
+        &[("optimizer.nesterov", "true"), ("criterion", "{ method = \"softmax\", params = { smoothing = 0.1 } }")],
+        &[("optimizer.name", "adamw"), ("optimizer.learning_rate", "0.001"), ("optimizer.ema_decay", "0.9")],
+    ];
     let plain = whole(&settings(&[]), 2);
     for changes in cases {
         let settings = settings(changes);

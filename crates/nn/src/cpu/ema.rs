@@ -4,7 +4,7 @@ use equipoise_pool::Pool;
 
 use super::Cpu;
 use super::scratch::Shared;
-use super::sgd::CHUNK;
+use super::optimizer::CHUNK;
 use crate::buffer::Buffer;
 use crate::error::NnError;
 

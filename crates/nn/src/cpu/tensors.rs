@@ -36,6 +36,10 @@ impl Cpu {
             (TensorKind::Parameters, _) => &self.parameters,
             (TensorKind::Gradients, _) => &self.gradients,
             (TensorKind::Momentum, _) => &self.momentum,
+            (TensorKind::SecondMoment, _) => match &self.second_moment {
+                Some(second_moment) => second_moment,
+                None => return Vec::new(),
+            },
             (TensorKind::Statistics, _) => &self.statistics,
             (TensorKind::EmaParameters, Some(ema)) => &ema.parameters,
             (TensorKind::EmaStatistics, Some(ema)) => &ema.statistics,
@@ -47,10 +51,14 @@ impl Cpu {
     pub(super) fn replace_tensors(&mut self, kind: TensorKind, values: &[Vec<f32>]) -> Result<(), NnError> {
         self.check_tensors(kind, values)?;
         let layouts = self.layouts(kind);
+        if kind == TensorKind::SecondMoment {
+            self.second_moment_start();
+        }
         let flat = match kind {
             TensorKind::Parameters => &mut self.parameters,
             TensorKind::Gradients => &mut self.gradients,
             TensorKind::Momentum => &mut self.momentum,
+            TensorKind::SecondMoment => self.second_moment.as_mut().expect("it was started above"),
             TensorKind::Statistics => &mut self.statistics,
             TensorKind::EmaParameters => &mut self.ema.as_mut().ok_or(NnError::NoEma)?.parameters,
             TensorKind::EmaStatistics => &mut self.ema.as_mut().ok_or(NnError::NoEma)?.statistics,

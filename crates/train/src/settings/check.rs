@@ -4,7 +4,7 @@ use std::fmt::Display;
 
 use equipoise_data::subset::split::SplitRule;
 
-use super::{DataSettings, OptimizerSettings, SelectBest, Settings};
+use super::{DataSettings, OptimizerKind, OptimizerSettings, SelectBest, Settings};
 use crate::error::TrainError;
 
 /// Returns an error that names the setting unless `ok`.
@@ -113,10 +113,14 @@ impl OptimizerSettings {
 
     /// The engine computes with 32 bits, so the values must be usable there too.
     fn check(&self) -> Result<(), TrainError> {
-        let Self { learning_rate, momentum, weight_decay, clip_grad_norm, .. } = *self;
+        let Self { learning_rate, momentum, nesterov, betas, epsilon, weight_decay, clip_grad_norm, .. } = *self;
         let usable = |value: f64| value as f32 > 0.0 && (value as f32).is_finite();
         require(usable(learning_rate), "optimizer.learning_rate", learning_rate, "finite and more than 0")?;
         fraction("optimizer.momentum", momentum)?;
+        let has_momentum = self.name == OptimizerKind::Sgd && momentum > 0.0;
+        require(!nesterov || has_momentum, "optimizer.nesterov", nesterov, "false without the momentum of `sgd`")?;
+        betas.into_iter().try_for_each(|beta| fraction("optimizer.betas", beta))?;
+        require(usable(epsilon), "optimizer.epsilon", epsilon, "finite and more than 0")?;
         nonnegative("optimizer.weight_decay", weight_decay)?;
         nonnegative("optimizer.clip_grad_norm", clip_grad_norm)?;
         let clip = clip_grad_norm == 0.0 || usable(clip_grad_norm);

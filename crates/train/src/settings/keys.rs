@@ -128,8 +128,16 @@ pub const KEYS: &[Key] = &[
         "`weights`",
         "What the weighted sum of losses is divided by.",
     ),
+    required("optimizer.name", "`sgd` or `adamw`", "How gradients change the weights."),
     required("optimizer.learning_rate", "number, more than 0", "Learning rate that the schedule scales."),
-    required("optimizer.momentum", FRACTION, "Momentum of the optimizer."),
+    required("optimizer.momentum", FRACTION, "Momentum of `sgd`."),
+    required("optimizer.nesterov", "`true` or `false`", "Nesterov's momentum, for `sgd`."),
+    required(
+        "optimizer.betas",
+        "two numbers, at least 0 and less than 1",
+        "Decays of the first and the second moment of `adamw`.",
+    ),
+    required("optimizer.epsilon", "number, more than 0", "Summand in the denominator of `adamw`."),
     required("optimizer.weight_decay", NONNEGATIVE, "Weight decay of all parameters."),
     required("optimizer.clip_grad_norm", NONNEGATIVE, "Largest global norm of a gradient. 0 disables clipping."),
     required(

@@ -122,14 +122,33 @@ pub enum HeadKind {
     Cosine,
 }
 
-/// The optimizer: SGD with momentum.
+/// How gradients change the weights.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum OptimizerKind {
+    /// Stochastic gradient descent with momentum.
+    Sgd,
+    /// Adam with decoupled weight decay (Loshchilov and Hutter, ICLR 2019).
+    #[serde(rename = "adamw")]
+    AdamW,
+}
+
+/// The optimizer.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct OptimizerSettings {
+    /// The optimizer.
+    pub name: OptimizerKind,
     /// Learning rate that the schedule scales.
     pub learning_rate: f64,
-    /// Momentum of the optimizer.
+    /// Momentum of SGD.
     pub momentum: f64,
+    /// Whether SGD has Nesterov's momentum.
+    pub nesterov: bool,
+    /// Decays of AdamW's first and second moment.
+    pub betas: [f64; 2],
+    /// Summand in AdamW's denominator.
+    pub epsilon: f64,
     /// Weight decay of all parameters.
     pub weight_decay: f64,
     /// Largest global norm of a gradient; 0 disables clipping.
@@ -198,8 +217,12 @@ impl Default for ModelSettings {
 impl Default for OptimizerSettings {
     fn default() -> Self {
         Self {
+            name: OptimizerKind::Sgd,
             learning_rate: 0.1,
             momentum: 0.9,
+            nesterov: false,
+            betas: [0.9, 0.999],
+            epsilon: 1e-8,
             weight_decay: 2e-4,
             clip_grad_norm: 0.0,
             ema_decay: 0.0,

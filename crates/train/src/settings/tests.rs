@@ -113,6 +113,14 @@ fn values_that_cannot_be_used_are_refused() {
         ("[optimizer]\nweight_decay = inf", "setting 'optimizer.weight_decay' is inf; it must be finite"),
         ("[optimizer]\nclip_grad_norm = 1e-60", "setting 'optimizer.clip_grad_norm' is 0.0"),
         ("[optimizer]\nema_decay = 0.9999999999", "setting 'optimizer.ema_decay' is 0.9999999999; it must be less"),
+        ("[optimizer]\nname = \"adam\"", "setting 'optimizer.name': unknown variant `adam`, expected `sgd` or `adamw`"),
+        (
+            "[optimizer]\nnesterov = true\nmomentum = 0.0",
+            "setting 'optimizer.nesterov' is true; it must be false without the momentum of `sgd`",
+        ),
+        ("[optimizer]\nnesterov = true\nname = \"adamw\"", "setting 'optimizer.nesterov' is true; it must be false"),
+        ("[optimizer]\nbetas = [0.9, 1.0]", "setting 'optimizer.betas' is 1; it must be at least 0 and less than 1"),
+        ("[optimizer]\nepsilon = 0.0", "setting 'optimizer.epsilon' is 0; it must be finite and more than 0"),
         ("[optimizer]\nema_epochs = -1.0", "setting 'optimizer.ema_epochs' is -1; it must be finite and at least 0"),
         (
             "[optimizer]\nema_epochs = 20.0\nema_decay = 0.99",

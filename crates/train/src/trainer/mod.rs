@@ -35,7 +35,7 @@ use crate::error::TrainError;
 use crate::evaluate::LogitAdjustment;
 use crate::norms::NormRecorder;
 use crate::prepare::RunData;
-use crate::settings::{SelectBest, Settings};
+use crate::settings::{OptimizerKind, SelectBest, Settings};
 use crate::workers::Workers;
 
 /// How a run ended.
@@ -89,6 +89,9 @@ impl<E: Engine, W: Workers> Trainer<E, W> {
         engine.freeze_backbone(settings.model.freeze_backbone);
         if settings.optimizer.has_ema() {
             engine.start_ema();
+        }
+        if settings.optimizer.name == OptimizerKind::AdamW {
+            engine.start_second_moment();
         }
         Ok(Self {
             criterion: settings.criterion.init(&data.counts)?,

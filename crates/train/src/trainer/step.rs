@@ -1,11 +1,12 @@
 //! One training step: forward, criterion, backward, optimizer.
 
 use equipoise_criterion::{Batch, BatchError, Output, Summary};
-use equipoise_nn::{Engine, Sgd};
+use equipoise_nn::{Engine, Optimizer, UpdateRule};
 
 use super::Trainer;
 use super::batches::TrainBatch;
 use crate::error::TrainError;
+use crate::settings::{OptimizerKind, OptimizerSettings};
 use crate::workers::Workers;
 
 /// What the criterion writes in a step; kept to reuse the memory.
@@ -78,16 +79,26 @@ impl<E: Engine, W: Workers> Trainer<E, W> {
 
     /// Lets the optimizer change the weights.
     fn update_weights(&mut self, batch: &TrainBatch, learning_rate: f64) -> Result<(), TrainError> {
-        let optimizer = &self.settings.optimizer;
-        let norm = self.engine.step(&Sgd {
-            learning_rate: learning_rate as f32,
-            momentum: optimizer.momentum as f32,
-            weight_decay: optimizer.weight_decay as f32,
-            clip_grad_norm: (optimizer.clip_grad_norm > 0.0).then_some(optimizer.clip_grad_norm as f32),
-        });
+        let norm = self.engine.step(&self.optimizer(learning_rate));
         if norm.is_finite() {
             return Ok(());
         }
         Err(self.diverged(&batch.indices, self.position.step, format!("the gradient's norm is {norm}")))
+    }
+
+    /// The settings of the next optimizer step.
+    fn optimizer(&self, learning_rate: f64) -> Optimizer {
+        let OptimizerSettings { name, momentum, nesterov, betas, epsilon, weight_decay, clip_grad_norm, .. } =
+            self.settings.optimizer;
+        let step = self.position.total_steps + 1;
+        Optimizer {
+            rule: match name {
+                OptimizerKind::Sgd => UpdateRule::Sgd { momentum: momentum as f32, nesterov },
+                OptimizerKind::AdamW => UpdateRule::AdamW { betas, epsilon, step },
+            },
+            learning_rate: learning_rate as f32,
+            weight_decay: weight_decay as f32,
+            clip_grad_norm: (clip_grad_norm > 0.0).then_some(clip_grad_norm as f32),
+        }
     }
 }
