@@ -30,7 +30,8 @@ fn networks() -> Vec<Network> {
     vec![
         basic.clone(),
         Network { size: [9, 7], channels: 1, classes: 17, ..basic.clone() },
-        Network { head: Head::Cosine { scale: 7.0 }, ..basic.clone() },
+        Network { head: Head::Cosine { scale: 7.0, learned: false }, ..basic.clone() },
+        Network { head: Head::Cosine { scale: 7.0, learned: true }, ..basic.clone() },
         Network { stem: Stem { width: 6, ..plain }, stages: vec![stage(1, 6, 1), stage(2, 20, 2)], ..basic.clone() },
         Network {
             stem: pooled,
@@ -232,7 +233,7 @@ fn large_batches() {
 fn a_frozen_backbone_stays_as_it_is() {
     let network = Network::new(Architecture::ResNet8, 3, [16, 16], 10).expect("valid");
     let images = random(6 * 3 * 16 * 16, 1);
-    for head in [Head::Linear, Head::Cosine { scale: 16.0 }] {
+    for head in [Head::Linear, Head::Cosine { scale: 16.0, learned: false }, Head::Cosine { scale: 16.0, learned: true }] {
         let network = network.clone().with_head(head);
         let pool = Pool::new(2).expect("threads");
         let mut engine = Cpu::new(network.clone(), 6, 3, pool).expect("valid");

@@ -21,6 +21,8 @@ pub(super) struct HeadLayer {
     /// Where the weight and the bias are in the flat buffer of all parameters.
     pub(super) weight: Range<usize>,
     pub(super) bias: Range<usize>,
+    /// Where the scale is that a cosine head learns, and padding; empty for other heads.
+    pub(super) scale: Range<usize>,
     /// The weights as the kernels of the forward and of the backward pass read them.
     pub(super) forward_weights: Buffer,
     pub(super) backward_weights: Buffer,
@@ -64,6 +66,10 @@ impl HeadLayer {
             kind: network.head,
             weight: offsets.take_parameters(geometry.weights()),
             bias: offsets.take_parameters(outputs),
+            scale: offsets.take_parameters(match network.head {
+                Head::Cosine { learned: true, .. } => stored(1),
+                Head::Linear | Head::Cosine { learned: false, .. } => 0,
+            }),
             forward_weights: Buffer::new(convolution.packed()),
             backward_weights: Buffer::new(convolution.packed()),
             features: Buffer::new(batch_size * inputs),
@@ -105,12 +111,24 @@ impl HeadLayer {
         }
     }
 
-    /// Puts the gradient of the logits in the logits' place.
-    fn set_logits_gradient(&mut self, gradient: &[f32], classes: usize) {
-        let scale = match self.kind {
+    /// The factor of the logits.
+    fn scale(&self, parameters: &[f32]) -> f32 {
+        match self.kind {
             Head::Linear => 1.0,
-            Head::Cosine { scale } => scale,
-        };
+            Head::Cosine { scale, learned: false } => scale,
+            Head::Cosine { learned: true, .. } => parameters[self.scale.start],
+        }
+    }
+
+    /// The gradient of a learned scale from that of the logits, which are still in their place.
+    fn scale_gradient(&self, gradient: &[f32], classes: usize) -> f32 {
+        let rows = self.logits.chunks_exact(self.convolution.geometry.outputs).zip(gradient.chunks_exact(classes));
+        let products = rows.flat_map(|(cosines, g)| cosines.iter().zip(g));
+        products.map(|(cosine, g)| f64::from(*cosine) * f64::from(*g)).sum::<f64>() as f32
+    }
+
+    /// Puts the gradient of the logits, times the scale, in the logits' place.
+    fn set_logits_gradient(&mut self, gradient: &[f32], classes: usize, scale: f32) {
         let outputs = self.convolution.geometry.outputs;
         for (to, from) in self.logits.chunks_exact_mut(outputs).zip(gradient.chunks_exact(classes)) {
             to.fill(0.0);
@@ -141,13 +159,13 @@ impl Cpu {
             // task writes the logits of its own images and its own scratch.
             unsafe { convolution.forward(simd, &run, scratch) };
         });
-        let bias = &self.parameters[head.bias.clone()];
+        let (bias, scale) = (&self.parameters[head.bias.clone()], head.scale(&self.parameters));
         self.logits.clear();
         for row in head.logits.chunks_exact(outputs).take(images) {
             let row = row.iter().zip(bias).take(self.network.classes);
             match head.kind {
                 Head::Linear => self.logits.extend(row.map(|(x, b)| x + b)),
-                Head::Cosine { scale } => self.logits.extend(row.map(|(x, _)| scale * x)),
+                Head::Cosine { .. } => self.logits.extend(row.map(|(x, _)| scale * x)),
             }
         }
     }
@@ -155,7 +173,11 @@ impl Cpu {
     /// Computes the gradients of the head's parameters and of the features from that of the logits.
     pub(super) fn head_backward(&mut self, gradient: &[f32], images: usize) {
         let classes = self.network.classes;
-        self.head.set_logits_gradient(gradient, classes);
+        if !self.head.scale.is_empty() {
+            self.gradients[self.head.scale.start] = self.head.scale_gradient(gradient, classes);
+        }
+        let scale = self.head.scale(&self.parameters);
+        self.head.set_logits_gradient(gradient, classes, scale);
         let bias = &mut self.gradients[self.head.bias.clone()];
         bias.fill(0.0);
         if !self.head.is_cosine() {

@@ -122,9 +122,12 @@ impl Cpu {
     /// The parameters that are trained, by how they are updated.
     fn groups(&self, optimizer: &Optimizer) -> Vec<Group> {
         let Optimizer { learning_rate, weight_decay, .. } = *optimizer;
-        // the head comes last
-        let first = if self.frozen { self.head.weight.start } else { 0 };
-        vec![Group { range: first..self.parameters.len(), learning_rate, weight_decay }]
+        let head = &self.head;
+        // the head comes last, and its scale at its end
+        let first = if self.frozen { head.weight.start } else { 0 };
+        let weights = Group { range: first..head.scale.start, learning_rate, weight_decay };
+        let scale = Group { range: head.scale.clone(), learning_rate, weight_decay: 0.0 };
+        vec![weights, scale]
     }
 
     fn update_group(&mut self, group: &Group, rule: UpdateRule, scale: f32) {

@@ -5,6 +5,7 @@ use super::plan::Layer;
 use crate::engine::TensorKind;
 use crate::error::NnError;
 use crate::kernel::convolution::Geometry;
+use crate::network::Head;
 
 /// Where a tensor is inside a flat buffer.
 struct TensorLayout {
@@ -120,6 +121,10 @@ impl Cpu {
         let (features, classes) = (self.network.features(), self.network.classes);
         let weight =
             TensorLayout { start: head.weight.start, shape: [1, features, classes], padded: [inputs, outputs] };
-        if head.is_cosine() { vec![weight] } else { vec![weight, TensorLayout::vector(head.bias.start, classes)] }
+        match self.network.head {
+            Head::Linear => vec![weight, TensorLayout::vector(head.bias.start, classes)],
+            Head::Cosine { learned: true, .. } => vec![weight, TensorLayout::vector(head.scale.start, 1)],
+            Head::Cosine { learned: false, .. } => vec![weight],
+        }
     }
 }

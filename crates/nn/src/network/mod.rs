@@ -93,8 +93,11 @@ pub enum Head {
     Linear,
     /// `scale` times the cosine of the angle between the features and a class's weights.
     Cosine {
-        /// Factor of the cosines.
+        /// Factor of the cosines, or its initial value if it is trained.
         scale: f32,
+        /// Whether the factor is trained with the weights.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        learned: bool,
     },
 }
 
@@ -155,7 +158,7 @@ impl Network {
             before = after;
         }
         match self.head {
-            Head::Cosine { scale } if !(scale.is_finite() && scale > 0.0) => {
+            Head::Cosine { scale, .. } if !(scale.is_finite() && scale > 0.0) => {
                 Err(out_of_range("head.scale", &scale, &"finite and more than 0"))
             }
             _ => Ok(()),
@@ -189,7 +192,7 @@ mod tests {
         assert_eq!(refused(3, [0, 32], 10), "height = 0: must be 1 to 65536");
         assert_eq!(refused(3, [32, 32], 0), "classes = 0: must be 1 to 16777216");
         let network = new(3, [32, 32], 10).expect("valid");
-        let cosine = network.clone().with_head(Head::Cosine { scale: f32::NAN });
+        let cosine = network.clone().with_head(Head::Cosine { scale: f32::NAN, learned: false });
         assert_eq!(
             cosine.check().expect_err("refused").to_string(),
             "head.scale = NaN: must be finite and more than 0"

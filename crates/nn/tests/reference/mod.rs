@@ -177,12 +177,12 @@ pub(crate) fn logits(
     let width = network.features();
     let scale = match network.head {
         Head::Linear => 1.0,
-        Head::Cosine { scale } => {
+        Head::Cosine { scale, learned } => {
             for row in features.chunks_mut(width).chain(w.chunks_mut(width)) {
                 let length = row.iter().map(|x| x * x).sum::<f64>().sqrt();
                 row.iter_mut().for_each(|x| *x /= length);
             }
-            f64::from(scale)
+            if learned { tensors[&format!("{}.scale", network.head_name())][0] } else { f64::from(scale) }
         }
     };
     let bias = tensors.get(&format!("{}.bias", network.head_name()));

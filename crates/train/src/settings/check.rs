@@ -4,7 +4,7 @@ use std::fmt::Display;
 
 use equipoise_data::subset::split::SplitRule;
 
-use super::{DataSettings, OptimizerKind, OptimizerSettings, SelectBest, Settings};
+use super::{DataSettings, HeadKind, OptimizerKind, OptimizerSettings, SelectBest, Settings};
 use crate::error::TrainError;
 
 /// Returns an error that names the setting unless `ok`.
@@ -39,6 +39,8 @@ impl Settings {
         self.data.check()?;
         let scale = self.model.head_scale;
         require(scale > 0.0 && scale.is_finite(), "model.head_scale", scale, "finite and more than 0")?;
+        let (learned, cosine) = (self.model.learn_head_scale, self.model.head == HeadKind::Cosine);
+        require(!learned || cosine, "model.learn_head_scale", learned, "false unless 'model.head' is cosine")?;
         self.check_criterion()?;
         self.optimizer.check()?;
         let bn_images = self.optimizer.ema_bn_images;

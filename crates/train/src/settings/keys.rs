@@ -86,11 +86,16 @@ pub const KEYS: &[Key] = &[
     ),
     required(
         "model.name",
-        "`resnet8`, `resnet14`, `resnet20`, `resnet32`, `resnet44`, `resnet56` (small images), `resnet18` or `resnet50` (photographs)",
+        "`resnet8`, `resnet14`, `resnet20`, `resnet32`, `resnet32x2`, `resnet32x4`, `resnet44`, `resnet56` (small images), `resnet18` or `resnet50` (photographs)",
         "The network.",
     ),
     required("model.head", "`linear` or `cosine`", "Classification head of the network."),
     required("model.head_scale", "number, more than 0", "Factor of the logits of a cosine head."),
+    required(
+        "model.learn_head_scale",
+        "`true` or `false`",
+        "Train the factor of a cosine head, from `model.head_scale` on and without weight decay.",
+    ),
     optional(
         "model.weights",
         "path",

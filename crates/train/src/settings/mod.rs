@@ -106,6 +106,8 @@ pub struct ModelSettings {
     pub head: HeadKind,
     /// Factor of the logits of a cosine head.
     pub head_scale: f32,
+    /// Whether the factor of a cosine head is trained, from `head_scale` on.
+    pub learn_head_scale: bool,
     /// Weights to start from: a run folder, a checkpoint or a safetensors file.
     pub weights: Option<String>,
     /// Whether only the head is trained.
@@ -208,6 +210,7 @@ impl Default for ModelSettings {
             name: Architecture::ResNet32,
             head: HeadKind::Linear,
             head_scale: 16.0,
+            learn_head_scale: false,
             weights: None,
             freeze_backbone: false,
         }
@@ -263,7 +266,7 @@ impl Settings {
     pub fn head(&self) -> Head {
         match self.model.head {
             HeadKind::Linear => Head::Linear,
-            HeadKind::Cosine => Head::Cosine { scale: self.model.head_scale },
+            HeadKind::Cosine => Head::Cosine { scale: self.model.head_scale, learned: self.model.learn_head_scale },
         }
     }
 }

@@ -102,6 +102,10 @@ fn values_that_cannot_be_used_are_refused() {
         ("[model]\nname = \"resnet9\"", "setting 'model.name': unknown model 'resnet9'"),
         ("[model]\nhead = \"round\"", "setting 'model.head': unknown variant `round`, expected `linear` or `cosine`"),
         ("[model]\nhead_scale = 0.0", "setting 'model.head_scale' is 0; it must be finite and more than 0"),
+        (
+            "[model]\nlearn_head_scale = true",
+            "setting 'model.learn_head_scale' is true; it must be false unless 'model.head' is cosine",
+        ),
         ("[criterion]\nmethod = \"focal\"\nparams = { gamma = -1.0 }", "focal: gamma is -1"),
         (
             "[criterion.drw]\nstart_epoch = 99",
