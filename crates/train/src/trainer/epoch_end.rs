@@ -1,5 +1,7 @@
 //! The end of an epoch: evaluation, selection of the best epoch, checkpoint, records.
 
+use std::sync::Arc;
+
 use equipoise_nn::{Engine, TensorKind};
 use equipoise_record::names::{BEST, METRICS, NORMS};
 use equipoise_record::{EpochRecord, Metrics, RunFolder};
@@ -63,7 +65,7 @@ impl<E: Engine, W: Workers> Trainer<E, W> {
     fn evaluate_splits(&mut self, observer: &mut dyn Observer) -> Result<Option<SplitMetrics>, TrainError> {
         self.enter_ema()?;
         let (adjustment, batch_size) = (self.logit_adjustment(), self.engine_batch_size());
-        let data = &self.data;
+        let data = Arc::clone(&self.data);
         let splits: Vec<_> = data.val.iter().chain([&data.test]).collect();
         let total: usize = splits.iter().map(|split| split.labels.len()).sum();
         let (mut metrics, mut before) = (Vec::new(), 0);
