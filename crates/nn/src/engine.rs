@@ -116,6 +116,13 @@ pub trait Engine {
     /// nothing changes.
     fn step(&mut self, optimizer: &Optimizer) -> f64;
 
+    /// Moves the parameters by `rho` along the gradients, whose global norm is returned: the ascent of sharpness-aware
+    /// minimization (Foret et al., ICLR 2021). If the norm is not finite, nothing changes.
+    ///
+    /// Until the next [`step`](Self::step), which starts from the parameters before the ascent, forward passes in training
+    /// leave the running statistics as they are.
+    fn ascend(&mut self, rho: f32) -> f64;
+
     /// Allocates the second moment of AdamW, which starts at 0, so that [`tensors`](Self::tensors) has it before the first
     /// step. A second moment that is there stays.
     fn start_second_moment(&mut self);

@@ -95,3 +95,51 @@ fn moments_move_between_engines() {
     (3..5).for_each(|number| step(&mut second, number));
     assert_eq!(kinds.map(|kind| first.tensors(kind)), kinds.map(|kind| second.tensors(kind)));
 }
+
+/// The ascent is rho g / |g|; the step after it starts from the weights before, with the gradient at those after.
+#[test]
+fn an_ascent_is_undone_by_the_next_step() {
+    for threads in [1, 3] {
+        let (mut engine, mut plain) = (engine(threads), engine(1));
+        for engine in [&mut engine, &mut plain] {
+            repeat(engine, TensorKind::Parameters, 500);
+            repeat(engine, TensorKind::Gradients, 501);
+        }
+        let (before, gradients) = (engine.tensors(TensorKind::Parameters), engine.tensors(TensorKind::Gradients));
+        let squares: f64 = gradients.iter().flatten().map(|g| f64::from(*g).powi(2)).sum();
+        let (rho, norm) = (0.5, engine.ascend(0.5));
+        assert!((norm - squares.sqrt()).abs() < 1e-9 * norm);
+        let values = |tensors: &[Vec<f32>]| tensors.iter().flatten().copied().collect::<Vec<f32>>();
+        let moved = values(&engine.tensors(TensorKind::Parameters));
+        for ((after, before), g) in moved.iter().zip(values(&before)).zip(values(&gradients)) {
+            let want = f64::from(before) + rho * f64::from(g) / norm;
+            assert!((f64::from(*after) - want).abs() < 1e-7, "{after}, not {want}");
+        }
+        let images = random(2 * 3 * 64, 7);
+        // the running statistics do not see the second pass
+        let statistics = engine.tensors(TensorKind::Statistics);
+        let logits = engine.forward(&images, true).expect("fits").to_vec();
+        assert_eq!(engine.tensors(TensorKind::Statistics), statistics);
+        engine.backward(&random(20, 8)).expect("fits");
+        let mut elsewhere = engine_at(&engine.tensors(TensorKind::Parameters));
+        assert_eq!(elsewhere.forward(&images, true).expect("fits"), logits);
+        elsewhere.backward(&random(20, 8)).expect("fits");
+        assert_eq!(engine.tensors(TensorKind::Gradients), elsewhere.tensors(TensorKind::Gradients));
+        plain.set_tensors(TensorKind::Gradients, &elsewhere.tensors(TensorKind::Gradients)).expect("fits");
+        let optimizer = Optimizer { clip_grad_norm: Some(1.0), ..Optimizer::sgd(0.1, 0.9, 1e-3) };
+        assert_eq!(engine.step(&optimizer), plain.step(&optimizer));
+        for kind in [TensorKind::Parameters, TensorKind::Momentum] {
+            assert_eq!(engine.tensors(kind), plain.tensors(kind));
+        }
+        // packed too
+        assert_eq!(engine.forward(&images, false).expect("fits"), plain.forward(&images, false).expect("fits"));
+        engine.forward(&images, true).expect("fits");
+        assert_ne!(engine.tensors(TensorKind::Statistics), statistics);
+    }
+}
+
+fn engine_at(parameters: &[Vec<f32>]) -> Cpu {
+    let mut engine = engine(1);
+    engine.set_tensors(TensorKind::Parameters, parameters).expect("fits");
+    engine
+}

@@ -88,7 +88,7 @@ fn resumed(settings: &Settings, step: u64) -> [Vec<u8>; 2] {
 
 #[test]
 fn every_ingredient_repeats_and_resumes() {
-    let cases: [&[(&str, &str)]; 4] = [
+    let cases: [&[(&str, &str)]; 5] = [
         &[
             ("optimizer.ema_epochs", "0.8"),
             ("optimizer.ema_bn_images", "70"),
@@ -97,6 +97,7 @@ fn every_ingredient_repeats_and_resumes() {
         &[("optimizer.nesterov", "true"), ("criterion", "{ method = \"softmax\", params = { smoothing = 0.1 } }")],
         &[("optimizer.name", "adamw"), ("optimizer.learning_rate", "0.001"), ("optimizer.ema_decay", "0.9")],
         &[("model.head", "cosine"), ("model.learn_head_scale", "true"), ("optimizer.ema_epochs", "0.5")],
+        &[("optimizer.sam", "{ rho = 0.1, start = 0.3 }"), ("optimizer.clip_grad_norm", "1.0")],
     ];
     let plain = whole(&settings(&[]), 2);
     for changes in cases {

@@ -69,10 +69,10 @@ impl Layer {
 }
 
 impl Cpu {
-    /// Sets a layer's batch norm to the batch's statistics and updates the running ones. For every task, `partial_sums`
-    /// has the sums of y - running mean and of its square.
-    pub(super) fn norm_by_batch(&mut self, number: usize, tasks: usize, images: usize) {
-        let (layer, share) = (&mut self.layers[number], self.statistics_share);
+    /// Sets a layer's batch norm to the batch's statistics, which get this share of the running ones. For every task,
+    /// `partial_sums` has the sums of y - running mean and of its square.
+    pub(super) fn norm_by_batch(&mut self, number: usize, tasks: usize, images: usize, share: f32) {
+        let layer = &mut self.layers[number];
         let (channels, [height, width]) = (layer.channels(), layer.convolution.geometry.out());
         let pixels = (images * height * width) as f64;
         for c in 0..channels {

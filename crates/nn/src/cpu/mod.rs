@@ -78,8 +78,9 @@ pub struct Cpu {
     trained_images: usize,
     /// Whether only the head is trained.
     frozen: bool,
-    /// The batch's share of the running statistics in a forward pass in training.
-    statistics_share: f32,
+    /// The parameters before an ascent, and whether the next step starts from them.
+    before_ascent: Option<Buffer>,
+    ascended: bool,
     /// The tasks of packing: a layer (the head comes last) and some of its input channels.
     packing: Vec<(usize, Range<usize>)>,
 }
@@ -132,7 +133,8 @@ impl Cpu {
             logits: Vec::with_capacity(batch_size * network.classes),
             trained_images: 0,
             frozen: false,
-            statistics_share: batch_norm::MOMENTUM,
+            before_ascent: None,
+            ascended: false,
             packing: plan.packing(),
             layers: plan.layers,
             blocks: plan.blocks,
@@ -163,7 +165,7 @@ impl Engine for Cpu {
         self.trained_images = 0;
         let number = self.read_images(images)?;
         if train && !self.frozen {
-            self.backbone_forward(number);
+            self.backbone_forward(number, if self.ascended { 0.0 } else { batch_norm::MOMENTUM });
         } else {
             self.backbone_evaluate(number);
         }
@@ -204,6 +206,11 @@ impl Engine for Cpu {
         self.optimizer_step(optimizer)
     }
 
+    fn ascend(&mut self, rho: f32) -> f64 {
+        self.trained_images = 0;
+        self.ascent(rho)
+    }
+
     fn start_second_moment(&mut self) {
         self.second_moment_start();
     }
@@ -223,9 +230,7 @@ impl Engine for Cpu {
     fn estimate_statistics(&mut self, images: &[f32], share: f32) -> Result<(), NnError> {
         self.trained_images = 0;
         let number = self.read_images(images)?;
-        self.statistics_share = share;
-        self.backbone_forward(number);
-        self.statistics_share = batch_norm::MOMENTUM;
+        self.backbone_forward(number, share);
         Ok(())
     }
 

@@ -99,6 +99,7 @@ impl Cpu {
         if !norm.is_finite() {
             return norm;
         }
+        self.return_from_ascent();
         let scale = match optimizer.clip_grad_norm {
             Some(most) if norm > f64::from(most) => (f64::from(most) / norm) as f32,
             _ => 1.0,
@@ -111,6 +112,35 @@ impl Cpu {
         }
         self.pack();
         norm
+    }
+
+    /// Moves the parameters by `rho` along the gradients unless their norm, which is returned, is not finite.
+    pub(super) fn ascent(&mut self, rho: f32) -> f64 {
+        self.return_from_ascent();
+        let norm = global_norm(&self.gradients, &self.tasks.pool);
+        if !norm.is_finite() {
+            return norm;
+        }
+        let length = self.parameters.len();
+        let before = self.before_ascent.get_or_insert_with(|| Buffer::new(length));
+        before.copy_from_slice(&self.parameters);
+        self.ascended = true;
+        // a gradient of 0 has no direction
+        let scale = if norm > 0.0 { (f64::from(rho) / norm) as f32 } else { 0.0 };
+        let mut chunks: Vec<_> = self.parameters.chunks_mut(CHUNK).zip(self.gradients.chunks(CHUNK)).collect();
+        self.tasks.pool.each(&mut chunks, |_, (parameters, gradients)| {
+            parameters.iter_mut().zip(*gradients).for_each(|(w, g)| *w += scale * g);
+        });
+        self.pack();
+        norm
+    }
+
+    /// Restores the parameters before an ascent. Whoever calls it packs them.
+    fn return_from_ascent(&mut self) {
+        if let (true, Some(before)) = (self.ascended, &self.before_ascent) {
+            self.parameters.copy_from_slice(before);
+        }
+        self.ascended = false;
     }
 
     /// Allocates the second moment of AdamW, which starts at 0.

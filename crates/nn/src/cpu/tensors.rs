@@ -72,6 +72,7 @@ impl Cpu {
         // the activations of the last pass belong to the old values
         self.trained_images = 0;
         if kind == TensorKind::Parameters {
+            self.ascended = false;
             self.pack();
         }
         Ok(())

@@ -4,7 +4,7 @@ use std::fmt::Display;
 
 use equipoise_data::subset::split::SplitRule;
 
-use super::{DataSettings, HeadKind, OptimizerKind, OptimizerSettings, SelectBest, Settings};
+use super::{DataSettings, HeadKind, OptimizerKind, OptimizerSettings, Sam, SelectBest, Settings};
 use crate::error::TrainError;
 
 /// Returns an error that names the setting unless `ok`.
@@ -127,6 +127,10 @@ impl OptimizerSettings {
         nonnegative("optimizer.clip_grad_norm", clip_grad_norm)?;
         let clip = clip_grad_norm == 0.0 || usable(clip_grad_norm);
         require(clip, "optimizer.clip_grad_norm", clip_grad_norm, "0 or a number that 32 bits can hold")?;
+        if let Some(Sam { rho, start }) = self.sam {
+            require(usable(rho), "optimizer.sam.rho", rho, "finite and more than 0")?;
+            fraction("optimizer.sam.start", start)?;
+        }
         self.check_ema()
     }
 }

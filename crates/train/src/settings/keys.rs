@@ -184,6 +184,13 @@ pub const KEYS: &[Key] = &[
         "none",
         "Epochs, from 1, from which on `multi-step` multiplies the learning rate by a factor.",
     ),
+    optional(
+        "optimizer.sam.rho",
+        "number, more than 0",
+        "no SAM",
+        "Length of the ascent of sharpness-aware minimization (Foret et al., ICLR 2021), which doubles the time of a step.",
+    ),
+    optional("optimizer.sam.start", FRACTION, "0", "Fraction of the epochs before the first one with SAM."),
     required(
         "augment.crop_padding",
         "integer, 0 to 1024",
@@ -211,7 +218,7 @@ pub const KEYS: &[Key] = &[
 ];
 
 /// Sections that a run need not have.
-pub(super) const OPTIONAL_SECTIONS: [&str; 2] = ["criterion.drw", "optimizer.schedule"];
+pub(super) const OPTIONAL_SECTIONS: [&str; 3] = ["criterion.drw", "optimizer.schedule", "optimizer.sam"];
 
 /// Whether a dotted name is a section with settings in it.
 pub(super) fn is_section(name: &str) -> bool {

@@ -164,6 +164,22 @@ pub struct OptimizerSettings {
     pub ema_bn_images: u32,
     /// Schedule of the learning rate; `None` is the paper's shape for the number of epochs.
     pub schedule: Option<Schedule>,
+    /// Sharpness-aware minimization; `None` disables it.
+    pub sam: Option<Sam>,
+}
+
+/// Sharpness-aware minimization (SAM): a step follows the gradient at the weights of a small ascent.
+///
+/// *Sharpness-aware minimization for efficiently improving generalization*, Foret et al., ICLR 2021. A step takes twice as
+/// long. Running statistics and the counts of the criterion come from the first of the two passes.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Sam {
+    /// Length of the ascent.
+    pub rho: f64,
+    /// Fraction of the epochs before the first one with SAM.
+    #[serde(default)]
+    pub start: f64,
 }
 
 impl Default for Settings {
@@ -232,6 +248,7 @@ impl Default for OptimizerSettings {
             ema_epochs: 0.0,
             ema_bn_images: 0,
             schedule: None,
+            sam: None,
         }
     }
 }
@@ -259,6 +276,13 @@ impl Settings {
     #[must_use]
     pub fn schedule(&self) -> Schedule {
         self.optimizer.schedule.clone().unwrap_or_else(|| Schedule::paper(self.epochs))
+    }
+
+    /// Length of SAM's ascent in an epoch, counted from 0; `None` for an epoch without SAM.
+    #[must_use]
+    pub fn sam_rho(&self, epoch: u64) -> Option<f64> {
+        let started = |sam: &Sam| epoch as f64 >= sam.start * self.epochs as f64;
+        self.optimizer.sam.filter(started).map(|sam| sam.rho)
     }
 
     /// The classification head of the network.

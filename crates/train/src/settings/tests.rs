@@ -125,6 +125,9 @@ fn values_that_cannot_be_used_are_refused() {
         ("[optimizer]\nnesterov = true\nname = \"adamw\"", "setting 'optimizer.nesterov' is true; it must be false"),
         ("[optimizer]\nbetas = [0.9, 1.0]", "setting 'optimizer.betas' is 1; it must be at least 0 and less than 1"),
         ("[optimizer]\nepsilon = 0.0", "setting 'optimizer.epsilon' is 0; it must be finite and more than 0"),
+        ("[optimizer.sam]\nrho = 0.0", "setting 'optimizer.sam.rho' is 0; it must be finite and more than 0"),
+        ("[optimizer.sam]\nrho = 0.1\nstart = 1.0", "setting 'optimizer.sam.start' is 1; it must be at least 0 and less"),
+        ("[optimizer.sam]\nstart = 0.5", "setting 'optimizer.sam': missing field `rho`"),
         ("[optimizer]\nema_epochs = -1.0", "setting 'optimizer.ema_epochs' is -1; it must be finite and at least 0"),
         (
             "[optimizer]\nema_epochs = 20.0\nema_decay = 0.99",
