@@ -10,7 +10,7 @@ pub struct Optimizer {
     pub rule: UpdateRule,
     /// Learning rate.
     pub learning_rate: f32,
-    /// Weight decay, for all parameters but a trained scale of the head.
+    /// Weight decay, for all parameters but trained scales of the head.
     pub weight_decay: f32,
     /// Largest global norm of the gradients; larger gradients are scaled down to it.
     pub clip_grad_norm: Option<f32>,

@@ -32,6 +32,7 @@ fn networks() -> Vec<Network> {
         Network { size: [9, 7], channels: 1, classes: 17, ..basic.clone() },
         Network { head: Head::Cosine { scale: 7.0, learned: false }, ..basic.clone() },
         Network { head: Head::Cosine { scale: 7.0, learned: true }, ..basic.clone() },
+        Network { head: Head::Lws, ..basic.clone() },
         Network { stem: Stem { width: 6, ..plain }, stages: vec![stage(1, 6, 1), stage(2, 20, 2)], ..basic.clone() },
         Network {
             stem: pooled,
@@ -122,6 +123,10 @@ fn gradients_are_central_differences() {
             base.backward(&weights).expect("fits");
             let gradients = base.tensors(TensorKind::Gradients);
             for (i, tensor) in network.parameters().iter().enumerate() {
+                if network.head == Head::Lws && tensor.name.starts_with("linear.") && tensor.name != "linear.scale" {
+                    assert!(gradients[i].iter().all(|g| *g == 0.0), "{} is not trained", tensor.name);
+                    continue;
+                }
                 let direction = random(tensor.len(), 1000 + i as u64);
                 let moved = |by: f64| {
                     let mut tensors = truth.clone();
@@ -260,4 +265,30 @@ fn a_frozen_backbone_stays_as_it_is() {
         engine.backward(&gradient).expect("fits");
         assert!(engine.tensors(TensorKind::Gradients).iter().all(|tensor| tensor.iter().any(|g| *g != 0.0)));
     }
+}
+
+/// With learnable weight scaling, one factor per class is all that is trained.
+#[test]
+fn weight_scaling_trains_a_factor_per_class() {
+    let linear = Network::new(Architecture::ResNet8, 3, [16, 16], 10).expect("valid");
+    let engine = |network: &Network| Cpu::new(network.clone(), 6, 3, Pool::new(2).expect("threads")).expect("valid");
+    let (images, scaled) = (random(6 * 3 * 16 * 16, 1), linear.clone().with_head(Head::Lws));
+    let (mut base, mut engine) = (engine(&linear), engine(&scaled));
+    assert_eq!(engine.forward(&images, false).expect("fits"), base.forward(&images, false).expect("fits"), "factors of 1");
+    engine.freeze_backbone(true);
+    let before = engine.tensors(TensorKind::Parameters);
+    for step in 0..3 {
+        engine.forward(&images, true).expect("fits");
+        engine.backward(&random(60, step)).expect("fits");
+        engine.step(&Optimizer::sgd(0.1, 0.9, 1e-2));
+    }
+    let after = engine.tensors(TensorKind::Parameters);
+    for (tensor, (before, after)) in scaled.parameters().iter().zip(before.iter().zip(&after)) {
+        assert_eq!(before != after, tensor.name == "linear.scale", "{}", tensor.name);
+    }
+    // the factors multiply the logits, bias included
+    let scales = after.last().expect("there");
+    let logits = base.forward(&images, false).expect("fits").to_vec();
+    let want: Vec<f64> = logits.iter().zip(scales.iter().cycle()).map(|(z, s)| f64::from(*z) * f64::from(*s)).collect();
+    close(engine.forward(&images, false).expect("fits"), &want, 1e-6, "logits");
 }

@@ -155,7 +155,8 @@ impl Cpu {
         let head = &self.head;
         // the head comes last, and its scale at its end
         let first = if self.frozen { head.weight.start } else { 0 };
-        let weights = Group { range: first..head.scale.start, learning_rate, weight_decay };
+        let last = if head.trains_scales_only() { head.weight.start } else { head.scale.start };
+        let weights = Group { range: first..last, learning_rate, weight_decay };
         let scale = Group { range: head.scale.clone(), learning_rate, weight_decay: 0.0 };
         vec![weights, scale]
     }

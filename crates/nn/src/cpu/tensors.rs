@@ -124,6 +124,10 @@ impl Cpu {
             TensorLayout { start: head.weight.start, shape: [1, features, classes], padded: [inputs, outputs] };
         match self.network.head {
             Head::Linear => vec![weight, TensorLayout::vector(head.bias.start, classes)],
+            Head::Lws => {
+                let [bias, scale] = [&head.bias, &head.scale].map(|range| TensorLayout::vector(range.start, classes));
+                vec![weight, bias, scale]
+            }
             Head::Cosine { learned: true, .. } => vec![weight, TensorLayout::vector(head.scale.start, 1)],
             Head::Cosine { learned: false, .. } => vec![weight],
         }

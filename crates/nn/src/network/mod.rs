@@ -91,6 +91,10 @@ pub enum Shortcut {
 pub enum Head {
     /// W f + b.
     Linear,
+    /// s (W f + b) with a factor s for every class, the only parameters of the head that are trained: learnable weight
+    /// scaling, *Decoupling representation and classifier for long-tailed recognition*, Kang et al., ICLR 2020. As in the
+    /// paper's code, the bias is scaled too.
+    Lws,
     /// `scale` times the cosine of the angle between the features and a class's weights.
     Cosine {
         /// Factor of the cosines, or its initial value if it is trained.

@@ -37,7 +37,7 @@ impl Network {
     }
 
     /// The trained tensors: every convolution's weight with the weight and bias of its batch norm, then the head's weight
-    /// with its bias or its scale.
+    /// with its bias and its scale, if it has them.
     #[must_use]
     pub fn parameters(&self) -> Vec<Tensor> {
         let mut all = Vec::new();
@@ -51,6 +51,10 @@ impl Network {
         all.push(Tensor::new(format!("{head}.weight"), &[classes, self.features()]));
         match self.head {
             Head::Linear => all.push(Tensor::new(format!("{head}.bias"), &[classes])),
+            Head::Lws => {
+                all.push(Tensor::new(format!("{head}.bias"), &[classes]));
+                all.push(Tensor::new(format!("{head}.scale"), &[classes]));
+            }
             Head::Cosine { learned: true, .. } => all.push(Tensor::new(format!("{head}.scale"), &[1])),
             Head::Cosine { learned: false, .. } => {}
         }
@@ -70,7 +74,7 @@ impl Network {
     /// Initial value of a trained scale of the head.
     fn initial_scale(&self) -> f32 {
         match self.head {
-            Head::Linear => 1.0,
+            Head::Linear | Head::Lws => 1.0,
             Head::Cosine { scale, .. } => scale,
         }
     }

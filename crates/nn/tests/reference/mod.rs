@@ -176,7 +176,7 @@ pub(crate) fn logits(
     let mut w = tensors[&format!("{}.weight", network.head_name())].clone();
     let width = network.features();
     let scale = match network.head {
-        Head::Linear => 1.0,
+        Head::Linear | Head::Lws => 1.0,
         Head::Cosine { scale, learned } => {
             for row in features.chunks_mut(width).chain(w.chunks_mut(width)) {
                 let length = row.iter().map(|x| x * x).sum::<f64>().sqrt();
@@ -190,7 +190,9 @@ pub(crate) fn logits(
     for f in features.chunks(width) {
         for (c, w) in w.chunks(width).enumerate() {
             let dot: f64 = f.iter().zip(w).map(|(f, w)| f * w).sum();
-            logits.push(scale * dot + bias.map_or(0.0, |bias| bias[c]));
+            let logit = scale * dot + bias.map_or(0.0, |bias| bias[c]);
+            let own = if network.head == Head::Lws { tensors[&format!("{}.scale", network.head_name())][c] } else { 1.0 };
+            logits.push(own * logit);
         }
     }
     (logits, used)

@@ -41,6 +41,7 @@ impl Settings {
         require(scale > 0.0 && scale.is_finite(), "model.head_scale", scale, "finite and more than 0")?;
         let (learned, cosine) = (self.model.learn_head_scale, self.model.head == HeadKind::Cosine);
         require(!learned || cosine, "model.learn_head_scale", learned, "false unless 'model.head' is cosine")?;
+        self.check_lws()?;
         self.check_criterion()?;
         self.optimizer.check()?;
         let bn_images = self.optimizer.ema_bn_images;
@@ -68,6 +69,16 @@ impl Settings {
         integers
             .into_iter()
             .try_for_each(|(field, value)| require(i64::try_from(value).is_ok(), field, value, "at most 2^63 - 1"))
+    }
+
+    /// Learnable weight scaling balances a network that is trained already.
+    fn check_lws(&self) -> Result<(), TrainError> {
+        let ready = self.model.freeze_backbone && self.model.weights.is_some();
+        let what = "lws only scales a trained head: it needs 'model.weights' and 'model.freeze_backbone'".to_owned();
+        if self.model.head == HeadKind::Lws && !ready {
+            return Err(TrainError::Setting { field: "model.head".to_owned(), what });
+        }
+        Ok(())
     }
 
     /// The parameters of the criterion. What only the class counts can tell is checked when the run starts.

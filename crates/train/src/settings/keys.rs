@@ -89,7 +89,11 @@ pub const KEYS: &[Key] = &[
         "`resnet8`, `resnet14`, `resnet20`, `resnet32`, `resnet32x2`, `resnet32x4`, `resnet44`, `resnet56` (small images), `resnet18` or `resnet50` (photographs)",
         "The network.",
     ),
-    required("model.head", "`linear` or `cosine`", "Classification head of the network."),
+    required(
+        "model.head",
+        "`linear`, `cosine` or `lws`",
+        "Classification head of the network. `lws` (learnable weight scaling, Kang et al., ICLR 2020) keeps the linear head of `model.weights` and trains a factor per class.",
+    ),
     required("model.head_scale", "number, more than 0", "Factor of the logits of a cosine head."),
     required(
         "model.learn_head_scale",

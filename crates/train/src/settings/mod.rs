@@ -120,6 +120,8 @@ pub struct ModelSettings {
 pub enum HeadKind {
     /// A linear layer with bias.
     Linear,
+    /// A linear layer that stays as it is, with a trained factor for every class: learnable weight scaling.
+    Lws,
     /// The scaled cosine between the features and the weights of a class.
     Cosine,
 }
@@ -290,6 +292,7 @@ impl Settings {
     pub fn head(&self) -> Head {
         match self.model.head {
             HeadKind::Linear => Head::Linear,
+            HeadKind::Lws => Head::Lws,
             HeadKind::Cosine => Head::Cosine { scale: self.model.head_scale, learned: self.model.learn_head_scale },
         }
     }

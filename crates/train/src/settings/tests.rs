@@ -100,8 +100,9 @@ fn values_that_cannot_be_used_are_refused() {
         ("[data]\nimage_size = 100000", "setting 'data.image_size' is 100000; it must be at most 65536"),
         ("[data]\nsampler = \"x\"", "setting 'data.sampler': unknown variant `x`"),
         ("[model]\nname = \"resnet9\"", "setting 'model.name': unknown model 'resnet9'"),
-        ("[model]\nhead = \"round\"", "setting 'model.head': unknown variant `round`, expected `linear` or `cosine`"),
+        ("[model]\nhead = \"round\"", "setting 'model.head': unknown variant `round`, expected one of `linear`, `lws`, `cosine`"),
         ("[model]\nhead_scale = 0.0", "setting 'model.head_scale' is 0; it must be finite and more than 0"),
+        ("[model]\nhead = \"lws\"", "setting 'model.head': lws only scales a trained head: it needs 'model.weights'"),
         (
             "[model]\nlearn_head_scale = true",
             "setting 'model.learn_head_scale' is true; it must be false unless 'model.head' is cosine",
