@@ -106,6 +106,8 @@ impl DataSettings {
         let rule = SplitRule { test_fraction: self.test_fraction, seed: self.split_seed };
         require(rule.check().is_ok(), "data.test_fraction", self.test_fraction, "more than 0 and less than 1")?;
         fraction("data.val_fraction", self.val_fraction)?;
+        let must = "0 unless 'data.val_fraction' is more than 0";
+        require(self.val_at_least == 0 || self.val_fraction > 0.0, "data.val_at_least", self.val_at_least, must)?;
         require(self.image_size <= 65_536, "data.image_size", self.image_size, "at most 65536")
     }
 }

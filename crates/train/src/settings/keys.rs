@@ -75,6 +75,11 @@ pub const KEYS: &[Key] = &[
         "Fraction of every class's training images used for validation if the dataset has no validation split.",
     ),
     required(
+        "data.val_at_least",
+        COUNT,
+        "Least number of every class's validation images, or half of the class if that is less. `--val` sets it to 5.",
+    ),
+    required(
         "data.image_size",
         "integer, 0 to 65536",
         "Height and width that image files are scaled to. 0: 32 for small networks, 224 for large ones.",

@@ -22,6 +22,7 @@ use serde::{Deserialize, Serialize};
 pub use equipoise_nn::Architecture;
 
 pub use self::keys::{KEYS, Key};
+use crate::error::TrainError;
 use crate::schedule::Schedule;
 
 /// Everything that the result of a run depends on.
@@ -90,6 +91,8 @@ pub struct DataSettings {
     pub split_seed: u64,
     /// Fraction of every class's training images used for validation if the dataset has no validation split.
     pub val_fraction: f64,
+    /// Least number of every class's validation images, or half of the class if that is less.
+    pub val_at_least: u32,
     /// Height and width that image files are scaled to; 0 selects the network's usual size.
     pub image_size: u32,
     /// How often the images of each class are drawn.
@@ -216,6 +219,7 @@ impl Default for DataSettings {
             test_fraction: split.test_fraction,
             split_seed: split.seed,
             val_fraction: 0.0,
+            val_at_least: 0,
             image_size: 0,
             sampler: SamplerKind::Uniform,
         }
@@ -278,6 +282,22 @@ impl Settings {
     #[must_use]
     pub fn schedule(&self) -> Schedule {
         self.optimizer.schedule.clone().unwrap_or_else(|| Schedule::paper(self.epochs))
+    }
+
+    /// The settings of a run with the same settings on all training images, without a validation split. It ends with its
+    /// last epoch.
+    ///
+    /// # Errors
+    /// If the run holds no images out.
+    pub fn refit(&self) -> Result<Self, TrainError> {
+        if self.data.val_fraction == 0.0 {
+            let what = "0: the run holds no training images out, so there is nothing to refit on".to_owned();
+            return Err(TrainError::Setting { field: "data.val_fraction".to_owned(), what });
+        }
+        let mut settings = self.clone();
+        (settings.data.val_fraction, settings.data.val_at_least) = (0.0, 0);
+        (settings.select_best, settings.patience) = (SelectBest::Last, 0);
+        Ok(settings)
     }
 
     /// Length of SAM's ascent in an epoch, counted from 0; `None` for an epoch without SAM.

@@ -97,6 +97,7 @@ fn values_that_cannot_be_used_are_refused() {
         ("[data]\nprofile = \"linear\"", "setting 'data.profile': unknown variant `linear`"),
         ("[data]\ntest_fraction = 0.0", "setting 'data.test_fraction' is 0; it must be more than 0 and less than 1"),
         ("[data]\nval_fraction = 1.0", "setting 'data.val_fraction' is 1; it must be at least 0 and less than 1"),
+        ("[data]\nval_at_least = 5", "setting 'data.val_at_least' is 5; it must be 0 unless 'data.val_fraction'"),
         ("[data]\nimage_size = 100000", "setting 'data.image_size' is 100000; it must be at most 65536"),
         ("[data]\nsampler = \"x\"", "setting 'data.sampler': unknown variant `x`"),
         ("[model]\nname = \"resnet9\"", "setting 'model.name': unknown model 'resnet9'"),
