@@ -10,6 +10,8 @@ pub struct Optimizer {
     pub rule: UpdateRule,
     /// Learning rate.
     pub learning_rate: f32,
+    /// Factor of the learning rate of all parameters but the head's.
+    pub backbone_factor: f32,
     /// Weight decay, for all parameters but trained scales of the head.
     pub weight_decay: f32,
     /// Largest global norm of the gradients; larger gradients are scaled down to it.
@@ -21,7 +23,7 @@ impl Optimizer {
     #[must_use]
     pub fn sgd(learning_rate: f32, momentum: f32, weight_decay: f32) -> Self {
         let rule = UpdateRule::Sgd { momentum, nesterov: false };
-        Self { rule, learning_rate, weight_decay, clip_grad_norm: None }
+        Self { rule, learning_rate, backbone_factor: 1.0, weight_decay, clip_grad_norm: None }
     }
 }
 

@@ -238,7 +238,9 @@ fn large_batches() {
 fn a_frozen_backbone_stays_as_it_is() {
     let network = Network::new(Architecture::ResNet8, 3, [16, 16], 10).expect("valid");
     let images = random(6 * 3 * 16 * 16, 1);
-    for head in [Head::Linear, Head::Cosine { scale: 16.0, learned: false }, Head::Cosine { scale: 16.0, learned: true }] {
+    for head in
+        [Head::Linear, Head::Cosine { scale: 16.0, learned: false }, Head::Cosine { scale: 16.0, learned: true }]
+    {
         let network = network.clone().with_head(head);
         let pool = Pool::new(2).expect("threads");
         let mut engine = Cpu::new(network.clone(), 6, 3, pool).expect("valid");
@@ -274,7 +276,11 @@ fn weight_scaling_trains_a_factor_per_class() {
     let engine = |network: &Network| Cpu::new(network.clone(), 6, 3, Pool::new(2).expect("threads")).expect("valid");
     let (images, scaled) = (random(6 * 3 * 16 * 16, 1), linear.clone().with_head(Head::Lws));
     let (mut base, mut engine) = (engine(&linear), engine(&scaled));
-    assert_eq!(engine.forward(&images, false).expect("fits"), base.forward(&images, false).expect("fits"), "factors of 1");
+    assert_eq!(
+        engine.forward(&images, false).expect("fits"),
+        base.forward(&images, false).expect("fits"),
+        "factors of 1"
+    );
     engine.freeze_backbone(true);
     let before = engine.tensors(TensorKind::Parameters);
     for step in 0..3 {

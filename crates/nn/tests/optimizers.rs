@@ -60,9 +60,7 @@ fn weights_are_those_of_pytorch() {
             repeat(&mut engine, TensorKind::Gradients, 501 + step as u64);
             engine.step(&Optimizer {
                 rule: case.rule(step as u64 + 1),
-                learning_rate: *rate as f32,
-                weight_decay: case.weight_decay,
-                clip_grad_norm: None,
+                ..Optimizer::sgd(*rate as f32, 0.0, case.weight_decay)
             });
             for tensor in engine.tensors(TensorKind::Parameters) {
                 for (got, want) in tensor.iter().zip(want.iter().cycle()) {
@@ -142,4 +140,20 @@ fn engine_at(parameters: &[Vec<f32>]) -> Cpu {
     let mut engine = engine(1);
     engine.set_tensors(TensorKind::Parameters, parameters).expect("fits");
     engine
+}
+
+/// The backbone has its own learning rate, and the head keeps that of the step.
+#[test]
+fn the_backbone_has_a_factor() {
+    let step = |optimizer: Optimizer| {
+        let mut engine = engine(2);
+        repeat(&mut engine, TensorKind::Gradients, 501);
+        engine.step(&optimizer);
+        engine.tensors(TensorKind::Parameters)
+    };
+    let (fast, slow) = (Optimizer::sgd(0.5, 0.9, 0.01), Optimizer::sgd(0.125, 0.9, 0.01));
+    let (both, fast, slow) = (step(Optimizer { backbone_factor: 0.25, ..fast }), step(fast), step(slow));
+    let (backbone, head) = both.split_at(both.len() - 2);
+    assert_eq!(backbone, &slow[..backbone.len()]);
+    assert_eq!(head, &fast[backbone.len()..]);
 }

@@ -227,7 +227,8 @@ mod tests {
         assert_eq!(rates[5 * 391], 0.1);
         assert!(rates[200 * 391 - 1] < 1e-9);
         assert!(
-            Schedule::Cosine { warmup_epochs: Some(0.0), floor: 0.0 }.learning_rate(0.1, 1_000_000, 999_999, 999_999, 1_000_000)
+            Schedule::Cosine { warmup_epochs: Some(0.0), floor: 0.0 }
+                .learning_rate(0.1, 1_000_000, 999_999, 999_999, 1_000_000)
                 > 0.0
         );
         // left out, the warm-up is the paper's share, however few epochs there are
@@ -267,7 +268,7 @@ mod tests {
         }
         let long = Schedule::Cosine { warmup_epochs: None, floor: 0.1 };
         assert!((by_step(&long, 200, 98)[200 * 98 - 1] - 0.01).abs() < 1e-8);
-        assert_eq!(long.learning_rate(0.1, 200, 300, 0, 98), 0.01);
+        assert_eq!(long.learning_rate(0.5, 200, 300, 0, 98), 0.05);
     }
 
     #[test]
@@ -305,10 +306,7 @@ mod tests {
                 Schedule::Cosine { warmup_epochs: Some(f64::NAN), floor: 0.0 },
                 "warmup_epochs is NaN; it must be at least 0 and less than the 10 epochs",
             ),
-            (
-                Schedule::Cosine { warmup_epochs: None, floor: 1.0 },
-                "floor is 1; it must be at least 0 and less than 1",
-            ),
+            (Schedule::Cosine { warmup_epochs: None, floor: 1.0 }, "floor is 1; it must be at least 0 and less than 1"),
             (
                 Schedule::Cosine { warmup_epochs: Some(1.0), floor: -0.1 },
                 "floor is -0.1; it must be at least 0 and less than 1",
@@ -316,7 +314,9 @@ mod tests {
         ] {
             assert_eq!(schedule.check(10), Err(want.to_owned()));
         }
-        for schedule in [steps(9, &[(10, 2.0)]), Schedule::Cosine { warmup_epochs: Some(9.5), floor: 0.0 }, Schedule::Constant {}] {
+        for schedule in
+            [steps(9, &[(10, 2.0)]), Schedule::Cosine { warmup_epochs: Some(9.5), floor: 0.0 }, Schedule::Constant {}]
+        {
             assert_eq!(schedule.check(10), Ok(()));
             assert_eq!(schedule.check(0), Err("epochs must be at least 1".to_owned()));
         }

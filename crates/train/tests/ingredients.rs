@@ -95,7 +95,12 @@ fn every_ingredient_repeats_and_resumes() {
             ("optimizer.schedule", "{ name = \"cosine\", floor = 0.1 }"),
         ],
         &[("optimizer.nesterov", "true"), ("criterion", "{ method = \"softmax\", params = { smoothing = 0.1 } }")],
-        &[("optimizer.name", "adamw"), ("optimizer.learning_rate", "0.001"), ("optimizer.ema_decay", "0.9")],
+        &[
+            ("optimizer.name", "adamw"),
+            ("optimizer.learning_rate", "0.001"),
+            ("optimizer.backbone_factor", "0.5"),
+            ("optimizer.ema_decay", "0.9"),
+        ],
         &[("model.head", "cosine"), ("model.learn_head_scale", "true"), ("optimizer.ema_epochs", "0.5")],
         &[("optimizer.sam", "{ rho = 0.1, start = 0.3 }"), ("optimizer.clip_grad_norm", "1.0")],
     ];
@@ -105,7 +110,7 @@ fn every_ingredient_repeats_and_resumes() {
         let want = whole(&settings, 2);
         assert!(want[1] != plain[1], "{changes:?} changes nothing");
         assert!(whole(&settings, 1) == want, "one thread: {changes:?}");
-        for step in [3, 5, 8] {
+        for step in [3, 8] {
             assert!(resumed(&settings, step) == want, "stopped after step {step}: {changes:?}");
         }
     }
@@ -113,14 +118,16 @@ fn every_ingredient_repeats_and_resumes() {
 
 /// The tensors of a run's last checkpoint.
 fn last(settings: &Settings) -> Checkpoint {
-    Checkpoint::new(equipoise_train::checkpoint::RawCheckpoint::from_bytes(&whole(settings, 2)[0]).expect("intact")).expect("fits")
+    Checkpoint::new(equipoise_train::checkpoint::RawCheckpoint::from_bytes(&whole(settings, 2)[0]).expect("intact"))
+        .expect("fits")
 }
 
 /// Estimating the statistics of the EMA changes how the EMA is evaluated and nothing in training.
 #[test]
 fn estimated_statistics_do_not_touch_training() {
     let ema = ("optimizer.ema_decay", "0.9");
-    let [plain, estimated] = [vec![ema], vec![ema, ("optimizer.ema_bn_images", "100")]].map(|changes| last(&settings(&changes)));
+    let [plain, estimated] =
+        [vec![ema], vec![ema, ("optimizer.ema_bn_images", "100")]].map(|changes| last(&settings(&changes)));
     let [trained, trained_too] = [&plain, &estimated].map(|checkpoint| {
         let mut trainer = trainer(&checkpoint.header.settings, 1);
         trainer.restore(checkpoint).expect("its own");

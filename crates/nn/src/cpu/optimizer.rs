@@ -151,14 +151,18 @@ impl Cpu {
 
     /// The parameters that are trained, by how they are updated.
     fn groups(&self, optimizer: &Optimizer) -> Vec<Group> {
-        let Optimizer { learning_rate, weight_decay, .. } = *optimizer;
+        let Optimizer { learning_rate, backbone_factor, weight_decay, .. } = *optimizer;
         let head = &self.head;
-        // the head comes last, and its scale at its end
-        let first = if self.frozen { head.weight.start } else { 0 };
-        let last = if head.trains_scales_only() { head.weight.start } else { head.scale.start };
-        let weights = Group { range: first..last, learning_rate, weight_decay };
-        let scale = Group { range: head.scale.clone(), learning_rate, weight_decay: 0.0 };
-        vec![weights, scale]
+        let mut groups = Vec::new();
+        if !self.frozen {
+            let learning_rate = backbone_factor * learning_rate;
+            groups.push(Group { range: 0..head.weight.start, learning_rate, weight_decay });
+        }
+        if !head.trains_scales_only() {
+            groups.push(Group { range: head.weight.start..head.scale.start, learning_rate, weight_decay });
+        }
+        groups.push(Group { range: head.scale.clone(), learning_rate, weight_decay: 0.0 });
+        groups
     }
 
     fn update_group(&mut self, group: &Group, rule: UpdateRule, scale: f32) {

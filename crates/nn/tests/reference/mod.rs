@@ -191,7 +191,8 @@ pub(crate) fn logits(
         for (c, w) in w.chunks(width).enumerate() {
             let dot: f64 = f.iter().zip(w).map(|(f, w)| f * w).sum();
             let logit = scale * dot + bias.map_or(0.0, |bias| bias[c]);
-            let own = if network.head == Head::Lws { tensors[&format!("{}.scale", network.head_name())][c] } else { 1.0 };
+            let own =
+                if network.head == Head::Lws { tensors[&format!("{}.scale", network.head_name())][c] } else { 1.0 };
             logits.push(own * logit);
         }
     }

@@ -119,7 +119,8 @@ impl OptimizerSettings {
         require((ema_decay as f32) < 1.0, "optimizer.ema_decay", ema_decay, "less than 1 in 32 bits")?;
         nonnegative("optimizer.ema_epochs", ema_epochs)?;
         if ema_decay > 0.0 && ema_epochs > 0.0 {
-            let what = "a run has either 'optimizer.ema_epochs' or 'optimizer.ema_decay'; set the other to 0".to_owned();
+            let what =
+                "a run has either 'optimizer.ema_epochs' or 'optimizer.ema_decay'; set the other to 0".to_owned();
             return Err(TrainError::Setting { field: "optimizer.ema_epochs".to_owned(), what });
         }
         let must = "0 unless 'optimizer.ema_epochs' or 'optimizer.ema_decay' is set";
@@ -131,6 +132,8 @@ impl OptimizerSettings {
         let Self { learning_rate, momentum, nesterov, betas, epsilon, weight_decay, clip_grad_norm, .. } = *self;
         let usable = |value: f64| value as f32 > 0.0 && (value as f32).is_finite();
         require(usable(learning_rate), "optimizer.learning_rate", learning_rate, "finite and more than 0")?;
+        let factor = self.backbone_factor;
+        require(usable(factor), "optimizer.backbone_factor", factor, "finite and more than 0")?;
         fraction("optimizer.momentum", momentum)?;
         let has_momentum = self.name == OptimizerKind::Sgd && momentum > 0.0;
         require(!nesterov || has_momentum, "optimizer.nesterov", nesterov, "false without the momentum of `sgd`")?;

@@ -144,6 +144,11 @@ pub const KEYS: &[Key] = &[
     ),
     required("optimizer.name", "`sgd` or `adamw`", "How gradients change the weights."),
     required("optimizer.learning_rate", "number, more than 0", "Learning rate that the schedule scales."),
+    required(
+        "optimizer.backbone_factor",
+        "number, more than 0",
+        "Factor of the learning rate of everything but the head, for training that starts from `model.weights`.",
+    ),
     required("optimizer.momentum", FRACTION, "Momentum of `sgd`."),
     required("optimizer.nesterov", "`true` or `false`", "Nesterov's momentum, for `sgd`."),
     required(

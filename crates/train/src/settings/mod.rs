@@ -148,6 +148,8 @@ pub struct OptimizerSettings {
     pub name: OptimizerKind,
     /// Learning rate that the schedule scales.
     pub learning_rate: f64,
+    /// Factor of the learning rate of everything but the head.
+    pub backbone_factor: f64,
     /// Momentum of SGD.
     pub momentum: f64,
     /// Whether SGD has Nesterov's momentum.
@@ -244,6 +246,7 @@ impl Default for OptimizerSettings {
         Self {
             name: OptimizerKind::Sgd,
             learning_rate: 0.1,
+            backbone_factor: 1.0,
             momentum: 0.9,
             nesterov: false,
             betas: [0.9, 0.999],

@@ -101,7 +101,10 @@ fn values_that_cannot_be_used_are_refused() {
         ("[data]\nimage_size = 100000", "setting 'data.image_size' is 100000; it must be at most 65536"),
         ("[data]\nsampler = \"x\"", "setting 'data.sampler': unknown variant `x`"),
         ("[model]\nname = \"resnet9\"", "setting 'model.name': unknown model 'resnet9'"),
-        ("[model]\nhead = \"round\"", "setting 'model.head': unknown variant `round`, expected one of `linear`, `lws`, `cosine`"),
+        (
+            "[model]\nhead = \"round\"",
+            "setting 'model.head': unknown variant `round`, expected one of `linear`, `lws`, `cosine`",
+        ),
         ("[model]\nhead_scale = 0.0", "setting 'model.head_scale' is 0; it must be finite and more than 0"),
         ("[model]\nhead = \"lws\"", "setting 'model.head': lws only scales a trained head: it needs 'model.weights'"),
         (
@@ -115,6 +118,10 @@ fn values_that_cannot_be_used_are_refused() {
         ),
         ("[optimizer]\nlearning_rate = 1e300", "setting 'optimizer.learning_rate' is 1"),
         ("[optimizer]\nlearning_rate = -1.0", "setting 'optimizer.learning_rate' is -1; it must be finite and more"),
+        (
+            "[optimizer]\nbackbone_factor = 0.0",
+            "setting 'optimizer.backbone_factor' is 0; it must be finite and more than 0",
+        ),
         ("[optimizer]\nmomentum = 1", "setting 'optimizer.momentum' is 1; it must be at least 0 and less than 1"),
         ("[optimizer]\nweight_decay = inf", "setting 'optimizer.weight_decay' is inf; it must be finite"),
         ("[optimizer]\nclip_grad_norm = 1e-60", "setting 'optimizer.clip_grad_norm' is 0.0"),
@@ -128,7 +135,10 @@ fn values_that_cannot_be_used_are_refused() {
         ("[optimizer]\nbetas = [0.9, 1.0]", "setting 'optimizer.betas' is 1; it must be at least 0 and less than 1"),
         ("[optimizer]\nepsilon = 0.0", "setting 'optimizer.epsilon' is 0; it must be finite and more than 0"),
         ("[optimizer.sam]\nrho = 0.0", "setting 'optimizer.sam.rho' is 0; it must be finite and more than 0"),
-        ("[optimizer.sam]\nrho = 0.1\nstart = 1.0", "setting 'optimizer.sam.start' is 1; it must be at least 0 and less"),
+        (
+            "[optimizer.sam]\nrho = 0.1\nstart = 1.0",
+            "setting 'optimizer.sam.start' is 1; it must be at least 0 and less",
+        ),
         ("[optimizer.sam]\nstart = 0.5", "setting 'optimizer.sam': missing field `rho`"),
         ("[optimizer]\nema_epochs = -1.0", "setting 'optimizer.ema_epochs' is -1; it must be finite and at least 0"),
         (
@@ -236,6 +246,8 @@ fn every_setting_is_described() {
         ("model.weights", "weights.safetensors"),
         ("criterion.preset", "paper"),
         ("criterion.drw", "{ start_epoch = 3, beta = 0.9, reduction = \"batch\" }"),
+        ("optimizer.schedule.floor", "{ name = \"cosine\", floor = 0.1 }"),
+        ("optimizer.sam", "{ rho = 0.1, start = 0.5 }"),
         (
             "optimizer.schedule",
             "{ name = \"multi-step\", warmup_epochs = 2, milestones = [{ epoch = 9, factor = 0.1 }] }",
@@ -246,6 +258,7 @@ fn every_setting_is_described() {
     for key in KEYS.iter().filter(|key| key.unset.is_some()) {
         let example = examples.iter().find(|(name, _)| key.name.starts_with(name));
         let (name, value) = example.unwrap_or_else(|| panic!("an example of {}", key.name));
+        let name = name.strip_suffix(".floor").unwrap_or(name);
         let changed = Settings::default().with_value(name, value).unwrap_or_else(|error| panic!("{name}: {error}"));
         assert_ne!(changed, Settings::default(), "{name}");
         let shown = changed.table().expect("a table");

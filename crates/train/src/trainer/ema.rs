@@ -34,7 +34,8 @@ impl<E: Engine, W: Workers> Trainer<E, W> {
             return Ok(());
         }
         // the sums are taken around the means before: those of the training state make the bits a function of the position
-        let statistics = (self.settings.optimizer.ema_bn_images > 0).then(|| self.engine.tensors(TensorKind::Statistics));
+        let statistics =
+            (self.settings.optimizer.ema_bn_images > 0).then(|| self.engine.tensors(TensorKind::Statistics));
         self.engine.swap_ema()?;
         match statistics {
             Some(statistics) => self.estimate_ema_statistics(&statistics),
