@@ -118,11 +118,12 @@ fn settings(args: &Args) -> Result<Settings, Failure> {
     match (&args.resume, &args.refit) {
         (Some(path), _) => of_run(path),
         (None, Some(path)) => {
+            let option = format!("--refit {}", path.display());
             if !path.join(RESULT).exists() {
-                let path = path.display();
-                return Err(Failure::usage(format!("--refit {path}: there is no finished run in this folder")));
+                return Err(Failure::usage(format!("{option}: there is no finished run in this folder")));
             }
-            Ok(args.settings.settings(of_run(path)?.refit()?, None)?)
+            let settings = of_run(path)?.refit().map_err(|error| Failure::from(error).about(&option))?;
+            args.settings.settings(settings, None)
         }
         (None, None) => args.settings.settings(Settings::default(), args.criterion),
     }

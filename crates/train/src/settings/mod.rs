@@ -294,7 +294,7 @@ impl Settings {
     /// If the run holds no images out.
     pub fn refit(&self) -> Result<Self, TrainError> {
         if self.data.val_fraction == 0.0 {
-            let what = "0: the run holds no training images out, so there is nothing to refit on".to_owned();
+            let what = "the run trained on all images already: it held none out for validation".to_owned();
             return Err(TrainError::Setting { field: "data.val_fraction".to_owned(), what });
         }
         let mut settings = self.clone();

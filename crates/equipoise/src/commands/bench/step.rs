@@ -16,7 +16,7 @@ use crate::options::ThreadArgs;
 
 #[derive(clap::Args)]
 pub(crate) struct Args {
-    /// Network: resnet8, 14, 20, 32, 44 or 56 for small images, resnet18 or 50 for photographs
+    /// Network: resnet8, 14, 20, 32, 32x2, 32x4, 44 or 56 for small images, resnet18 or 50 for photographs
     #[arg(long, value_name = "NAME", default_value = "resnet32")]
     model: Architecture,
     /// Images per batch
