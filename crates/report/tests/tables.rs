@@ -113,7 +113,7 @@ fn tables_of_a_comparison() {
     assert_eq!(groups.rows.len(), 3);
     assert_eq!(groups.rows[1][..2], [Entry::Text("seesaw".to_owned()), Entry::Count(3)]);
     let bold = groups.markdown().matches("**").count() / 2;
-    assert_eq!(bold, comparison.variants.iter().flat_map(|v| &v.cells).filter(|cell| cell.best).count());
+    assert_eq!(bold, comparison.variants.iter().flat_map(|v| &v.cells).filter(|cell| cell.bold).count());
     let first = comparison.variants[0].cells[0].spread.expect("a value");
     assert_eq!(groups.rows[0][2], Entry::Accuracy { mean: first.mean, sd: first.sd, best: false });
     assert_eq!(Table::optimistic(&comparison), None);

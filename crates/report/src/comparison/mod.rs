@@ -4,6 +4,7 @@
 //! - `build`: from runs to comparisons.
 //! - `captions`: the captions of all tables.
 //! - `labels`: names for variants, by the settings in which they differ.
+//! - `sampling`: how much of a difference is due to the choice of test images.
 //! - `significance`: which differences can be told from noise.
 //! - `styles`: colors and markers of variants.
 //! - `verdict`: the sentences.
@@ -11,6 +12,7 @@
 mod build;
 pub(crate) mod captions;
 mod labels;
+mod sampling;
 mod significance;
 mod styles;
 mod verdict;
@@ -119,7 +121,13 @@ impl Comparison {
     /// Compares runs: one comparison for each dataset among them, in the order of the runs.
     #[must_use]
     pub fn all(runs: Vec<RecordedRun>) -> Vec<Self> {
-        build::by_dataset(runs)
+        build::by_dataset(runs, false)
+    }
+
+    /// As [`all`](Self::all), with the runs that have not finished beside those that have.
+    #[must_use]
+    pub fn all_under_way(runs: Vec<RecordedRun>) -> Vec<Self> {
+        build::by_dataset(runs, true)
     }
 
     /// Makes the variant with this label the baseline.
@@ -190,8 +198,7 @@ impl Comparison {
     #[must_use]
     pub fn difference(&self, variant: usize, column: usize) -> Option<Difference> {
         let baseline = self.variants.first().filter(|_| variant > 0)?;
-        let (own, other) = (&self.variants.get(variant)?.cells[column], &baseline.cells[column]);
-        significance::difference(own, other, significance::ERROR, self.resolution[column])
+        significance::difference(self, self.variants.get(variant)?, baseline, column, significance::ERROR)
     }
 
     /// Style of a variant, less than [`STYLES`].
