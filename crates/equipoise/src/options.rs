@@ -89,7 +89,7 @@ impl SettingArgs {
         }
         settings.check()?;
         make_paths_absolute(&mut settings);
-        Ok(settings)
+        Ok(settings.with_head_of_criterion())
     }
 
     /// Another criterion or a preset replaces all parameters. Deferred re-weighting stays.
@@ -157,6 +157,29 @@ impl ThreadArgs {
 /// A pool of threads; 0 for all cores.
 pub(crate) fn pool(threads: usize) -> Result<Pool, Failure> {
     Ok(Pool::new(threads).context("cannot start threads")?)
+}
+
+/// Corrections of a trained network's output.
+#[derive(clap::Args, Clone, Copy)]
+pub(crate) struct PostHocArgs {
+    /// Tau of the post-hoc logit adjustment [default: that of the run]
+    #[arg(long, alias = "logit-adjust", value_name = "TAU")]
+    pub(crate) logit_adjustment: Option<f64>,
+    /// Tau of the normalization of the head's weights
+    #[arg(long, value_name = "TAU", default_value_t = 0.0)]
+    pub(crate) tau_norm: f64,
+}
+
+impl PostHocArgs {
+    pub(crate) fn check(self) -> Result<(), Failure> {
+        for (name, tau) in [("--logit-adjustment", self.logit_adjustment.unwrap_or(0.0)), ("--tau-norm", self.tau_norm)]
+        {
+            if !(0.0..=100.0).contains(&tau) {
+                return Err(Failure::usage(format!("{name} {tau}: must be from 0 to 100")));
+            }
+        }
+        Ok(())
+    }
 }
 
 /// Where named datasets are.

@@ -20,8 +20,9 @@ pub(crate) fn read_comparisons(paths: &[PathBuf]) -> Result<Vec<Comparison>, Fai
     let (mut runs, skipped) = Run::all(paths)?;
     for run in &mut runs {
         // settings that the run does not name have their defaults; settings that we cannot read stay as they are
-        let settings = Settings::from_toml(&run.config, &Settings::default());
-        let _ = settings.and_then(|settings| settings.to_toml()).map(|text| run.resolve_settings(&text));
+        let Ok(settings) = Settings::from_toml(&run.config, &Settings::default()) else { continue };
+        run.criterion_label = Some(settings.criterion.method.label());
+        let _ = settings.with_head_of_criterion().to_toml().map(|text| run.resolve_settings(&text));
     }
     for path in skipped {
         warn(&format!("skipping {}: none of its epochs has been evaluated", path.display()));

@@ -4,7 +4,7 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use equipoise_criterion::Id;
+use equipoise_criterion::{Config, Id};
 use equipoise_record::RunResult;
 use equipoise_record::names::{CONFIG, REPORT, RESULT};
 use equipoise_train::run::files::read_text;
@@ -117,9 +117,19 @@ fn settings(args: &Args) -> Result<Settings, Failure> {
 fn introduce(run: &Run) {
     let (data, settings) = (run.trainer.data(), run.trainer.settings());
     let (images, classes) = (data.train.labels.len(), data.classes.len());
-    let (method, model) = (settings.criterion.method.id(), settings.model.name);
+    let (criterion, model) = (criterion(&settings.criterion), settings.model.name);
     let folder = run.folder.path().display();
-    note(&format!("{}: {images} images, {classes} classes; {method}, {model}; in {folder}", data.name));
+    note(&format!("{}: {images} images, {classes} classes; {criterion}, {model}; in {folder}", data.name));
+}
+
+/// The criterion with its preset, which a criterion without parameters does not have.
+fn criterion(config: &Config) -> String {
+    let (id, (preset, changed)) = (config.method.id(), config.method.nearest_preset());
+    if id.fields().is_empty() {
+        return id.to_string();
+    }
+    let notes: Vec<String> = [format!("preset {}", preset.name())].into_iter().chain(changed).collect();
+    format!("{id} ({})", notes.join(", "))
 }
 
 fn print_result(result: &RunResult, folder: &Path, out: &mut impl Write) -> Result<(), Failure> {

@@ -65,6 +65,7 @@ pub fn trainer(
     resume: Option<&Checkpoint>,
     context: &RunContext<'_>,
 ) -> Result<RunTrainer, TrainError> {
+    let settings = settings.with_head_of_criterion();
     let data = prepare(&settings, None, context)?;
     let images = data.train.labels.len();
     warn_of_settings(&settings, images, context);

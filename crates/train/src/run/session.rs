@@ -45,8 +45,9 @@ impl Run {
     /// # Errors
     /// Returns an error if the run cannot be built, or the folder cannot be created.
     pub fn start(settings: Settings, output: OutputFolder<'_>, context: &RunContext<'_>) -> Result<Self, TrainError> {
-        let (text, name) = (settings.to_toml()?, run_name(&settings));
         let trainer = trainer(settings, None, context)?;
+        let settings = trainer.settings();
+        let (text, name) = (settings.to_toml()?, run_name(settings));
         let folder = match output {
             OutputFolder::At(path) => RunFolder::create(path),
             OutputFolder::In(parent) => RunFolder::create_unique(parent, &name),

@@ -3,6 +3,7 @@
 use std::fmt::Display;
 
 use equipoise_data::subset::split::SplitRule;
+use equipoise_nn::network::Head;
 
 use super::{DataSettings, OptimizerSettings, SelectBest, Settings};
 use crate::error::TrainError;
@@ -37,9 +38,10 @@ impl Settings {
         let must = "0 unless the best epoch is selected on a validation split";
         require(self.patience == 0 || selected_by_val, "patience", self.patience, must)?;
         self.data.check()?;
-        let scale = self.model.head_scale;
+        let scale = self.model.head_scale.unwrap_or(1.0);
         require(scale > 0.0 && scale.is_finite(), "model.head_scale", scale, "finite and more than 0")?;
         self.check_criterion()?;
+        self.check_head()?;
         self.optimizer.check()?;
         let schedule = self.schedule().check(self.epochs);
         schedule.map_err(|what| TrainError::Setting { field: "optimizer.schedule".to_owned(), what })?;
@@ -75,6 +77,24 @@ impl Settings {
             }
             None => Ok(()),
         }
+    }
+}
+
+impl Settings {
+    /// Whether the criterion can train the head.
+    fn check_head(&self) -> Result<(), TrainError> {
+        let Some(own) = self.criterion.method.cosine_scale() else { return Ok(()) };
+        let field = match self.head() {
+            Head::Cosine { scale: 1.0 } => return Ok(()),
+            Head::Cosine { .. } => "model.head_scale",
+            Head::Linear => "model.head",
+        };
+        let method = self.criterion.method.id();
+        let what = format!(
+            "{method} needs a cosine head with a scale of 1, because it multiplies the cosines by its own scale of {own}: leave \
+             out 'model.head' and 'model.head_scale', or choose another criterion"
+        );
+        Err(TrainError::Setting { field: field.to_owned(), what })
     }
 }
 

@@ -89,8 +89,18 @@ pub const KEYS: &[Key] = &[
         "`resnet8`, `resnet14`, `resnet20`, `resnet32`, `resnet44`, `resnet56` (small images), `resnet18` or `resnet50` (photographs)",
         "The network.",
     ),
-    required("model.head", "`linear` or `cosine`", "Classification head of the network."),
-    required("model.head_scale", "number, more than 0", "Factor of the logits of a cosine head."),
+    optional(
+        "model.head",
+        "`linear` or `cosine`",
+        "`linear`; `cosine` for `ldam`, which needs it",
+        "Classification head of the network.",
+    ),
+    optional(
+        "model.head_scale",
+        "number, more than 0",
+        "16; 1 for `ldam`, which has a scale of its own",
+        "Factor of the logits of a cosine head.",
+    ),
     optional(
         "model.weights",
         "path",
@@ -140,7 +150,7 @@ pub const KEYS: &[Key] = &[
     optional(
         "optimizer.schedule.name",
         "`multi-step`, `cosine`, `constant` or `paper`",
-        "`paper`: multi-step with 2.5 % of the epochs as warm-up and a factor of 0.01 after 80 % and 90 %",
+        "`paper`: multi-step with 2.5 % of the epochs as warm-up and a factor of 0.01 after 80 % and 90 %; `cosine` below 5 epochs",
         "Schedule of the learning rate.",
     ),
     optional(

@@ -102,10 +102,10 @@ pub struct DataSettings {
 pub struct ModelSettings {
     /// The network.
     pub name: Architecture,
-    /// Classification head of the network.
-    pub head: HeadKind,
-    /// Factor of the logits of a cosine head.
-    pub head_scale: f32,
+    /// Classification head of the network; `None` is the one that the criterion needs, else a linear one.
+    pub head: Option<HeadKind>,
+    /// Factor of the logits of a cosine head; `None` is 1 for a criterion that scales cosines itself, else 16.
+    pub head_scale: Option<f32>,
     /// Weights to start from: a run folder, a checkpoint or a safetensors file.
     pub weights: Option<String>,
     /// Whether only the head is trained.
@@ -180,13 +180,7 @@ impl Default for DataSettings {
 
 impl Default for ModelSettings {
     fn default() -> Self {
-        Self {
-            name: Architecture::ResNet32,
-            head: HeadKind::Linear,
-            head_scale: 16.0,
-            weights: None,
-            freeze_backbone: false,
-        }
+        Self { name: Architecture::ResNet32, head: None, head_scale: None, weights: None, freeze_backbone: false }
     }
 }
 
@@ -213,9 +207,26 @@ impl Settings {
     /// The classification head of the network.
     #[must_use]
     pub fn head(&self) -> Head {
-        match self.model.head {
+        match self.head_kind() {
             HeadKind::Linear => Head::Linear,
-            HeadKind::Cosine => Head::Cosine { scale: self.model.head_scale },
+            HeadKind::Cosine => Head::Cosine { scale: self.head_scale() },
         }
+    }
+
+    /// The settings with the head that the criterion needs, where the user chose none.
+    #[must_use]
+    pub fn with_head_of_criterion(mut self) -> Self {
+        (self.model.head, self.model.head_scale) = (Some(self.head_kind()), Some(self.head_scale()));
+        self
+    }
+
+    fn head_kind(&self) -> HeadKind {
+        let needed = if self.criterion.method.cosine_scale().is_some() { HeadKind::Cosine } else { HeadKind::Linear };
+        self.model.head.unwrap_or(needed)
+    }
+
+    fn head_scale(&self) -> f32 {
+        let needed = if self.criterion.method.cosine_scale().is_some() { 1.0 } else { 16.0 };
+        self.model.head_scale.unwrap_or(needed)
     }
 }

@@ -202,6 +202,8 @@ fn every_setting_is_described() {
     let examples = [
         ("data.imbalance", "10"),
         ("data.subset_file", "subset.txt"),
+        ("model.head_scale", "3"),
+        ("model.head", "cosine"),
         ("model.weights", "weights.safetensors"),
         ("criterion.preset", "paper"),
         ("criterion.drw", "{ start_epoch = 3, beta = 0.9, reduction = \"batch\" }"),

@@ -287,7 +287,8 @@ impl<E: Engine, W: Workers> Trainer<E, W> {
     }
 
     fn logit_adjustment(&self) -> LogitAdjustment {
-        LogitAdjustment::from_counts(&self.data.counts, self.settings.logit_adjustment)
+        let Settings { criterion, logit_adjustment, .. } = &self.settings;
+        LogitAdjustment::new(&criterion.method, &self.data.counts, *logit_adjustment)
     }
 }
 
