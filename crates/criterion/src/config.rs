@@ -9,7 +9,7 @@ use serde_json::{Map, Value};
 use crate::counts::Counts;
 use crate::criterion::Criterion;
 use crate::drw::DrwConfig;
-use crate::error::ConfigError;
+use crate::error::{ConfigError, without_type_names};
 use crate::method::{Id, MethodConfig};
 
 /// A named choice of a criterion's parameters.
@@ -70,13 +70,16 @@ impl Config {
         let Ok(Value::Object(mut values)) = serde_json::to_value(method.preset(preset)) else {
             return Err(invalid(String::new(), "the preset is not an object".to_owned()));
         };
+        if let Some(name) = params.keys().find(|name| !values.contains_key(*name)) {
+            return Err(unknown_parameter(method, name));
+        }
         values.extend(params.clone());
         let values = Value::Object(values);
         let mut track = serde_path_to_error::Track::new();
         let read = method.read_params(serde_path_to_error::Deserializer::new(&values, &mut track));
         let method = read.map_err(|error| match track.path().to_string().as_str() {
-            "." => invalid(String::new(), error.to_string()),
-            path => invalid(format!(".{path}"), error.to_string()),
+            "." => invalid(String::new(), without_type_names(&error.to_string())),
+            path => invalid(format!(".{path}"), without_type_names(&error.to_string())),
         })?;
         Ok(Self { method, drw })
     }
@@ -88,6 +91,18 @@ impl Config {
     pub fn init(&self, counts: &[u64]) -> Result<Criterion, ConfigError> {
         Criterion::new(self, &Counts::new(counts)?)
     }
+}
+
+/// The error for a parameter that a criterion does not have.
+fn unknown_parameter(method: Id, name: &str) -> ConfigError {
+    let known = method.fields().iter().map(|field| field.name);
+    let nearest = known.clone().map(|known| (strsim::levenshtein(name, known), known)).min();
+    let advice = match nearest.filter(|(distance, _)| *distance <= (name.len() / 3).max(1)) {
+        Some((_, near)) => format!("did you mean `{near}`?"),
+        None if method.fields().is_empty() => format!("{method} has no parameters"),
+        None => format!("the parameters of {method} are {}", known.collect::<Vec<_>>().join(", ")),
+    };
+    ConfigError::Params { path: format!(".{name}"), what: format!("unknown field `{name}`; {advice}") }
 }
 
 /// Reads `{"method": ID, "preset": NAME, "params": {..}, "drw": {..}}`. Only the method is required: `params` override the

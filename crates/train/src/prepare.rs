@@ -7,6 +7,7 @@ use equipoise_data::batch::photo::PhotoCrop;
 use equipoise_data::batch::small::SmallTransform;
 use equipoise_data::dataset::class_counts;
 use equipoise_data::describe::groups::ClassGroup;
+use equipoise_data::subset::content::content_hash;
 use equipoise_data::subset::index::Fingerprint;
 use equipoise_data::subset::split::split_validation;
 use equipoise_data::{Dataset, Images, Split};
@@ -69,6 +70,8 @@ pub struct RunData {
     pub test: SplitLoader,
     /// Fingerprint of all splits.
     pub fingerprint: String,
+    /// Hash of a sample of the pixels of all splits.
+    pub content: String,
     /// Whether the images come from files.
     pub files: bool,
     /// Normalization of the pixels.
@@ -95,6 +98,8 @@ impl RunData {
         let splits = [Some(&dataset.train), dataset.val.as_ref(), Some(&dataset.test)];
         let fingerprints: Vec<String> =
             splits.into_iter().flatten().map(|split| Fingerprint::of(split).to_string()).collect();
+        let contents: Vec<String> =
+            splits.into_iter().flatten().map(|split| format!("{:016x}", content_hash(split))).collect();
         let normalize = normalized.cloned().unwrap_or_else(|| default_normalize(&dataset));
         let files = matches!(dataset.train.images, Images::Files(_));
         let evaluation = transform(settings, files, &normalize, false);
@@ -108,6 +113,7 @@ impl RunData {
             val: dataset.val.map(|val| load(val, evaluation.clone())).transpose()?,
             test: load(dataset.test, evaluation)?,
             fingerprint: fingerprints.join(", "),
+            content: contents.join(", "),
             files,
             normalize,
         };
@@ -133,7 +139,7 @@ fn refuse<T>(dataset: &Dataset, what: impl Into<String>) -> Result<T, TrainError
 }
 
 /// Checks that a dataset can be trained on.
-fn check_dataset(dataset: &Dataset, settings: &Settings) -> Result<(), TrainError> {
+pub(crate) fn check_dataset(dataset: &Dataset, settings: &Settings) -> Result<(), TrainError> {
     if dataset.classes.len() < 2 {
         return refuse(dataset, format!("it has {} class, but at least 2 are needed", dataset.classes.len()));
     }
@@ -147,7 +153,7 @@ fn check_dataset(dataset: &Dataset, settings: &Settings) -> Result<(), TrainErro
 }
 
 /// Takes a validation split out of the training split if the settings ask for one.
-fn take_validation_split(dataset: &mut Dataset, settings: &Settings) -> Result<(), TrainError> {
+pub(crate) fn take_validation_split(dataset: &mut Dataset, settings: &Settings) -> Result<(), TrainError> {
     let fraction = settings.data.val_fraction;
     if fraction > 0.0 {
         let (train, val) = split_validation(&dataset.train, dataset.classes.len(), fraction, settings.data.split_seed)?;

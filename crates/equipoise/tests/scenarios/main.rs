@@ -1,9 +1,16 @@
 //! What people do with the program, with the real binary in a folder of its own. One file per topic.
 
+mod config;
+mod export;
 mod heads;
+mod messages;
 mod predict;
 mod presets;
+mod records;
+mod resume;
+mod retrain;
 mod short_runs;
+mod weights;
 
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
@@ -98,6 +105,18 @@ const TINY: [&str; 12] = [
 
 fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
+}
+
+/// A folder per class with images that a network can tell apart, in `train/` and `test/`.
+fn write_tree(place: &Place, name: &str, classes: &[&str]) {
+    for (number, class) in classes.iter().enumerate() {
+        for (split, images) in [("train", 8 >> number.min(2)), ("test", 2)] {
+            for image in 0..images {
+                let brightness = (40 + 50 * number + 7 * image + usize::from(split == "test")) as u8;
+                place.write(&format!("{name}/{split}/{class}/{image}.ppm"), ppm(brightness));
+            }
+        }
+    }
 }
 
 /// A PPM image of one brightness.

@@ -128,7 +128,8 @@ fn image_predictions(batch: &EvaluatedBatch<'_>, split: &SplitLoader) -> Vec<Ima
 /// Checks that a dataset fits a checkpoint, and is unchanged if it is the run's own.
 fn check_data(data: &RunData, header: &CheckpointHeader, own: bool) -> Result<(), TrainError> {
     let refuse = |what: String| Err(TrainError::Dataset { dataset: data.name.clone(), what });
-    if own && data.fingerprint != header.fingerprint {
+    let same_content = header.content.as_ref().is_none_or(|content| *content == data.content);
+    if own && (data.fingerprint != header.fingerprint || !same_content) {
         return refuse("its images have changed since the run; to evaluate on it anyway, name the dataset".to_owned());
     }
     if data.classes != header.classes {

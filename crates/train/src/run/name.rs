@@ -33,7 +33,8 @@ fn name(settings: &Settings, criterion: &str) -> String {
         dataset => dataset,
     };
     let imbalance = settings.data.imbalance.map_or_else(String::new, |factor| format!("-if{factor}"));
-    format!("{dataset}{imbalance}{criterion}-{}-s{}", settings.model.name, settings.seed)
+    let retrained = if settings.model.reset_head { "-retrained" } else { "" };
+    format!("{dataset}{imbalance}{criterion}-{}{retrained}-s{}", settings.model.name, settings.seed)
 }
 
 #[cfg(test)]

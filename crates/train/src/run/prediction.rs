@@ -134,7 +134,7 @@ struct Batch {
 }
 
 /// How files are loaded for a network.
-fn loading(header: &CheckpointHeader) -> Result<Transform, TrainError> {
+pub(super) fn loading(header: &CheckpointHeader) -> Result<Transform, TrainError> {
     let [height, width] = header.network.size;
     if height != width {
         let what = format!("the run was trained on images of {height} x {width}, but files become square images");

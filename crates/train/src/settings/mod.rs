@@ -7,6 +7,7 @@
 mod check;
 mod edit;
 mod keys;
+mod retrain;
 #[cfg(test)]
 mod tests;
 
@@ -110,6 +111,8 @@ pub struct ModelSettings {
     pub weights: Option<String>,
     /// Whether only the head is trained.
     pub freeze_backbone: bool,
+    /// Whether the head starts from random weights, whatever `weights` has.
+    pub reset_head: bool,
 }
 
 /// Classification head of a network.
@@ -180,7 +183,14 @@ impl Default for DataSettings {
 
 impl Default for ModelSettings {
     fn default() -> Self {
-        Self { name: Architecture::ResNet32, head: None, head_scale: None, weights: None, freeze_backbone: false }
+        Self {
+            name: Architecture::ResNet32,
+            head: None,
+            head_scale: None,
+            weights: None,
+            freeze_backbone: false,
+            reset_head: false,
+        }
     }
 }
 
@@ -202,6 +212,24 @@ impl Settings {
     #[must_use]
     pub fn schedule(&self) -> Schedule {
         self.optimizer.schedule.clone().unwrap_or_else(|| Schedule::paper(self.epochs))
+    }
+
+    /// Whether the epochs of a run stay what they are if the run gets more or fewer epochs.
+    ///
+    /// # Errors
+    /// Returns what is laid out for the number of epochs.
+    pub fn check_epochs_can_change(&self) -> Result<(), String> {
+        let name = match &self.optimizer.schedule {
+            Some(Schedule::Constant {} | Schedule::MultiStep { .. })
+                if self.data.sampler == SamplerKind::Progressive =>
+            {
+                return Err("the progressive sampler".to_owned());
+            }
+            Some(Schedule::Constant {} | Schedule::MultiStep { .. }) => return Ok(()),
+            Some(Schedule::Cosine { .. }) => "cosine",
+            None => "default",
+        };
+        Err(format!("the {name} schedule of the learning rate"))
     }
 
     /// The classification head of the network.
