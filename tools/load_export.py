@@ -34,11 +34,11 @@ class Block(nn.Module):
 class SmallResNet(nn.Module):
     """ResNet-8 to ResNet-56 for small images, without the head."""
 
-    def __init__(self, depth, channels):
+    def __init__(self, depth, channels, width):
         super().__init__()
-        self.conv1, self.bn1 = nn.Conv2d(channels, 16, 3, 1, 1, bias=False), nn.BatchNorm2d(16)
-        inputs = 16
-        for number, (width, stride) in enumerate([(16, 1), (32, 2), (64, 2)]):
+        self.conv1, self.bn1 = nn.Conv2d(channels, width, 3, 1, 1, bias=False), nn.BatchNorm2d(width)
+        inputs = width
+        for number, (width, stride) in enumerate([(width, 1), (2 * width, 2), (4 * width, 2)]):
             blocks = [Block(inputs if b == 0 else width, width, stride if b == 0 else 1) for b in range((depth - 2) // 6)]
             setattr(self, f"layer{number + 1}", nn.Sequential(*blocks))
             inputs = width
@@ -60,11 +60,15 @@ class Model(nn.Module):
             backbone, head = getattr(torchvision.models, name)(num_classes=classes), "fc"
             backbone.fc = nn.Identity()
         else:
-            backbone, head = SmallResNet(int(name.removeprefix("resnet")), int(metadata["channels"])), "linear"
+            depth, width = int(name.removeprefix("resnet").split("x")[0]), tensors["conv1.weight"].shape[0]
+            backbone, head = SmallResNet(depth, int(metadata["channels"]), width), "linear"
         self.weight, self.bias = tensors.pop(f"{head}.weight"), tensors.pop(f"{head}.bias", None)
+        factors = tensors.pop(f"{head}.scale", None)
         backbone.load_state_dict(tensors)
         self.backbone = backbone.eval()
         self.cosine, self.scale = metadata["head"] == "cosine", float(metadata["head_scale"])
+        if metadata["head"] == "lws":
+            self.scale = factors
         self.offsets = torch.tensor(json.loads(metadata.get("logit_offsets", "[0]")))
 
     def forward(self, x):

@@ -18,12 +18,15 @@ use crate::checkpoints;
 use crate::failure::Failure;
 use crate::progress::Console;
 
+/// Least number of images of a class that `--val` holds out.
+const HELD_OUT: u32 = 5;
+
 /// Options that change settings.
 #[derive(clap::Args, Clone)]
 pub(crate) struct SettingArgs {
     /// Name of a dataset (see `equipoise data list`) or a path [default: fashion-mini]
     pub(crate) data: Option<String>,
-    /// Network: resnet8, 14, 20, 32, 44 or 56 for small images, resnet18 or 50 for photographs [default: resnet32]
+    /// Network: resnet8, 14, 20, 32, 32x2, 32x4, 44 or 56 for small images, resnet18 or 50 for photographs [default: resnet32]
     #[arg(long, value_name = "NAME")]
     model: Option<Architecture>,
     /// Draw a long-tailed subset with this imbalance factor
@@ -41,6 +44,9 @@ pub(crate) struct SettingArgs {
     /// Seed of everything random except the choice of a subset
     #[arg(long, value_name = "N")]
     seed: Option<u64>,
+    /// Hold out this fraction of every class's training images, and at least 5 per class, to compare settings on
+    #[arg(long, value_name = "FRACTION", conflicts_with = "val_fraction")]
+    val: Option<f64>,
     /// Fraction of the training images to select the best epoch on
     #[arg(long, value_name = "FRACTION")]
     val_fraction: Option<f64>,
@@ -130,6 +136,9 @@ impl SettingArgs {
         put(&self.lr, &mut settings.optimizer.learning_rate);
         put(&self.seed, &mut settings.seed);
         put(&self.val_fraction, &mut settings.data.val_fraction);
+        if let Some(fraction) = self.val {
+            (settings.data.val_fraction, settings.data.val_at_least) = (fraction, HELD_OUT);
+        }
         put(&self.image_size, &mut settings.data.image_size);
         settings.data.imbalance = self.imbalance.or(settings.data.imbalance);
         settings.model.weights = self.weights.clone().or(settings.model.weights.take());

@@ -35,10 +35,8 @@ fn a_new_head_is_trained_on_the_frozen_network() {
     assert!(out.status.success(), "{}", text(&out.stderr));
     let said = text(&out.stderr);
     let run = "runs/fashion-mini-if200-balanced-softmax-resnet8-retrained-s3";
-    assert!(
-        said.contains("; balanced-softmax") && said.lines().next().is_some_and(|line| line.ends_with(run)),
-        "{said}"
-    );
+    let line = said.lines().find(|line| line.contains("; balanced-softmax")).expect("a line about the run");
+    assert!(line.ends_with(run), "{line}");
     let config = place.read(&format!("{run}/config.toml"));
     for line in [
         "epochs = 10",

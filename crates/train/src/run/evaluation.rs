@@ -73,7 +73,8 @@ pub fn evaluate_checkpoint(
     let mut settings = header.settings.clone();
     if let Some(dataset) = &options.dataset {
         settings.data.dataset.clone_from(dataset);
-        (settings.data.imbalance, settings.data.subset_file, settings.data.val_fraction) = (None, None, 0.0);
+        (settings.data.imbalance, settings.data.subset_file) = (None, None);
+        (settings.data.val_fraction, settings.data.val_at_least) = (0.0, 0);
     }
     settings.groups = options.groups.unwrap_or(settings.groups);
     let data = prepare(&settings, Some(&header.normalize), context)?;

@@ -7,7 +7,7 @@ use equipoise_nn::network::Head;
 use serde_json::json;
 
 use super::prediction::loading;
-use crate::checkpoint::{Checkpoint, CheckpointHeader};
+use crate::checkpoint::Checkpoint;
 use crate::error::TrainError;
 use crate::evaluate::LogitAdjustment;
 
@@ -15,7 +15,7 @@ use crate::evaluate::LogitAdjustment;
 ///
 /// The metadata are texts; numbers and lists are JSON. `network`, `classes`, `channels`, `height` and `width` describe the
 /// network; `resize` is the length of the shorter side (bilinear, antialiased) before the center crop; `mean` and `std` normalize
-/// pixels in 0..=1; `head` is `linear` or `cosine`, and `head_scale` the factor of its logits; `logit_offsets` are added to the
+/// pixels in 0..=1; `head` is `linear`, `lws` or `cosine`, and `head_scale` the factor of its logits; `logit_offsets` are added to the
 /// logits if the run adjusts them after training.
 ///
 /// # Errors
@@ -23,18 +23,19 @@ use crate::evaluate::LogitAdjustment;
 pub fn to_safetensors(checkpoint: &Checkpoint, version: &str) -> Result<Vec<u8>, TrainError> {
     let Checkpoint { header, parameters, statistics, .. } = checkpoint;
     let weights = Weights { parameters: parameters.clone(), statistics: statistics.clone() };
-    let metadata = metadata(header, version);
+    let metadata = metadata(checkpoint, version);
     Ok(weights.to_bytes(&header.network, header.position.total_steps, &metadata)?)
 }
 
 /// What a program needs to know to use the weights.
-fn metadata(header: &CheckpointHeader, version: &str) -> Vec<(&'static str, String)> {
-    let network = &header.network;
+fn metadata(checkpoint: &Checkpoint, version: &str) -> Vec<(&'static str, String)> {
+    let (header, network) = (&checkpoint.header, &checkpoint.header.network);
     let adjustment =
         LogitAdjustment::new(&header.settings.criterion.method, &header.counts, header.settings.logit_adjustment);
     let (head, head_scale) = match network.head {
         Head::Linear => ("linear", 1.0),
-        Head::Cosine { scale } => ("cosine", scale),
+        Head::Lws => ("lws", 1.0),
+        Head::Cosine { scale, .. } => ("cosine", learned_scale(checkpoint).unwrap_or(scale)),
     };
     let mut metadata = vec![
         ("writer", format!("equipoise {version}")),
@@ -63,4 +64,12 @@ fn metadata(header: &CheckpointHeader, version: &str) -> Vec<(&'static str, Stri
         metadata.push(("logit_offsets", json!(adjustment.offsets).to_string()));
     }
     metadata
+}
+
+/// The scale of a cosine head that was trained.
+fn learned_scale(checkpoint: &Checkpoint) -> Option<f32> {
+    let network = &checkpoint.header.network;
+    let name = format!("{}.scale", network.head_name());
+    let tensor = network.parameters().iter().position(|tensor| tensor.name == name)?;
+    checkpoint.parameters[tensor].first().copied()
 }

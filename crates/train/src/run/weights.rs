@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::error::Error;
 use std::path::{Path, PathBuf};
 
+use equipoise_nn::network::Head;
 use equipoise_nn::{Cpu, Engine, Network, NnError, TensorKind, Weights};
 
 use equipoise_record::names::{BEST, CHECKPOINT, PREVIOUS};
@@ -75,12 +76,27 @@ pub fn initialize(
     let (path, network) = (initial.path, engine.network().clone());
     let random: Tensors = [engine.tensors(TensorKind::Parameters), engine.tensors(TensorKind::Statistics)];
     let mut values = random.clone();
-    let missing = match path.extension().is_some_and(|extension| extension == "safetensors") {
+    let mut missing = match path.extension().is_some_and(|extension| extension == "safetensors") {
         true => from_safetensors(path, &network, &mut values)?,
-        false => from_checkpoint(&load_checkpoint(path, feedback)?, classes, &network, &mut values),
+        false => {
+            let checkpoint = load_checkpoint(path, feedback)?;
+            let name = &checkpoint.header.network.name;
+            // the tensors of a deeper network include those of a shallower one
+            if *name != network.name {
+                let what = format!("weights of another network: it is {name}, and the run trains {}", network.name);
+                return Err(input_error(path, what));
+            }
+            from_checkpoint(&checkpoint, classes, &network, &mut values)
+        }
     };
+    // a linear head has no scales, which start at 1
+    let scale = format!("{}.scale", network.head_name());
+    missing.tensors.retain(|name| network.head != Head::Lws || *name != scale);
     if let Some(name) = missing.tensors.iter().find(|name| !name.starts_with(network.head_name())) {
         return Err(input_error(path, format!("weights of another network: it has no matching tensor '{name}'")));
+    }
+    if network.head == Head::Lws && !(missing.tensors.is_empty() && missing.classes.is_empty()) {
+        return Err(input_error(path, "it has no linear head for these classes, which 'lws' could scale".to_owned()));
     }
     if initial.reset_head {
         reset_head(&network, &random, &mut values);
@@ -148,6 +164,12 @@ fn from_safetensors(path: &Path, network: &Network, values: &mut Tensors) -> Res
             let weights = parse(&source);
             (source, weights)
         }
+        // a linear head, which gets its scales now
+        Err(NnError::MissingTensor { name }) if network.head == Head::Lws && name.ends_with(".scale") => {
+            let source = network.clone().with_head(Head::Linear);
+            let weights = parse(&source);
+            (source, weights)
+        }
         weights => (network.clone(), weights),
     };
     let weights = weights.map_err(|error| input_error(path, error.to_string()))?;
@@ -161,12 +183,13 @@ fn from_checkpoint(checkpoint: &Checkpoint, classes: &[String], network: &Networ
     let mut parameters = checkpoint.parameters.clone();
     let same_classes = checkpoint.header.classes == classes;
     // a head for other classes, or of another kind, is useless even if it has the same shape
-    if !same_classes || source.head != network.head {
+    let same_kind = source.head == network.head || (source.head, network.head) == (Head::Linear, Head::Lws);
+    if !same_classes || !same_kind {
         let of_head = source.parameters().into_iter().map(|tensor| tensor.name.starts_with(network.head_name()));
         parameters.iter_mut().zip(of_head).filter(|(_, of_head)| *of_head).for_each(|(values, _)| values.clear());
     }
     let mut tensors = transfer((source, [&parameters, &checkpoint.statistics]), network, values);
-    if same_classes || source.head != network.head {
+    if same_classes || !same_kind {
         return Missing { tensors, classes: Vec::new() };
     }
     tensors.retain(|name| !name.starts_with(network.head_name()));

@@ -26,8 +26,10 @@ impl Settings {
         settings.model.reset_head = true;
         (settings.model.head, settings.model.head_scale) = (None, None);
         settings.criterion = Config::from(Id::BalancedSoftmax.default_config());
-        settings.optimizer.ema_decay = 0.0;
-        settings.optimizer.schedule = Some(Schedule::Cosine { warmup_epochs: None });
+        settings.model.learn_head_scale = false;
+        (settings.optimizer.ema_decay, settings.optimizer.ema_epochs, settings.optimizer.ema_bn_images) = (0.0, 0.0, 0);
+        settings.optimizer.sam = None;
+        settings.optimizer.schedule = Some(Schedule::Cosine { warmup_epochs: None, floor: 0.0 });
         settings
     }
 }
