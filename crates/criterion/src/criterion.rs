@@ -31,20 +31,16 @@ pub struct Criterion {
     classes: usize,
     method: AnyMethod,
     drw: Option<Drw>,
-    warnings: Vec<String>,
+    /// Classes without training images.
+    empty: Vec<usize>,
 }
 
 impl Criterion {
     pub(crate) fn new(config: &Config, counts: &Counts) -> Result<Self, ConfigError> {
         let method = config.method.build(counts)?;
         let drw = config.drw.as_ref().map(|drw| Drw::new(drw, config.method.id(), counts)).transpose()?;
-        let mut warnings = Vec::new();
-        let weightless = method.as_method().ignores_empty_classes() || drw.is_some();
-        for class in counts.empty() {
-            let effect = if weightless { ": its weight is 0" } else { "" };
-            warnings.push(format!("class {class} has no training images{effect}"));
-        }
-        Ok(Self { config: config.clone(), classes: counts.classes(), method, drw, warnings })
+        let empty = counts.empty().collect();
+        Ok(Self { config: config.clone(), classes: counts.classes(), method, drw, empty })
     }
 
     /// The configuration that the criterion was built from.
@@ -59,10 +55,23 @@ impl Criterion {
         self.classes
     }
 
-    /// Warnings about the dataset's counts.
+    /// Warnings about the dataset's counts; `name` names a class.
     #[must_use]
-    pub fn warnings(&self) -> &[String] {
-        &self.warnings
+    pub fn warnings(&self, name: impl Fn(usize) -> String) -> Vec<String> {
+        const SHOWN: usize = 5;
+        let ignored = self.method.as_method().ignores_empty_classes() || self.drw.is_some();
+        let names: Vec<String> = self.empty.iter().take(SHOWN).map(|class| name(*class)).collect();
+        let more = self.empty.len() - names.len();
+        let (names, more) = (names.join(", "), if more > 0 { format!(" and {more} more") } else { String::new() });
+        let warning = match self.empty.len() {
+            0 => return Vec::new(),
+            1 => format!("class {names} has no training images{}", if ignored { ": its weight is 0" } else { "" }),
+            _ => format!(
+                "classes {names}{more} have no training images{}",
+                if ignored { ": their weights are 0" } else { "" }
+            ),
+        };
+        vec![warning]
     }
 
     /// Computes loss, gradient and weights of a training batch, and counts the batch.

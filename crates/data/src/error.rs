@@ -221,6 +221,14 @@ pub enum DataError {
         /// What is wrong with it.
         what: String,
     },
+    /// A pattern of file names cannot be used.
+    #[error("{pattern}: {what}")]
+    Pattern {
+        /// The pattern.
+        pattern: String,
+        /// What is wrong with it.
+        what: String,
+    },
     /// An imbalance factor is out of range.
     #[error("imbalance = {imbalance}: must be at least 1 and finite")]
     Imbalance {
