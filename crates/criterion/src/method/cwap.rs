@@ -222,11 +222,9 @@ impl Parameters for CwapConfig {
     fn build(&self, counts: &Counts) -> Cwap {
         let bins = self.bins as usize;
         let histogram = Histogram::new(counts, bins, self.regions);
-        let averages = match self.memory {
-            Memory::Epoch => None,
-            Memory::Ema => Some(Averages::new(counts.classes(), bins, self.regions, None)),
-            Memory::Live => Some(Averages::new(counts.classes(), bins, self.regions, Some(self.alpha))),
-        };
+        let exponent = (self.memory == Memory::Live).then_some(self.alpha);
+        let averages = (self.memory != Memory::Epoch)
+            .then(|| Box::new(Averages::new(counts.classes(), bins, self.regions, exponent)));
         let mut cwap =
             Cwap { config: self.clone(), histogram, averages, margins: None, weights: Vec::new(), filled: 0 };
         cwap.rebuild();
@@ -240,7 +238,7 @@ pub(crate) struct Cwap {
     config: CwapConfig,
     histogram: Histogram,
     /// The moving averages, with `memory: ema` or `live`.
-    averages: Option<Averages>,
+    averages: Option<Box<Averages>>,
     /// The margins M, unless `inter` is off.
     margins: Option<Margins>,
     /// The weights W of every class and region, if they are frozen for an epoch.
@@ -271,7 +269,7 @@ impl Cwap {
 
     /// Whether margins follow from the averages.
     fn live(&self) -> Option<&Averages> {
-        self.averages.as_ref().filter(|_| self.config.memory == Memory::Live)
+        self.averages.as_deref().filter(|_| self.config.memory == Memory::Live)
     }
 
     /// Recomputes W and M from the histograms.
@@ -502,7 +500,7 @@ impl Method for Cwap {
     }
 
     fn state(&self) -> State {
-        State::Cwap(self.histogram.state(self.averages.as_ref()))
+        State::Cwap(self.histogram.state(self.averages.as_deref()))
     }
 
     fn restore(&mut self, state: &State) -> Result<(), StateError> {
@@ -510,7 +508,7 @@ impl Method for Cwap {
             return Err(StateError::Method { got: state.name(), want: "cwap" });
         };
         let averages = match (&self.averages, &state.average) {
-            (Some(averages), Some(state)) => Some(averages.restored(state)?),
+            (Some(averages), Some(state)) => Some(Box::new(averages.restored(state)?)),
             (None, None) => None,
             (want, got) => {
                 let (got, want) = (got.is_some().into(), want.is_some().into());

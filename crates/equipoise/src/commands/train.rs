@@ -15,7 +15,7 @@ use crate::clock::duration;
 use crate::failure::Failure;
 use crate::options::{Environment, SettingArgs};
 use crate::output::{note, open_in_browser, percent, quoted};
-use crate::reports::write_report;
+use crate::reports::{LiveFolder, write_report};
 use crate::training::{DisplayOptions, RunDisplay, execute};
 
 #[derive(clap::Args)]
@@ -98,7 +98,7 @@ pub(crate) fn run(args: &Args, out: &mut impl Write) -> Result<(), Failure> {
     let options = DisplayOptions { quiet: args.quiet, epoch_lines: true, save_every };
     let mut display = RunDisplay::new("", run.trainer.settings().epochs, options);
     let resume = format!("equipoise train --resume {}", quoted(&path));
-    let result = execute(&mut run, &mut display, &resume)?;
+    let result = execute(&mut run, &mut display, LiveFolder::OfRun, &resume)?;
     let report = write_report(std::slice::from_ref(&path), &run.folder)?;
     if args.open {
         open_in_browser(&report.page)?;
