@@ -57,8 +57,8 @@ fn what_was_chosen_on_images_held_out_is_refitted_on_all() {
     let held_out = train(&place, &["--val", "0.1", "--lr", "0.05", "-o", "held-out"]);
     let refitted = json(&place, &["train", "--refit", "held-out", "-o", "refitted", "--quiet"]);
     let whole = train(&place, &["--lr", "0.05", "-o", "whole", "--set", "select_best=last"]);
-    assert_eq!(held_out["best_is"], "the best epoch on the validation split");
-    assert_eq!(refitted["best_is"], "the last epoch");
+    assert_eq!(held_out["best_selected_on"], "val");
+    assert!(refitted["best_selected_on"].is_null());
     assert!(counts(&held_out) < counts(&refitted));
     assert_eq!((&refitted["last"], &refitted["train_counts"]), (&whole["last"], &whole["train_counts"]));
     // at least five images of every class of ten

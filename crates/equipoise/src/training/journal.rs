@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use equipoise_record::names::{EVENTS_PREFIX, EVENTS_SUFFIX, NORMS, TIMES};
 use equipoise_record::{EpochRecord, EpochTime, FolderError, GradientNorms, RunFolder};
-use equipoise_report::run::Run as RecordedRun;
+use equipoise_report::run::RecordedRun;
 use equipoise_report::tensorboard::EventWriter;
 use equipoise_train::trainer::{Directive, Observer, StepProgress};
 

@@ -37,6 +37,9 @@ pub struct CheckpointHeader {
     pub counts: Vec<u64>,
     /// Fingerprint of the splits.
     pub fingerprint: String,
+    /// Hash of a sample of the pixels of the splits; `None` in checkpoints of older versions.
+    #[serde(default)]
+    pub content: Option<String>,
     /// Whether the images come from files.
     pub files: bool,
     /// Normalization of the pixels.

@@ -3,8 +3,9 @@
 use std::fmt::Display;
 
 use equipoise_data::subset::split::SplitRule;
+use equipoise_nn::network::Head;
 
-use super::{DataSettings, HeadKind, OptimizerKind, OptimizerSettings, Sam, SelectBest, Settings};
+use super::{DataSettings, OptimizerKind, OptimizerSettings, Sam, SelectBest, Settings};
 use crate::error::TrainError;
 
 /// Returns an error that names the setting unless `ok`.
@@ -37,12 +38,13 @@ impl Settings {
         let must = "0 unless the best epoch is selected on a validation split";
         require(self.patience == 0 || selected_by_val, "patience", self.patience, must)?;
         self.data.check()?;
-        let scale = self.model.head_scale;
+        let scale = self.model.head_scale.unwrap_or(1.0);
         require(scale > 0.0 && scale.is_finite(), "model.head_scale", scale, "finite and more than 0")?;
-        let (learned, cosine) = (self.model.learn_head_scale, self.model.head == HeadKind::Cosine);
+        let (learned, cosine) = (self.model.learn_head_scale, matches!(self.head(), Head::Cosine { .. }));
         require(!learned || cosine, "model.learn_head_scale", learned, "false unless 'model.head' is cosine")?;
         self.check_lws()?;
         self.check_criterion()?;
+        self.check_head()?;
         self.optimizer.check()?;
         let bn_images = self.optimizer.ema_bn_images;
         let frozen = "0 with 'model.freeze_backbone', which keeps the batch-norm statistics";
@@ -75,7 +77,7 @@ impl Settings {
     fn check_lws(&self) -> Result<(), TrainError> {
         let ready = self.model.freeze_backbone && self.model.weights.is_some();
         let what = "lws only scales a trained head: it needs 'model.weights' and 'model.freeze_backbone'".to_owned();
-        if self.model.head == HeadKind::Lws && !ready {
+        if self.head() == Head::Lws && !ready {
             return Err(TrainError::Setting { field: "model.head".to_owned(), what });
         }
         Ok(())
@@ -91,6 +93,25 @@ impl Settings {
             }
             None => Ok(()),
         }
+    }
+}
+
+impl Settings {
+    /// Whether the criterion can train the head.
+    fn check_head(&self) -> Result<(), TrainError> {
+        let Some(own) = self.criterion.method.cosine_scale() else { return Ok(()) };
+        let field = match self.head() {
+            Head::Cosine { scale: 1.0, learned: false } => return Ok(()),
+            Head::Cosine { learned: true, .. } => "model.learn_head_scale",
+            Head::Cosine { .. } => "model.head_scale",
+            Head::Linear | Head::Lws => "model.head",
+        };
+        let method = self.criterion.method.id();
+        let what = format!(
+            "{method} needs a cosine head with a scale of 1, because it multiplies the cosines by its own scale of {own}: leave \
+             out 'model.head' and 'model.head_scale', or choose another criterion"
+        );
+        Err(TrainError::Setting { field: field.to_owned(), what })
     }
 }
 

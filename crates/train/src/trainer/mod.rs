@@ -88,7 +88,7 @@ impl<E: Engine, W: Workers> Trainer<E, W> {
     pub fn new(settings: Settings, data: RunData, mut engine: E, workers: W, pool: Pool) -> Result<Self, TrainError> {
         settings.check()?;
         check_network(engine.network(), &data)?;
-        check_selection(&settings, &data)?;
+        check_selection(&settings, data.val.is_some())?;
         engine.freeze_backbone(settings.model.freeze_backbone);
         if settings.optimizer.has_ema() {
             engine.start_ema();
@@ -234,8 +234,8 @@ impl<E: Engine, W: Workers> Trainer<E, W> {
     }
 
     /// Warnings of the criterion.
-    pub fn warnings(&self) -> &[String] {
-        self.criterion.warnings()
+    pub fn warnings(&self) -> Vec<String> {
+        self.criterion.warnings(|class| format!("'{}'", self.data.classes[class]))
     }
 
     /// Position within the run.
@@ -290,7 +290,8 @@ impl<E: Engine, W: Workers> Trainer<E, W> {
     }
 
     fn logit_adjustment(&self) -> LogitAdjustment {
-        LogitAdjustment::from_counts(&self.data.counts, self.settings.logit_adjustment)
+        let Settings { criterion, logit_adjustment, .. } = &self.settings;
+        LogitAdjustment::new(&criterion.method, &self.data.counts, *logit_adjustment)
     }
 }
 
@@ -310,8 +311,8 @@ fn check_network(network: &Network, data: &RunData) -> Result<(), TrainError> {
 }
 
 /// Checks that there is a validation split if the settings need one.
-fn check_selection(settings: &Settings, data: &RunData) -> Result<(), TrainError> {
-    if data.val.is_some() {
+pub(crate) fn check_selection(settings: &Settings, has_val: bool) -> Result<(), TrainError> {
+    if has_val {
         return Ok(());
     }
     let refuse = |field: &str, what: &str| Err(TrainError::Setting { field: field.to_owned(), what: what.to_owned() });

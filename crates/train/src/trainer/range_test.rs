@@ -56,7 +56,8 @@ impl<E: Engine, W: Workers> Trainer<E, W> {
     /// Trains with a learning rate that grows from step to step (Smith, *Cyclical learning rates for training neural
     /// networks*, WACV 2017), for at most as many steps as the run has. The test ends early when the loss explodes.
     ///
-    /// The trainer cannot be used for a run afterwards.
+    /// The criterion stays in its first epoch, so that losses can be compared: what it learns at the end of an epoch would
+    /// change them. The trainer cannot be used for a run afterwards.
     ///
     /// # Errors
     /// If an image can no longer be read.
@@ -65,7 +66,6 @@ impl<E: Engine, W: Workers> Trainer<E, W> {
         let range = RateRange { steps, ..*range };
         let mut points = Vec::new();
         while self.range_epoch(&range, &mut points)? {
-            self.criterion.end_epoch();
             let Position { epoch, total_steps, .. } = self.position;
             self.position = Position { epoch: epoch + 1, total_steps, ..Position::default() };
         }

@@ -37,6 +37,7 @@ impl<E: Engine, W: Workers> Trainer<E, W> {
             classes: self.data.classes.clone(),
             counts: self.data.counts.clone(),
             fingerprint: self.data.fingerprint.clone(),
+            content: Some(self.data.content.clone()),
             files: self.data.files,
             normalize: self.data.normalize.clone(),
             position: self.position,
@@ -94,9 +95,15 @@ impl<E: Engine, W: Workers> Trainer<E, W> {
         if header.fingerprint != self.data.fingerprint || header.classes != self.data.classes {
             return differs("the dataset has changed: images were added, removed or renamed, or have another class");
         }
+        if header.content.as_ref().is_some_and(|content| *content != self.data.content) {
+            return differs("the pixels of the dataset have changed, although its files have the same names");
+        }
         // the same dataset may have moved
         let mut settings = header.settings.clone();
         settings.data.dataset.clone_from(&self.settings.data.dataset);
+        if settings.check_epochs_can_change().is_ok() {
+            settings.epochs = self.settings.epochs;
+        }
         if let Some(field) = settings.difference(&self.settings) {
             return differs(&format!("it belongs to a run with another `{field}`"));
         }

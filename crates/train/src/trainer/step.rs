@@ -77,7 +77,8 @@ impl<E: Engine, W: Workers> Trainer<E, W> {
                 Ok(summary)
             }
             Err(error @ (BatchError::NotFinite { .. } | BatchError::Overflow { .. })) => {
-                Err(self.diverged(&batch.indices, self.position.step, error.to_string()))
+                let what = self.describe(&error, &batch.indices);
+                Err(self.diverged(&batch.indices, self.position.step, what))
             }
             Err(error) => Err(error.into()),
         }
