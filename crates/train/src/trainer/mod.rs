@@ -5,6 +5,7 @@
 //!
 //! - Here: the loop over epochs and steps. `batches` prepares the next batch meanwhile, `step` is one step.
 //! - `epoch_end`: evaluation, the best epoch, records. `final_evaluation`: the details of a finished run.
+//! - `range_test`: a short training that shows which learning rates work.
 //! - `ema`: the average of the weights that is evaluated.
 //! - `observer`: who follows a run. `resume`: checkpoints. `divergence`: the error of a run that diverges.
 
@@ -14,6 +15,7 @@ mod ema;
 mod epoch_end;
 mod final_evaluation;
 mod observer;
+mod range_test;
 mod resume;
 mod step;
 
@@ -28,6 +30,7 @@ use equipoise_record::{EpochRecord, GradientNorms, RunFolder};
 
 use self::batches::{EpochBatches, Prefetch};
 pub use self::observer::{Directive, NoObserver, Observer, StepProgress};
+pub use self::range_test::{RangePoint, RateRange, suggested_rate};
 pub use self::resume::Position;
 use self::step::CriterionOutput;
 use crate::checkpoint::files;
