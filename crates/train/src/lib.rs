@@ -9,6 +9,7 @@
 
 pub mod checkpoint;
 mod details;
+mod difficulty;
 pub mod error;
 pub mod evaluate;
 pub mod metrics;

@@ -143,6 +143,11 @@ impl Row {
         self.parts().iter().map(|p| p.share * p.sums.raw.miss()).sum()
     }
 
+    /// 1 - p_y of the adjusted logits, averaged over the labels by share.
+    pub(crate) fn adjusted_norm(&self) -> f64 {
+        self.parts().iter().map(|p| p.share * p.sums.adjusted.miss()).sum()
+    }
+
     /// The largest slope of the row's parts, before the batch's denominator.
     pub(crate) fn steepest(&self) -> f64 {
         self.parts().iter().map(|p| (p.gain * p.weighed.scale).abs()).fold(0.0, f64::max)

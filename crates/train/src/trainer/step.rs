@@ -17,6 +17,8 @@ pub(super) struct CriterionOutput {
     weights: Vec<f32>,
     /// Gradient norm of each example.
     norms: Vec<f32>,
+    /// Gradient norm of each example by the adjusted logits; empty unless they set the augmentation.
+    adjusted_norms: Vec<f32>,
 }
 
 impl CriterionOutput {
@@ -48,15 +50,23 @@ impl<E: Engine, W: Workers> Trainer<E, W> {
         self.output.resize(batch.len(), self.data.classes.len());
         let logits = self.engine.forward(&batch.images, true)?;
         let (epoch, mixed) = (self.position.epoch, batch.mixed());
-        // a mixed example has no gradient norm of its own
-        let has_norms = mixed.is_none();
+        // a mixture has no gradient norm of its own, and mixup leaves no other images
+        let has_norms = !batch.is_blended;
         let input = Batch { mixed, epoch, examples: &batch.examples, ..Batch::new(logits, &batch.labels) };
-        let CriterionOutput { gradient, weights, norms } = &mut self.output;
-        let output = Output { grad: gradient, weights, gradient_norms: has_norms.then_some(&mut norms[..]) };
+        let CriterionOutput { gradient, weights, norms, adjusted_norms } = &mut self.output;
+        adjusted_norms.resize(if self.difficulty.is_some() { batch.len() } else { 0 }, 0.0);
+        let output = Output {
+            gradient_norms: has_norms.then_some(&mut norms[..]),
+            adjusted_norms: self.difficulty.is_some().then_some(&mut adjusted_norms[..]),
+            ..Output::new(gradient, weights)
+        };
         match self.criterion.train(&input, output, &mut self.workspace) {
             Ok(summary) => {
                 if has_norms {
-                    self.norms.add(norms, &batch.labels, weights);
+                    self.norms.add(norms, &batch.labels, weights, mixed);
+                }
+                if let Some(difficulty) = &mut self.difficulty {
+                    difficulty.add(adjusted_norms, &batch.labels, mixed);
                 }
                 Ok(summary)
             }
