@@ -316,6 +316,19 @@ fn a_table_is_reproduced() {
         assert_eq!(cell["published"].is_null(), method == "late");
     }
     assert!(plan(&["--criteria", "softmax,late", "--seeds", "2"]).iter().all(|job| job["seconds"] == 0.0));
+    // several tables are one queue, with the recipes' own numbers of seeds; what they share is made once
+    let second = RECIPE.replace("label = \"Softmax\"", "label = \"Softmax\"\nseeds = 3\ncells = [\"fashion\"]");
+    assert_ne!(second, RECIPE);
+    std::fs::write(place.join("second.toml"), &second).expect("room");
+    let queue = plan(&["second.toml"]);
+    let of = |job: &Value| (job["seed"].as_u64(), job["seconds"] == 0.0);
+    assert_eq!(
+        queue.iter().map(of).collect::<Vec<_>>(),
+        [(Some(0), true), (Some(0), true), (Some(1), true), (Some(2), false)]
+    );
+    std::fs::write(place.join("second.toml"), second.replace("[\"fashion\"]", "[\"mnist\"]")).expect("room");
+    let refused = equipoise(place, &["reproduce", "second.toml", "--show"]);
+    assert!(text(&refused.stderr).contains("method 'softmax': there is no cell 'mnist'"), "{}", text(&refused.stderr));
     // one that was broken off is taken up, and the others are left alone
     let run = place.join("runs/reproduce/paper/fashion-100/softmax-s1");
     let before = std::fs::read(run.join("checkpoint.eqp")).expect("there");
@@ -329,7 +342,7 @@ fn a_table_is_reproduced() {
     std::fs::write(place.join("settings.toml"), "epochs = 3\n").expect("room");
     std::fs::write(place.join("mistyped.toml"), RECIPE.replace("fashion-mini", "fashion-mimi")).expect("room");
     for (args, want) in [
-        (&["reproduce", "table9"][..], "table1, table2, table3, ingredients"),
+        (&["reproduce", "table9"][..], "table1, table2, table3, readings, live, ingredients"),
         (&["reproduce", "nowhere.toml"], "nowhere.toml"),
         (
             &["reproduce", "settings.toml"],

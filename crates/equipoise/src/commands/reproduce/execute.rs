@@ -1,4 +1,4 @@
-//! Executes the runs of a table, several at a time.
+//! Executes the runs of tables, several at a time.
 
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -11,7 +11,7 @@ use crate::output::{note, percent, warn};
 use crate::training::{DisplayOptions, RunDisplay, execute_or_read};
 
 /// Executes the runs that have no result. A run that fails is reported and does not stop the others; returns the number of failures.
-pub(super) fn execute(args: &Args, jobs: &mut [Job<'_>]) -> Result<usize, Failure> {
+pub(super) fn execute(args: &Args, jobs: &mut [&mut Job<'_>]) -> Result<usize, Failure> {
     let total = jobs.len();
     let threads = (args.threads.pool()?.threads() / usize::from(args.jobs)).max(1);
     let queue = Mutex::new(jobs.iter_mut().enumerate());
