@@ -12,7 +12,7 @@ use equipoise_criterion::Mixed;
 use serde::{Deserialize, Serialize};
 
 /// The highest level.
-const MAX_LEVEL: u8 = 10;
+pub(crate) const MAX_LEVEL: u8 = 10;
 /// An example with a smaller gradient norm is easy.
 const EASY_NORM: f32 = 0.5;
 

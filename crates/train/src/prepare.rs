@@ -29,7 +29,12 @@ pub struct SplitLoader {
 }
 
 impl SplitLoader {
-    fn new(split: Split, transform: Transform, pool: &Pool, progress: Progress<'_>) -> Result<Self, TrainError> {
+    pub(crate) fn new(
+        split: Split,
+        transform: Transform,
+        pool: &Pool,
+        progress: Progress<'_>,
+    ) -> Result<Self, TrainError> {
         let names = match &split.images {
             Images::Memory(_) => None,
             Images::Files(files) => Some(files.iter().map(|file| file.display().to_string()).collect()),
@@ -163,7 +168,7 @@ fn take_validation_split(dataset: &mut Dataset, settings: &Settings) -> Result<(
 }
 
 /// The normalization for a dataset: the published one where there is one, else that of the training images.
-fn default_normalize(dataset: &Dataset) -> Normalize {
+pub(crate) fn default_normalize(dataset: &Dataset) -> Normalize {
     match (&dataset.train.images, dataset.name.as_str()) {
         (_, "cifar10" | "cifar100") => Normalize::cifar(),
         (Images::Memory(pixels), _) => Normalize::of(pixels, &(0..pixels.len() as u32).collect::<Vec<_>>()),

@@ -14,14 +14,14 @@ use equipoise_train::settings::{Architecture, Settings};
 use equipoise_train::trainer::{Directive, NoObserver, Observer, RunEnd, StepProgress, Trainer};
 use equipoise_train::workers::SingleProcess;
 
-/// Ten steps an epoch; the shortest run with CMO has seven epochs.
+/// Five steps an epoch; the shortest run with CMO has seven epochs.
 fn trainer(augment: Augmentation, epochs: u64) -> Trainer<Cpu, SingleProcess> {
     let mut settings = Settings { epochs, batch_size: 16, evaluate_every: epochs, augment, ..Settings::default() };
     settings.model.name = Architecture::ResNet8;
     settings.criterion = Config::from(Id::BalancedSoftmax.preset(Preset::Recommended));
     let pool = Pool::single();
     let mut dataset = embedded::fashion_mini().expect("embedded");
-    let spread: Vec<u32> = (0..160).map(|i| i * (dataset.train.labels.len() as u32 / 160)).collect();
+    let spread: Vec<u32> = (0..80).map(|i| i * (dataset.train.labels.len() as u32 / 80)).collect();
     dataset.train = dataset.train.subset(&spread);
     dataset.test = dataset.test.subset(&(0..50).collect::<Vec<u32>>());
     let data = RunData::new(dataset, &settings, None, &pool, &|_, _| {}).expect("it fits");
@@ -52,10 +52,10 @@ fn run(trainer: &mut Trainer<Cpu, SingleProcess>, observer: &mut dyn Observer) -
     trainer.run(&folder, observer).expect("it runs")
 }
 
-/// A run that is stopped and resumed every seven steps.
+/// A run that is stopped and resumed every four steps.
 fn in_parts(augment: Augmentation, epochs: u64) -> RawCheckpoint {
     let mut current = trainer(augment, epochs);
-    while run(&mut current, &mut StopAfter(7)) == RunEnd::Interrupted {
+    while run(&mut current, &mut StopAfter(4)) == RunEnd::Interrupted {
         let checkpoint = Checkpoint::new(current.checkpoint()).expect("its own");
         current = trainer(augment, epochs);
         current.restore(&checkpoint).expect("the same run");

@@ -16,58 +16,58 @@ use crate::prepare::SplitLoader;
 
 /// A batch that is ready for the engine.
 #[derive(Default)]
-pub(super) struct TrainBatch {
+pub(crate) struct TrainBatch {
     /// Pixels, image after image.
-    pub(super) images: Vec<f32>,
+    pub(crate) images: Vec<f32>,
     /// Index of each image in the training split.
-    pub(super) indices: Vec<u32>,
+    pub(crate) indices: Vec<u32>,
     /// Class of each image.
-    pub(super) labels: Vec<u32>,
+    pub(crate) labels: Vec<u32>,
     /// The indices again, as the criterion takes them.
-    pub(super) examples: Vec<u64>,
+    pub(crate) examples: Vec<u64>,
     /// Class of each image's partner, or its own class without a partner; empty if no images are mixed.
     partner_labels: Vec<u32>,
     /// Share of each image in the mixture with its partner, 1 without a partner; empty if no images are mixed.
     shares: Vec<f32>,
     /// Whether all images are blended with others (mixup), so that none is as it was.
-    pub(super) is_blended: bool,
+    pub(crate) is_blended: bool,
 }
 
 impl TrainBatch {
     /// Number of images.
-    pub(super) fn len(&self) -> usize {
+    pub(crate) fn len(&self) -> usize {
         self.labels.len()
     }
 
     /// The second labels of the images, if they are mixed.
-    pub(super) fn mixed(&self) -> Option<Mixed<'_>> {
+    pub(crate) fn mixed(&self) -> Option<Mixed<'_>> {
         (!self.partner_labels.is_empty()).then(|| Mixed { labels: &self.partner_labels, share: &self.shares })
     }
 }
 
 /// The batches of one epoch: a function of the settings and of the epoch.
-pub(super) struct EpochBatches<'a> {
+pub(crate) struct EpochBatches<'a> {
     /// The training split.
-    pub(super) train: &'a SplitLoader,
+    pub(crate) train: &'a SplitLoader,
     /// How images are mixed in this epoch, if they are.
-    pub(super) mixing: Option<Arc<Mixing>>,
+    pub(crate) mixing: Option<Arc<Mixing>>,
     /// This worker's images, in the order of the epoch.
-    pub(super) order: Vec<u32>,
+    pub(crate) order: Vec<u32>,
     /// All images of the epoch, from which partners are drawn; empty if no images are mixed.
-    pub(super) partners: Vec<u32>,
+    pub(crate) partners: Vec<u32>,
     /// Level of each class, for RandAugment by difficulty; empty for other augmentation. Levels do not change within an epoch.
-    pub(super) levels: Vec<u8>,
+    pub(crate) levels: Vec<u8>,
     /// Images per batch.
-    pub(super) batch_size: usize,
+    pub(crate) batch_size: usize,
     /// Seed of the run.
-    pub(super) seed: u64,
+    pub(crate) seed: u64,
     /// The epoch, from 0.
-    pub(super) epoch: u64,
+    pub(crate) epoch: u64,
 }
 
 impl EpochBatches<'_> {
     /// Fills a batch with these images.
-    fn prepare(&self, batch: &mut TrainBatch, indices: &[u32]) -> Result<(), TrainError> {
+    pub(crate) fn prepare(&self, batch: &mut TrainBatch, indices: &[u32]) -> Result<(), TrainError> {
         let train = self.train;
         batch.indices.clear();
         batch.indices.extend_from_slice(indices);
@@ -167,14 +167,14 @@ impl Combine {
 }
 
 /// Batches as they come from the thread that prepares them.
-pub(super) struct Prefetch {
+pub(crate) struct Prefetch {
     batches: Receiver<Result<TrainBatch, TrainError>>,
     recycled: SyncSender<TrainBatch>,
 }
 
 impl Prefetch {
     /// Starts the thread. It ends after the last batch, or when the `Prefetch` is dropped.
-    pub(super) fn start<'scope>(
+    pub(crate) fn start<'scope>(
         scope: &'scope Scope<'scope, '_>,
         epoch: &'scope EpochBatches<'_>,
         first_step: usize,
@@ -195,12 +195,12 @@ impl Prefetch {
     }
 
     /// The next batch; `None` after the last.
-    pub(super) fn next(&self) -> Option<Result<TrainBatch, TrainError>> {
+    pub(crate) fn next(&self) -> Option<Result<TrainBatch, TrainError>> {
         self.batches.recv().ok()
     }
 
     /// Gives the memory of a batch back.
-    pub(super) fn recycle(&self, batch: TrainBatch) {
+    pub(crate) fn recycle(&self, batch: TrainBatch) {
         // a full channel only means that there are enough
         let _ = self.recycled.try_send(batch);
     }

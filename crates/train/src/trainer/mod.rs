@@ -7,7 +7,7 @@
 //! - `epoch_end`: evaluation, the best epoch, records. `final_evaluation`: the details of a finished run.
 //! - `observer`: who follows a run. `resume`: checkpoints. `divergence`: the error of a run that diverges.
 
-mod batches;
+pub(crate) mod batches;
 mod divergence;
 mod epoch_end;
 mod final_evaluation;
