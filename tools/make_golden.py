@@ -102,6 +102,7 @@ case("cwap_evaluate", "cwap", six, [batch(9, 6, 0, train=False), END, batch(9, 6
 case("ghm_sigmoid_mixed", "ghm", six, epochs, {"form": "sigmoid", "average": "samples"})
 case("ghm_one_bin", "ghm", six, epochs, {"bins": 1, "momentum": 0.0})
 case("equalization_sigmoid", "equalization", six, epochs, {"form": "sigmoid"})
+case("softmax_smoothing", "softmax", six, epochs, {"smoothing": 0.1})
 drawn = [batch(8, 17, 0, examples=[11, 7, 5, 3, 2, 1, 0, 99]), END, batch(8, 17, 0, examples=[11, 7, 5, 3, 2, 1, 0, 99])]
 case("equalization_drawn", "equalization", counts(17), drawn, {"gamma": 0.5, "lambda": 0.05, "seed": 3})
 for method in ("softmax", "class-balanced", "ldam", "cwap", "ghm", "equalization"):

@@ -52,6 +52,13 @@ def cross_entropy(z, y, w=1.0):
     return w * (lse(z) - z[y]), [w * (q - one(j, y)) for j, q in enumerate(softmax(z))], w
 
 
+def smoothed(z, y, e):
+    """Cross-entropy with targets (1 - e) [j = y] + e / C."""
+    ce, q, c = lse(z) - z[y], softmax(z), len(z)
+    loss = (1 - e) * ce + e * (lse(z) - sum(z) / c)
+    return loss, [b - (1 - e) * one(j, y) - e / c for j, b in enumerate(q)], 1.0
+
+
 class Softmax:
     """A criterion: `begin` sees the whole batch (its parts), `part` gives loss, gradient and weight for one label."""
 
@@ -70,7 +77,7 @@ class Softmax:
         """rows: (logits, [(label, share), ..], example)"""
 
     def part(self, z, y, example):
-        return cross_entropy(z, y)
+        return smoothed(z, y, self.p.get("smoothing", 0.0))
 
     def finish(self, rows):
         pass
@@ -264,9 +271,7 @@ class LabelAwareSmoothing(Softmax):
     def part(self, z, y, example):
         head, tail, lo, hi = self.p.get("head", 0.4), self.p.get("tail", 0.1), min(self.n), max(self.n)
         e = tail + (head - tail) * math.sin((self.n[y] - lo) * math.pi / (2 * (hi - lo))) if hi > lo else tail
-        ce, q, c = lse(z) - z[y], softmax(z), len(z)
-        loss = (1 - e) * ce + e * (lse(z) - sum(z) / c)
-        return loss, [b - (1 - e) * one(j, y) - e / c for j, b in enumerate(q)], 1.0
+        return smoothed(z, y, e)
 
 
 def region(width, g):

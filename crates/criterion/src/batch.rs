@@ -59,7 +59,7 @@ impl<'a> Batch<'a> {
     }
 
     /// The labels of a row with their shares: one, or two that add up to 1.
-    pub(crate) fn parts(&self, row: usize) -> ([(usize, f64); 2], usize) {
+    pub(crate) fn label_shares(&self, row: usize) -> ([(usize, f64); 2], usize) {
         let first = self.labels[row] as usize;
         let Some(mixed) = self.mixed else { return ([(first, 1.0), (0, 0.0)], 1) };
         let (second, share) = (mixed.labels[row] as usize, f64::from(mixed.share[row]));
@@ -140,15 +140,11 @@ impl<'a> Output<'a> {
     }
 }
 
-/// The loss of a batch, and statistics of its weights.
+/// The loss of a batch.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Summary {
     /// Loss of the batch.
     pub loss: f64,
-    /// Mean of the examples' weights.
-    pub mean_weight: f64,
-    /// Largest of the examples' weights.
-    pub max_weight: f64,
     /// Number of non-empty regions, over all classes, of the histogram behind the weights. `None` for criteria without a
     /// histogram.
     pub regions: Option<u64>,

@@ -32,6 +32,14 @@ struct Example<'a> {
     batch: &'a [f64],
 }
 
+/// Cross-entropy with a share of the target spread over all classes.
+fn smoothed(smooth: f64, y: usize) -> Loss {
+    Box::new(move |z| {
+        let others = lse(z) - z.iter().sum::<f64>() / z.len() as f64;
+        (1.0 - smooth) * cross_entropy(z, y) + smooth * others
+    })
+}
+
 /// The equation of a criterion for one example, before the batch's denominator.
 fn equation(config: &MethodConfig, e: &Example<'_>) -> Loss {
     let (y, w, n) = (e.y, e.weight, e.counts.to_vec());
@@ -47,6 +55,7 @@ fn equation(config: &MethodConfig, e: &Example<'_>) -> Loss {
     let prior = |tau: f64| n.iter().map(|n| tau * (n / total).ln()).collect::<Vec<_>>();
     let flat = vec![0.0; n.len()];
     match config {
+        MethodConfig::Softmax(c) if c.smoothing > 0.0 => smoothed(c.smoothing, y),
         MethodConfig::Softmax(_) => plus(flat, 1.0),
         MethodConfig::ClassBalanced(_) | MethodConfig::EffectiveNumber(_) | MethodConfig::Ghm(_) => plus(flat, w),
         MethodConfig::Focal(c) => {
@@ -91,11 +100,7 @@ fn equation(config: &MethodConfig, e: &Example<'_>) -> Loss {
         }
         MethodConfig::LabelAwareSmoothing(c) => {
             let rank = (n[y] - smallest) / (largest - smallest);
-            let smooth = c.tail + (c.head - c.tail) * (rank * std::f64::consts::FRAC_PI_2).sin();
-            Box::new(move |z| {
-                let others = lse(z) - z.iter().sum::<f64>() / z.len() as f64;
-                (1.0 - smooth) * cross_entropy(z, y) + smooth * others
-            })
+            smoothed(c.tail + (c.head - c.tail) * (rank * std::f64::consts::FRAC_PI_2).sin(), y)
         }
     }
 }

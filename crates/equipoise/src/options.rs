@@ -7,21 +7,26 @@ use equipoise_criterion::{Id, Pool, Preset};
 use equipoise_data::acquire::catalog::data_root;
 use equipoise_data::subset::long_tail::Profile;
 use equipoise_data::subset::split::SplitRule;
+use equipoise_train::checkpoint::CheckpointHeader;
 use equipoise_train::recipe::RECOMMENDED;
 use equipoise_train::run::RunContext;
 use equipoise_train::run::dataset::{LoadedDataset, load};
 use equipoise_train::run::files::{make_paths_absolute, read_text};
 use equipoise_train::settings::{Architecture, DataSettings, SelectBest, Settings};
 
+use crate::checkpoints;
 use crate::failure::Failure;
 use crate::progress::Console;
+
+/// Least number of images of a class that `--val` holds out.
+const HELD_OUT: u32 = 5;
 
 /// Options that change settings.
 #[derive(clap::Args, Clone)]
 pub(crate) struct SettingArgs {
     /// Name of a dataset (see `equipoise data list`) or a path [default: fashion-mini]
     pub(crate) data: Option<String>,
-    /// Network: resnet8, 14, 20, 32, 44 or 56 for small images, resnet18 or 50 for photographs [default: resnet32]
+    /// Network: resnet8, 14, 20, 32, 32x2, 32x4, 44 or 56 for small images, resnet18 or 50 for photographs [default: resnet32]
     #[arg(long, value_name = "NAME")]
     model: Option<Architecture>,
     /// Draw a long-tailed subset with this imbalance factor
@@ -29,7 +34,7 @@ pub(crate) struct SettingArgs {
     imbalance: Option<f64>,
     /// Number of passes over the training images
     #[arg(long, value_name = "N")]
-    epochs: Option<u64>,
+    pub(crate) epochs: Option<u64>,
     /// Images per optimizer step
     #[arg(long, value_name = "N")]
     batch_size: Option<usize>,
@@ -39,13 +44,17 @@ pub(crate) struct SettingArgs {
     /// Seed of everything random except the choice of a subset
     #[arg(long, value_name = "N")]
     seed: Option<u64>,
+    /// Hold out this fraction of every class's training images, and at least 5 per class, to compare settings on
+    #[arg(long, value_name = "FRACTION", conflicts_with = "val_fraction")]
+    val: Option<f64>,
     /// Fraction of the training images to select the best epoch on
     #[arg(long, value_name = "FRACTION")]
     val_fraction: Option<f64>,
     /// Height and width that image files are scaled to [default: 32 for small networks, 224 for large ones]
     #[arg(long, value_name = "PIXELS")]
     image_size: Option<u32>,
-    /// Weights to start from: a run folder, a checkpoint or a safetensors file
+    /// Weights to start from: a run folder, a checkpoint or a safetensors file. Network and image size are those of the run unless
+    /// they are given; classes are matched by name
     #[arg(long, value_name = "PATH")]
     weights: Option<String>,
     /// Train only the head
@@ -75,6 +84,11 @@ impl SettingArgs {
     /// The settings. Later sources override earlier ones: the base, the file, the criterion and the preset, the other options,
     /// `--set`.
     pub(crate) fn settings(&self, base: Settings, criterion: Option<Id>) -> Result<Settings, Failure> {
+        let source = self.weights.as_deref().map(weights_header).transpose()?.flatten();
+        let base = match &source {
+            Some(header) => with_network_of(header, base),
+            None => base,
+        };
         let mut settings = match &self.config {
             Some(path) => read_config("--config", path, &base)?,
             None => base,
@@ -87,9 +101,12 @@ impl SettingArgs {
             };
             settings = settings.with_value(key.trim(), value.trim())?;
         }
+        if let Some(header) = &source {
+            take_head(header, &mut settings);
+        }
         settings.check()?;
         make_paths_absolute(&mut settings);
-        Ok(settings)
+        Ok(settings.with_head_of_criterion())
     }
 
     /// Another criterion or a preset replaces all parameters. Deferred re-weighting stays.
@@ -119,10 +136,41 @@ impl SettingArgs {
         put(&self.lr, &mut settings.optimizer.learning_rate);
         put(&self.seed, &mut settings.seed);
         put(&self.val_fraction, &mut settings.data.val_fraction);
+        if let Some(fraction) = self.val {
+            (settings.data.val_fraction, settings.data.val_at_least) = (fraction, HELD_OUT);
+        }
         put(&self.image_size, &mut settings.data.image_size);
         settings.data.imbalance = self.imbalance.or(settings.data.imbalance);
         settings.model.weights = self.weights.clone().or(settings.model.weights.take());
         settings.model.freeze_backbone |= self.freeze_backbone;
+    }
+}
+
+/// What a checkpoint says about the weights in it; `None` for a safetensors file.
+fn weights_header(path: &str) -> Result<Option<CheckpointHeader>, Failure> {
+    match Path::new(path).extension().is_some_and(|extension| extension == "safetensors") {
+        true => Ok(None),
+        false => Ok(Some(checkpoints::read(Path::new(path))?.header)),
+    }
+}
+
+/// Settings with the network and the image size of a run whose weights are used.
+fn with_network_of(header: &CheckpointHeader, mut settings: Settings) -> Settings {
+    settings.model.name = header.settings.model.name;
+    settings.data.image_size = match header.network.size {
+        [height, width] if height == width => height as u32,
+        _ => settings.data.image_size,
+    };
+    settings
+}
+
+/// Takes the head of a run whose weights are used, unless the user chose one or a criterion needs one of its own.
+fn take_head(header: &CheckpointHeader, settings: &mut Settings) {
+    let criteria = [&header.settings.criterion, &settings.criterion];
+    let is_chosen = settings.model.head.is_some() || settings.model.head_scale.is_some();
+    if !is_chosen && criteria.iter().all(|criterion| criterion.method.cosine_scale().is_none()) {
+        settings.model.head = header.settings.model.head;
+        settings.model.head_scale = header.settings.model.head_scale;
     }
 }
 
@@ -157,6 +205,29 @@ impl ThreadArgs {
 /// A pool of threads; 0 for all cores.
 pub(crate) fn pool(threads: usize) -> Result<Pool, Failure> {
     Ok(Pool::new(threads).context("cannot start threads")?)
+}
+
+/// Corrections of a trained network's output.
+#[derive(clap::Args, Clone, Copy)]
+pub(crate) struct PostHocArgs {
+    /// Tau of the post-hoc logit adjustment [default: that of the run]
+    #[arg(long, alias = "logit-adjust", value_name = "TAU")]
+    pub(crate) logit_adjustment: Option<f64>,
+    /// Tau of the normalization of the head's weights
+    #[arg(long, value_name = "TAU", default_value_t = 0.0)]
+    pub(crate) tau_norm: f64,
+}
+
+impl PostHocArgs {
+    pub(crate) fn check(self) -> Result<(), Failure> {
+        for (name, tau) in [("--logit-adjustment", self.logit_adjustment.unwrap_or(0.0)), ("--tau-norm", self.tau_norm)]
+        {
+            if !(0.0..=100.0).contains(&tau) {
+                return Err(Failure::usage(format!("{name} {tau}: must be from 0 to 100")));
+            }
+        }
+        Ok(())
+    }
 }
 
 /// Where named datasets are.

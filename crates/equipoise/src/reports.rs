@@ -1,32 +1,86 @@
-//! Reports of runs: what `train` and `compare` write at their end, and `report` on demand.
+//! Reports of runs: what `train` and `compare` write while they run and at their end, and `report` on demand.
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
 
 use equipoise_record::RunFolder;
 use equipoise_record::names::REPORT;
 use equipoise_report::comparison::Comparison;
-use equipoise_report::page::page;
-use equipoise_report::run::Run;
+use equipoise_report::page::{live_page, page};
+use equipoise_report::run::RecordedRun;
 use equipoise_report::table::Table;
 use equipoise_train::settings::Settings;
 use serde_json::{Value, json};
 
+use crate::clock::{now, timed};
 use crate::failure::Failure;
 use crate::output::{printable, warn};
 
 /// Reads run folders and compares the runs on the same data.
 pub(crate) fn read_comparisons(paths: &[PathBuf]) -> Result<Vec<Comparison>, Failure> {
-    let (mut runs, skipped) = Run::all(paths)?;
-    for run in &mut runs {
-        // settings that the run does not name have their defaults; settings that we cannot read stay as they are
-        let settings = Settings::from_toml(&run.config, &Settings::default());
-        let _ = settings.and_then(|settings| settings.to_toml()).map(|text| run.resolve_settings(&text));
-    }
+    let (runs, skipped) = read_runs(paths)?;
     for path in skipped {
         warn(&format!("skipping {}: none of its epochs has been evaluated", path.display()));
     }
     Ok(Comparison::all(runs))
+}
+
+/// Reads run folders; also returns those without an evaluated epoch.
+fn read_runs(paths: &[PathBuf]) -> Result<(Vec<RecordedRun>, Vec<PathBuf>), Failure> {
+    let (mut runs, skipped) = RecordedRun::all(paths)?;
+    for run in &mut runs {
+        // settings that the run does not name have their defaults; settings that we cannot read stay as they are
+        let Ok(settings) = Settings::from_toml(&run.config, &Settings::default()) else { continue };
+        run.criterion_label = Some(settings.criterion.method.label());
+        let _ = settings.with_head_of_criterion().to_toml().map(|text| run.resolve_settings(&text));
+    }
+    Ok((runs, skipped))
+}
+
+/// The folder that shows a report while a run trains.
+#[derive(Clone, Copy)]
+pub(crate) enum LiveFolder<'a> {
+    /// None.
+    Nowhere,
+    /// The run's own.
+    OfRun,
+    /// The folder of a comparison, with all of its runs.
+    OfComparison(&'a RunFolder),
+}
+
+/// A report that is written again and again while a run trains. It takes a small share of the time.
+pub(crate) struct LiveReport<'a> {
+    folder: &'a RunFolder,
+    /// When the report was last written, and how long that took.
+    written: Option<(Instant, Duration)>,
+}
+
+impl<'a> LiveReport<'a> {
+    /// Shortest time between two reports. The page reloads itself as often.
+    const EVERY: Duration = Duration::from_secs(10);
+    /// A report is written again after this many times the time that it took.
+    const RARELY: u32 = 30;
+
+    pub(crate) fn new(folder: &'a RunFolder) -> Self {
+        Self { folder, written: None }
+    }
+
+    /// Writes the report after an evaluated epoch, if it is time. A report that cannot be written is no reason to stop training: the
+    /// last one tells what is wrong.
+    pub(crate) fn update(&mut self) {
+        let is_due = |(at, took): (Instant, Duration)| now() - at >= Self::EVERY.max(took * Self::RARELY);
+        if self.written.is_none_or(is_due) {
+            let ((), took) = timed(|| drop(self.write()));
+            self.written = Some((now(), took));
+        }
+    }
+
+    fn write(&self) -> Result<(), Failure> {
+        let (runs, _) = read_runs(&[self.folder.path().to_owned()])?;
+        let html = live_page(&Comparison::all_under_way(runs), Self::EVERY.as_secs());
+        Ok(self.folder.write(REPORT, html.as_bytes())?)
+    }
 }
 
 /// A report in the folder of its runs.
@@ -75,7 +129,7 @@ pub(crate) fn summary(comparison: &Comparison) -> Value {
         "columns": comparison.columns,
         "rows": (0..comparison.variants.len()).map(|number| row(comparison, number)).collect::<Vec<_>>(),
         "verdict": verdict,
-        "others": others,
+        "other_verdicts": others,
         "notes": comparison.notes,
     })
 }
@@ -86,8 +140,8 @@ fn row(comparison: &Comparison, number: usize) -> Value {
     let difference = |column: usize| {
         let difference = comparison.difference(number, column)?;
         let distinguishable = difference.distinguishable();
-        let (mean, half, pairs) = (difference.mean, difference.half, difference.pairs);
-        Some(json!({"mean": mean, "half": half, "pairs": pairs, "distinguishable": distinguishable}))
+        let (mean, half_width, pairs) = (difference.mean, difference.half_width, difference.pairs);
+        Some(json!({"mean": mean, "half_width": half_width, "pairs": pairs, "distinguishable": distinguishable}))
     };
     json!({
         "criterion": variant.criterion,
@@ -95,7 +149,7 @@ fn row(comparison: &Comparison, number: usize) -> Value {
         "seeds": variant.runs.iter().map(|run| comparison.runs[*run].seed()).collect::<Vec<_>>(),
         "mean": variant.cells.iter().map(|cell| cell.spread.map(|spread| spread.mean)).collect::<Vec<_>>(),
         "sd": variant.cells.iter().map(|cell| cell.spread.and_then(|spread| spread.sd)).collect::<Vec<_>>(),
-        "best": variant.cells.iter().map(|cell| cell.best).collect::<Vec<_>>(),
+        "bold": variant.cells.iter().map(|cell| cell.bold).collect::<Vec<_>>(),
         "difference": (0..variant.cells.len()).map(difference).collect::<Vec<_>>(),
         "best_on_test": variant.optimistic.as_ref().map(|cells| {
             cells.iter().map(|cell| cell.spread.map(|spread| spread.mean)).collect::<Vec<_>>()

@@ -88,7 +88,7 @@ fn tables_in_all_formats() {
     let mean = want["rows"][1]["mean"][4].as_f64().expect("a number");
     let (mean, sd) = (format!("{mean:.1}"), format!("{:.1}", want["rows"][1]["sd"][4].as_f64().expect("a number")));
     let plain = said(place, &["report", "runs", "--plain"]);
-    assert!(plain.contains(&format!("{mean} +- {sd}")) && plain.contains("2 seeds"), "{plain}");
+    assert!(plain.contains(&format!("{mean} +- {sd}")) && plain.contains("On two seeds"), "{plain}");
     assert!(plain.contains(&want["verdict"].as_str().expect("a sentence").replace('±', "+-")), "{plain}");
     let markdown = said(place, &["report", "runs", "--format", "markdown"]);
     assert!(markdown.starts_with("| criterion | seeds | Many |") && markdown.contains(&mean), "{markdown}");
@@ -460,4 +460,36 @@ fn several_runs_are_stopped_at_once() {
     let said = text(&out.stderr);
     assert!(out.status.code() == Some(130), "{:?}: {said}", out.status);
     assert!(said.contains("[2/2] fashion/100 late seed 0: stopped in epoch") && said.contains("is saved"), "{said}");
+}
+
+/// The page is there after the first epoch, reloads itself while the run goes on, and no longer does when it has ended.
+#[test]
+fn the_page_is_there_while_a_run_trains() {
+    let place = place().join("live");
+    std::fs::create_dir_all(&place).expect("room");
+    let settings = ["--model", "resnet8", "--batch-size", "64", "--imbalance", "100", "--quiet"];
+    let command = |epochs: &str| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_equipoise"));
+        command.current_dir(&place).args(["compare", "fashion-mini", "--criteria", "softmax", "--seeds", "2"]);
+        command.args(settings).args(["--epochs", epochs, "--output", epochs]);
+        command
+    };
+    let mut training = command("5000").stdout(Stdio::null()).stderr(Stdio::null()).spawn().expect("started");
+    let page = place.join("5000/report.html");
+    for _ in 0..6000 {
+        if page.exists() {
+            break;
+        }
+        std::thread::sleep(std::time::Duration::from_millis(10));
+    }
+    let html = std::fs::read_to_string(&page).expect("a page after the first epoch");
+    training.kill().expect("running");
+    training.wait().expect("ended");
+    let options = ParsingOptions { allow_dtd: true, ..ParsingOptions::default() };
+    Document::parse_with_options(&html, options).expect("a whole page");
+    assert!(html.contains(r#"<meta http-equiv="refresh" content="10"/>"#));
+    assert!(html.contains("has not finished: epoch 1 of 5000"), "the position");
+    assert!(command("2").output().expect("started").status.success());
+    let html = std::fs::read_to_string(place.join("2/report.html")).expect("a page");
+    assert!(!html.contains("http-equiv=\"refresh\"") && !html.contains("under way"));
 }

@@ -1,5 +1,6 @@
 //! The dataset of a run, ready for training: loaders of its splits, class counts, groups.
 
+use equipoise_data::acquire::catalog::KnownDataset;
 use equipoise_data::batch::augmentation::Augmentation;
 use equipoise_data::batch::loader::{Loader, Progress, Transform};
 use equipoise_data::batch::normalize::Normalize;
@@ -7,13 +8,14 @@ use equipoise_data::batch::photo::PhotoCrop;
 use equipoise_data::batch::small::SmallTransform;
 use equipoise_data::dataset::class_counts;
 use equipoise_data::describe::groups::ClassGroup;
+use equipoise_data::subset::content::content_hash;
 use equipoise_data::subset::index::Fingerprint;
-use equipoise_data::subset::split::split_validation;
+use equipoise_data::subset::split::{ValidationRule, split_validation};
 use equipoise_data::{Dataset, Images, Split};
 use equipoise_pool::Pool;
 
 use crate::error::TrainError;
-use crate::settings::Settings;
+use crate::settings::{DataSettings, Settings};
 
 /// Bytes of decoded photographs that are cached per split.
 const CACHE_BYTES: u64 = 4 << 30;
@@ -74,6 +76,8 @@ pub struct RunData {
     pub test: SplitLoader,
     /// Fingerprint of all splits.
     pub fingerprint: String,
+    /// Hash of a sample of the pixels of all splits.
+    pub content: String,
     /// Whether the images come from files.
     pub files: bool,
     /// Normalization of the pixels.
@@ -100,6 +104,8 @@ impl RunData {
         let splits = [Some(&dataset.train), dataset.val.as_ref(), Some(&dataset.test)];
         let fingerprints: Vec<String> =
             splits.into_iter().flatten().map(|split| Fingerprint::of(split).to_string()).collect();
+        let contents: Vec<String> =
+            splits.into_iter().flatten().map(|split| format!("{:016x}", content_hash(split))).collect();
         let normalize = normalized.cloned().unwrap_or_else(|| default_normalize(&dataset));
         let files = matches!(dataset.train.images, Images::Files(_));
         let evaluation = transform(settings, files, &normalize, false);
@@ -113,6 +119,7 @@ impl RunData {
             val: dataset.val.map(|val| load(val, evaluation.clone())).transpose()?,
             test: load(dataset.test, evaluation)?,
             fingerprint: fingerprints.join(", "),
+            content: contents.join(", "),
             files,
             normalize,
         };
@@ -138,7 +145,7 @@ fn refuse<T>(dataset: &Dataset, what: impl Into<String>) -> Result<T, TrainError
 }
 
 /// Checks that a dataset can be trained on.
-fn check_dataset(dataset: &Dataset, settings: &Settings) -> Result<(), TrainError> {
+pub(crate) fn check_dataset(dataset: &Dataset, settings: &Settings) -> Result<(), TrainError> {
     if dataset.classes.len() < 2 {
         return refuse(dataset, format!("it has {} class, but at least 2 are needed", dataset.classes.len()));
     }
@@ -152,10 +159,11 @@ fn check_dataset(dataset: &Dataset, settings: &Settings) -> Result<(), TrainErro
 }
 
 /// Takes a validation split out of the training split if the settings ask for one.
-fn take_validation_split(dataset: &mut Dataset, settings: &Settings) -> Result<(), TrainError> {
-    let fraction = settings.data.val_fraction;
+pub(crate) fn take_validation_split(dataset: &mut Dataset, settings: &Settings) -> Result<(), TrainError> {
+    let DataSettings { val_fraction: fraction, val_at_least: at_least, split_seed: seed, .. } = settings.data;
     if fraction > 0.0 {
-        let (train, val) = split_validation(&dataset.train, dataset.classes.len(), fraction, settings.data.split_seed)?;
+        let rule = ValidationRule { fraction, at_least, seed };
+        let (train, val) = split_validation(&dataset.train, dataset.classes.len(), rule)?;
         if val.labels.is_empty() {
             return refuse(dataset, format!("no class is large enough for 'data.val_fraction' = {fraction}"));
         }
@@ -169,11 +177,11 @@ fn take_validation_split(dataset: &mut Dataset, settings: &Settings) -> Result<(
 
 /// The normalization for a dataset: the published one where there is one, else that of the training images.
 pub(crate) fn default_normalize(dataset: &Dataset) -> Normalize {
-    match (&dataset.train.images, dataset.name.as_str()) {
-        (_, "cifar10" | "cifar100") => Normalize::cifar(),
-        (Images::Memory(pixels), _) => Normalize::of(pixels, &(0..pixels.len() as u32).collect::<Vec<_>>()),
-        (Images::Files(_), _) => Normalize::imagenet(),
-    }
+    let published = KnownDataset::by_name(&dataset.name).and_then(KnownDataset::normalize);
+    published.unwrap_or_else(|| match &dataset.train.images {
+        Images::Memory(pixels) => Normalize::of(pixels, &(0..pixels.len() as u32).collect::<Vec<_>>()),
+        Images::Files(_) => Normalize::imagenet(),
+    })
 }
 
 /// How images are loaded and transformed, in training or for evaluation.

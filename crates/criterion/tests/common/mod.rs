@@ -59,6 +59,7 @@ pub fn configs() -> Vec<(String, Config)> {
     add("cwap live margin", MethodConfig::Cwap(live_margin()));
     add("cwap margin", MethodConfig::Cwap(CwapConfig { intra: false, ..cwap }));
     add("seesaw wide", MethodConfig::Seesaw(SeesawConfig { p: 40.0, ..SeesawConfig::default() }));
+    add("softmax smoothing", MethodConfig::Softmax(SoftmaxConfig { smoothing: 0.1 }));
     add("focal 0.5", MethodConfig::Focal(FocalConfig { gamma: 0.5 }));
     let drw = DrwConfig { start_epoch: 0, beta: 0.99, reduction: Reduction::Weights };
     all.push(("drw".to_owned(), Config { method: Id::Softmax.preset(Preset::Reference), drw: Some(drw) }));

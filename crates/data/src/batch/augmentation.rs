@@ -98,9 +98,9 @@ impl Augmentation {
     pub fn mixing(&self, labels: &[u32], classes: usize) -> Result<Option<Mixing>, DataError> {
         match *self {
             Self { mixup_alpha, .. } if mixup_alpha != 0.0 => Mixup::new(mixup_alpha).map(Mixing::Mixup).map(Some),
-            Self { cutmix: Some(probability), .. } => CutMix::cutmix(probability).map(Mixing::CutMix).map(Some),
+            Self { cutmix: Some(probability), .. } => CutMix::any_image(probability).map(Mixing::CutMix).map(Some),
             Self { cmo: Some(probability), .. } => {
-                CutMix::cmo(probability, labels, classes).map(Mixing::CutMix).map(Some)
+                CutMix::rare_classes(probability, labels, classes).map(Mixing::CutMix).map(Some)
             }
             _ => Ok(None),
         }
@@ -176,9 +176,9 @@ mod tests {
         assert_eq!(mixup(0.2).expect("valid"), Mixup::new(0.2).ok().map(Mixing::Mixup));
         assert!(mixup(-1.0).is_err() && mixup(f64::NAN).is_err());
         let cutmix = mixing(Augmentation { cutmix: Some(0.5), ..Augmentation::NONE });
-        assert_eq!(cutmix.expect("valid"), CutMix::cutmix(0.5).ok().map(Mixing::CutMix));
+        assert_eq!(cutmix.expect("valid"), CutMix::any_image(0.5).ok().map(Mixing::CutMix));
         let cmo = mixing(Augmentation { cmo: Some(0.5), ..Augmentation::NONE });
-        assert_eq!(cmo.expect("valid"), CutMix::cmo(0.5, &[0, 1], 2).ok().map(Mixing::CutMix));
+        assert_eq!(cmo.expect("valid"), CutMix::rare_classes(0.5, &[0, 1], 2).ok().map(Mixing::CutMix));
         assert!(mixing(Augmentation { cmo: Some(2.0), ..Augmentation::NONE }).is_err());
     }
 }

@@ -89,7 +89,7 @@ impl CutMix {
     ///
     /// # Errors
     /// Unless the probability is more than 0 and at most 1.
-    pub fn cutmix(probability: f64) -> Result<Self, DataError> {
+    pub fn any_image(probability: f64) -> Result<Self, DataError> {
         Self::new("cutmix", probability, Source::Epoch)
     }
 
@@ -97,7 +97,7 @@ impl CutMix {
     ///
     /// # Errors
     /// Unless the probability is more than 0 and at most 1, and for a label out of range.
-    pub fn cmo(probability: f64, labels: &[u32], classes: usize) -> Result<Self, DataError> {
+    pub fn rare_classes(probability: f64, labels: &[u32], classes: usize) -> Result<Self, DataError> {
         let mut classes = indices_by_class(labels, classes)?;
         classes.retain(|indices| !indices.is_empty());
         Self::new("cmo", probability, Source::Classes(classes))
@@ -192,7 +192,7 @@ mod tests {
     /// Shares: E[1 - share] is the mean of (1 - lambda) reduced by what is cut off at the edges.
     #[test]
     fn cutmix_draws_any_image_with_its_probability() {
-        let cutmix = CutMix::cutmix(0.5).expect("valid");
+        let cutmix = CutMix::any_image(0.5).expect("valid");
         let order: Vec<u32> = (100..107).collect();
         let (mut drawn, mut seen, mut lost) = (0, [0; 7], 0.0);
         for number in 0..7000 {
@@ -215,7 +215,7 @@ mod tests {
     fn cmo_draws_classes_equally_often_and_augments_anew() {
         // 90 images of class 0, 9 of class 2, one of class 3, none of class 1
         let labels: Vec<u32> = (0..100).map(|i| [0, 2, 3][usize::from(i >= 90) + usize::from(i >= 99)]).collect();
-        let cmo = CutMix::cmo(1.0, &labels, 4).expect("valid");
+        let cmo = CutMix::rare_classes(1.0, &labels, 4).expect("valid");
         let (mut seen, mut augmented) = ([0; 4], std::collections::BTreeSet::new());
         for number in 0..6000 {
             let (other, _) = cmo.draw(example(number), &[], [32, 32]).expect("always");
@@ -231,7 +231,7 @@ mod tests {
 
     #[test]
     fn cmo_pauses_at_both_ends() {
-        let cmo = CutMix::cmo(0.5, &[0, 1], 2).expect("valid");
+        let cmo = CutMix::rare_classes(0.5, &[0, 1], 2).expect("valid");
         let active = |epochs: u64| (0..epochs).filter(|epoch| cmo.is_active(*epoch, epochs)).collect::<Vec<_>>();
         assert_eq!(active(10), [3, 4, 5, 6]);
         assert_eq!((active(CutMix::MIN_CMO_EPOCHS - 1).len(), active(CutMix::MIN_CMO_EPOCHS).len()), (0, 1));
@@ -240,9 +240,9 @@ mod tests {
     #[test]
     fn invalid_probabilities_are_named() {
         for probability in [0.0, -0.5, 1.5, f64::NAN] {
-            let error = CutMix::cutmix(probability).expect_err("invalid").to_string();
+            let error = CutMix::any_image(probability).expect_err("invalid").to_string();
             assert_eq!(error, format!("cutmix = {probability}: must be more than 0 and at most 1"));
-            let error = CutMix::cmo(probability, &[0], 1).expect_err("invalid").to_string();
+            let error = CutMix::rare_classes(probability, &[0], 1).expect_err("invalid").to_string();
             assert_eq!(error, format!("cmo = {probability}: must be more than 0 and at most 1"));
         }
     }

@@ -2,7 +2,7 @@
 //!
 //! A loader decodes every file once before the first batch, so that all unreadable files are named together, and caches
 //! decoded images up to a limit. The others are read and decoded again for every batch, so that a dataset may be larger than
-//! memory. The cache does not change the batches.
+//! memory. The cache does not change the batches. Files to predict are not decoded before ([`Loader::unchecked`]).
 
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -98,6 +98,12 @@ impl Loader {
         Ok(loader)
     }
 
+    /// A loader of files that nobody has looked at: every batch reads its files, and names those that it cannot read.
+    #[must_use]
+    pub fn unchecked(files: Vec<PathBuf>, transform: Transform) -> Self {
+        Self { cache: Cache::Nothing, files, transform, idle: Mutex::new(Vec::new()) }
+    }
+
     /// Decodes all files; keeps all of them at their final size, or none.
     fn scan_small(&self, scan: &Scan<'_>, side: usize, cache_bytes: u64, pool: &Pool) -> Cache {
         let (total, stride) = (scan.total, 3 * side * side);
@@ -158,7 +164,7 @@ impl Loader {
     /// `out` is `indices.len()` x channels x height x width.
     ///
     /// # Errors
-    /// Names the files that can no longer be read.
+    /// Names the files that cannot be read. All other images are in `out`.
     ///
     /// # Panics
     /// If `out` has another size, or an index is out of range.

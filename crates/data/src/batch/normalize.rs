@@ -77,6 +77,18 @@ impl Normalize {
         Self::from_valid(&mean, &std)
     }
 
+    /// Means of the channels, in 0..=1.
+    #[must_use]
+    pub fn mean(&self) -> Vec<f32> {
+        self.offset.iter().zip(self.std()).map(|(offset, std)| -offset * std).collect()
+    }
+
+    /// Standard deviations of the channels, in 0..=1.
+    #[must_use]
+    pub fn std(&self) -> Vec<f32> {
+        self.scale.iter().map(|scale| 1.0 / (255.0 * scale)).collect()
+    }
+
     /// The normalized value of a level in 0..=255.
     #[must_use]
     pub fn value(&self, channel: usize, level: f32) -> f32 {
@@ -119,6 +131,7 @@ mod tests {
         let got = Normalize::of(&pixels, &[0]);
         assert!((got.scale[0] - want.scale[0]).abs() < 1e-6 && (got.offset[0] - want.offset[0]).abs() < 1e-6);
         assert!(Normalize::of(&pixels, &[1]).scale[0].is_finite());
+        assert_eq!((want.mean(), want.std()), (vec![0.5], vec![0.5]));
     }
 
     #[test]

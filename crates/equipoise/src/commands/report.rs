@@ -17,8 +17,8 @@ use crate::reports::{default_page, print_plain, read_comparisons, summary};
 A RUN is a run folder, or a folder of runs such as `compare` writes. Runs that differ only in their seeds are one row; runs on different
 data get separate tables. The page is a single file that needs no network.
 
-± in tables is the standard deviation over seeds. Differences are paired by seed and come with a 95 % interval; a number is bold only if it
-is distinguishable from every other number of its column.
+± in tables is the standard deviation over seeds. Differences are paired by seed and, from three seeds on, come with a 95 % interval for other
+seeds and other test images; a number is bold only if it is distinguishable from every other number of its column.
 
 Examples:
   equipoise report runs/compare-fashion-mini-resnet8-s0
@@ -48,6 +48,9 @@ pub(crate) struct Args {
     /// Table to print with --format [default: groups; JSON has all but classes and runs]
     #[arg(long, value_name = "TABLE", requires = "format")]
     table: Option<TableName>,
+    /// Write CSV texts as they are, even if a spreadsheet would run them as formulas
+    #[arg(long, requires = "format")]
+    raw: bool,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
@@ -85,7 +88,7 @@ pub(crate) fn run(args: &Args, out: &mut impl Write) -> Result<(), Failure> {
         return separated(&comparisons, out, print_plain);
     }
     match args.format {
-        Some(format) => print_tables(&comparisons, format, args.table, out),
+        Some(format) => print_tables(&comparisons, format, args.raw, args.table, out),
         None => write_page(args, &comparisons, out),
     }
 }
@@ -108,11 +111,13 @@ fn separated<T, W: Write>(
 fn print_tables(
     comparisons: &[Comparison],
     format: Format,
+    raw: bool,
     name: Option<TableName>,
     out: &mut impl Write,
 ) -> Result<(), Failure> {
     let write: fn(&Table) -> String = match format {
         Format::Markdown => Table::markdown,
+        Format::Csv if raw => Table::raw_csv,
         Format::Csv => Table::csv,
         Format::Latex => Table::latex,
         Format::Json if name.is_none() => {

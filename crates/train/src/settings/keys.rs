@@ -2,6 +2,7 @@
 
 use std::fmt::Write;
 
+use equipoise_criterion::Id;
 use toml::Value;
 
 use super::Settings;
@@ -76,6 +77,11 @@ pub const KEYS: &[Key] = &[
         "Fraction of every class's training images used for validation if the dataset has no validation split.",
     ),
     required(
+        "data.val_at_least",
+        COUNT,
+        "Least number of every class's validation images, or half of the class if that is less. `--val` sets it to 5.",
+    ),
+    required(
         "data.image_size",
         "integer, 0 to 65536",
         "Height and width that image files are scaled to. 0: 32 for small networks, 224 for large ones.",
@@ -87,11 +93,26 @@ pub const KEYS: &[Key] = &[
     ),
     required(
         "model.name",
-        "`resnet8`, `resnet14`, `resnet20`, `resnet32`, `resnet44`, `resnet56` (small images), `resnet18` or `resnet50` (photographs)",
+        "`resnet8`, `resnet14`, `resnet20`, `resnet32`, `resnet32x2`, `resnet32x4`, `resnet44`, `resnet56` (small images), `resnet18` or `resnet50` (photographs)",
         "The network.",
     ),
-    required("model.head", "`linear` or `cosine`", "Classification head of the network."),
-    required("model.head_scale", "number, more than 0", "Factor of the logits of a cosine head."),
+    optional(
+        "model.head",
+        "`linear`, `cosine` or `lws`",
+        "`linear`; `cosine` for `ldam`, which needs it",
+        "Classification head of the network. `lws` (learnable weight scaling, Kang et al., ICLR 2020) keeps the linear head of `model.weights` and trains a factor per class.",
+    ),
+    optional(
+        "model.head_scale",
+        "number, more than 0",
+        "16; 1 for `ldam`, which has a scale of its own",
+        "Factor of the logits of a cosine head.",
+    ),
+    required(
+        "model.learn_head_scale",
+        "`true` or `false`",
+        "Train the factor of a cosine head, from `model.head_scale` on and without weight decay.",
+    ),
     optional(
         "model.weights",
         "path",
@@ -99,6 +120,11 @@ pub const KEYS: &[Key] = &[
         "Weights to start from: a run folder, a checkpoint or a safetensors file.",
     ),
     required("model.freeze_backbone", "`true` or `false`", "Train only the head."),
+    required(
+        "model.reset_head",
+        "`true` or `false`",
+        "Start the head from random weights, even if `model.weights` has a head for these classes.",
+    ),
     required("criterion.method", "a name that `equipoise criteria` lists", "The criterion."),
     optional(
         "criterion.preset",
@@ -129,19 +155,42 @@ pub const KEYS: &[Key] = &[
         "`weights`",
         "What the weighted sum of losses is divided by.",
     ),
+    required("optimizer.name", "`sgd` or `adamw`", "How gradients change the weights."),
     required("optimizer.learning_rate", "number, more than 0", "Learning rate that the schedule scales."),
-    required("optimizer.momentum", FRACTION, "Momentum of the optimizer."),
+    required(
+        "optimizer.backbone_factor",
+        "number, more than 0",
+        "Factor of the learning rate of everything but the head, for training that starts from `model.weights`.",
+    ),
+    required("optimizer.momentum", FRACTION, "Momentum of `sgd`."),
+    required("optimizer.nesterov", "`true` or `false`", "Nesterov's momentum, for `sgd`."),
+    required(
+        "optimizer.betas",
+        "two numbers, at least 0 and less than 1",
+        "Decays of the first and the second moment of `adamw`.",
+    ),
+    required("optimizer.epsilon", "number, more than 0", "Summand in the denominator of `adamw`."),
     required("optimizer.weight_decay", NONNEGATIVE, "Weight decay of all parameters."),
     required("optimizer.clip_grad_norm", NONNEGATIVE, "Largest global norm of a gradient. 0 disables clipping."),
     required(
         "optimizer.ema_decay",
         FRACTION,
-        "Decay of the EMA of the weights, which is evaluated in place of the weights. 0 disables it.",
+        "Decay of the EMA of the weights at every step. The EMA is evaluated in place of the weights. 0 disables it.",
+    ),
+    required(
+        "optimizer.ema_epochs",
+        NONNEGATIVE,
+        "Averaging time of the EMA in epochs, in place of `optimizer.ema_decay`: the decay is exp(-1 / (epochs x steps per epoch)). 0 disables it.",
+    ),
+    required(
+        "optimizer.ema_bn_images",
+        COUNT,
+        "Training images from which every evaluation estimates the batch-norm statistics of the EMA anew, as `torch.optim.swa_utils.update_bn` does. It costs a forward pass of these images. 0 evaluates the EMA of the running statistics.",
     ),
     optional(
         "optimizer.schedule.name",
         "`multi-step`, `cosine`, `constant` or `paper`",
-        "`paper`: multi-step with 2.5 % of the epochs as warm-up and a factor of 0.01 after 80 % and 90 %",
+        "`paper`: multi-step with 2.5 % of the epochs as warm-up and a factor of 0.01 after 80 % and 90 %; `cosine` below 5 epochs",
         "Schedule of the learning rate.",
     ),
     optional(
@@ -151,11 +200,24 @@ pub const KEYS: &[Key] = &[
         "Epochs of linear warm-up, for `multi-step` and `cosine`.",
     ),
     optional(
+        "optimizer.schedule.floor",
+        FRACTION,
+        "0",
+        "Learning rate at the end of `cosine`, as a fraction of `optimizer.learning_rate`.",
+    ),
+    optional(
         "optimizer.schedule.milestones",
         "list of `{ epoch, factor }`",
         "none",
         "Epochs, from 1, from which on `multi-step` multiplies the learning rate by a factor.",
     ),
+    optional(
+        "optimizer.sam.rho",
+        "number, more than 0",
+        "no SAM",
+        "Length of the ascent of sharpness-aware minimization (Foret et al., ICLR 2021), which doubles the time of a step.",
+    ),
+    optional("optimizer.sam.start", FRACTION, "0", "Fraction of the epochs before the first one with SAM."),
     required(
         "augment.crop_padding",
         "integer, 0 to 1024",
@@ -201,18 +263,61 @@ pub const KEYS: &[Key] = &[
 ];
 
 /// Sections that a run need not have.
-pub(super) const OPTIONAL_SECTIONS: [&str; 2] = ["criterion.drw", "optimizer.schedule"];
+pub(super) const OPTIONAL_SECTIONS: [&str; 3] = ["criterion.drw", "optimizer.schedule", "optimizer.sam"];
 
 /// Whether a dotted name is a section with settings in it.
 pub(super) fn is_section(name: &str) -> bool {
     KEYS.iter().any(|key| key.name.strip_prefix(name).is_some_and(|rest| rest.starts_with('.')))
 }
 
-/// The known setting that an unknown name probably means: one of the same section, else of any section.
-pub(super) fn nearest(unknown: &str) -> Option<&'static str> {
-    let (section, _) = split(unknown);
-    let siblings = KEYS.iter().map(|key| key.name).filter(|name| split(name).0 == section);
-    similar(unknown, siblings).or_else(|| similar(unknown, KEYS.iter().map(|key| key.name)))
+/// Words that other programs use for settings.
+const ALIASES: [(&str, &str); 21] = [
+    ("arch", "model.name"),
+    ("architecture", "model.name"),
+    ("backbone", "model.name"),
+    ("bs", "batch_size"),
+    ("clip", "optimizer.clip_grad_norm"),
+    ("clip_norm", "optimizer.clip_grad_norm"),
+    ("colorjitter", "augment.color_jitter"),
+    ("ema", "optimizer.ema_decay"),
+    ("grad_clip", "optimizer.clip_grad_norm"),
+    ("img_size", "data.image_size"),
+    ("imgsz", "data.image_size"),
+    ("jitter", "augment.color_jitter"),
+    ("loss", "criterion.method"),
+    ("lr", "optimizer.learning_rate"),
+    ("mixup", "augment.mixup_alpha"),
+    ("network", "model.name"),
+    ("pretrained", "model.weights"),
+    ("scheduler", "optimizer.schedule.name"),
+    ("size", "data.image_size"),
+    ("warmup", "optimizer.schedule.warmup_epochs"),
+    ("wd", "optimizer.weight_decay"),
+];
+
+/// The known setting that an unknown name probably means: what other programs call so, the same name in another section, or a
+/// similar name, first in the same section.
+pub(super) fn nearest(unknown: &str) -> Option<String> {
+    let (section, word) = split(unknown);
+    let names = || KEYS.iter().map(|key| key.name).chain(OPTIONAL_SECTIONS);
+    let ends_alike = |name: &&str| name.strip_suffix(unknown).is_some_and(|rest| rest.ends_with('.'));
+    let alias = || ALIASES.iter().find(|(alias, _)| word.eq_ignore_ascii_case(alias)).map(|(_, name)| *name);
+    let siblings = || names().filter(|name| split(name).0 == section);
+    let known = names().find(ends_alike).or_else(alias);
+    let known = known.or_else(|| similar(unknown, siblings())).or_else(|| similar(unknown, names()));
+    known.map(str::to_owned).or_else(|| parameter(word))
+}
+
+/// The setting of a criterion's parameter with this name.
+fn parameter(word: &str) -> Option<String> {
+    let mut fields = Id::ALL.iter().flat_map(|id| id.fields());
+    fields.find(|field| field.name == word).map(|field| format!("criterion.params.{}", field.name))
+}
+
+/// The name whose last word is nearest to that of the unknown name.
+fn similar(unknown: &str, names: impl Iterator<Item = &'static str> + Clone) -> Option<&'static str> {
+    let near = equipoise_support::nearest(split(unknown).1, names.clone().map(|name| split(name).1))?;
+    names.into_iter().find(|name| split(name).1 == near)
 }
 
 /// A dotted name as its section and its last word.
@@ -220,16 +325,17 @@ fn split(name: &str) -> (&str, &str) {
     name.rsplit_once('.').unwrap_or(("", name))
 }
 
-/// The name whose last word contains that of the unknown name, or differs from it in few letters.
-fn similar(unknown: &str, names: impl Iterator<Item = &'static str> + Clone) -> Option<&'static str> {
-    let word = split(unknown).1;
-    let containing = names.clone().find(|name| word.len() >= 3 && split(name).1.contains(word));
-    let closest = names.map(|name| (strsim::levenshtein(word, split(name).1), name)).min();
-    let close = closest.filter(|(distance, _)| *distance <= (word.len() / 3).max(1)).map(|(_, name)| name);
-    containing.or(close)
-}
-
 impl Key {
+    /// What a value must be, as part of a sentence.
+    pub(super) fn must_be(&self) -> String {
+        let article = match self.values.split([' ', ',']).next() {
+            Some("integer") => "an ",
+            Some("number" | "name" | "path" | "table" | "list") => "a ",
+            _ => "",
+        };
+        format!("{article}{}", self.values.replace('`', ""))
+    }
+
     /// The default value as TOML, or what happens without a value.
     #[must_use]
     pub fn default_text(&self) -> String {

@@ -5,10 +5,12 @@
 //!
 //! - Here: the loop over epochs and steps. `batches` prepares the next batch meanwhile, `step` is one step.
 //! - `epoch_end`: evaluation, the best epoch, records. `final_evaluation`: the details of a finished run.
+//! - `ema`: the average of the weights that is evaluated.
 //! - `observer`: who follows a run. `resume`: checkpoints. `divergence`: the error of a run that diverges.
 
 pub(crate) mod batches;
 mod divergence;
+mod ema;
 mod epoch_end;
 mod final_evaluation;
 mod observer;
@@ -34,7 +36,7 @@ use crate::error::TrainError;
 use crate::evaluate::LogitAdjustment;
 use crate::norms::NormRecorder;
 use crate::prepare::RunData;
-use crate::settings::{SelectBest, Settings};
+use crate::settings::{OptimizerKind, SelectBest, Settings};
 use crate::workers::Workers;
 
 /// How a run ended.
@@ -87,10 +89,13 @@ impl<E: Engine, W: Workers> Trainer<E, W> {
     pub fn new(settings: Settings, data: RunData, mut engine: E, workers: W, pool: Pool) -> Result<Self, TrainError> {
         settings.check()?;
         check_network(engine.network(), &data)?;
-        check_selection(&settings, &data)?;
+        check_selection(&settings, data.val.is_some())?;
         engine.freeze_backbone(settings.model.freeze_backbone);
-        if settings.optimizer.ema_decay > 0.0 {
+        if settings.optimizer.has_ema() {
             engine.start_ema();
+        }
+        if settings.optimizer.name == OptimizerKind::AdamW {
+            engine.start_second_moment();
         }
         Ok(Self {
             criterion: settings.criterion.init(&data.counts)?,
@@ -233,8 +238,8 @@ impl<E: Engine, W: Workers> Trainer<E, W> {
     }
 
     /// Warnings of the criterion.
-    pub fn warnings(&self) -> &[String] {
-        self.criterion.warnings()
+    pub fn warnings(&self) -> Vec<String> {
+        self.criterion.warnings(|class| format!("'{}'", self.data.classes[class]))
     }
 
     /// Position within the run.
@@ -267,11 +272,6 @@ impl<E: Engine, W: Workers> Trainer<E, W> {
         self.settings.batch_size.min(self.data.train.labels.len())
     }
 
-    /// Whether the run is evaluated with an EMA of the weights, which the engine keeps.
-    fn has_ema(&self) -> bool {
-        self.settings.optimizer.ema_decay > 0.0
-    }
-
     /// Learning rate of a step of the current epoch.
     fn learning_rate(&self, step: u64) -> f64 {
         let Settings { epochs, optimizer, .. } = &self.settings;
@@ -294,7 +294,8 @@ impl<E: Engine, W: Workers> Trainer<E, W> {
     }
 
     fn logit_adjustment(&self) -> LogitAdjustment {
-        LogitAdjustment::from_counts(&self.data.counts, self.settings.logit_adjustment)
+        let Settings { criterion, logit_adjustment, .. } = &self.settings;
+        LogitAdjustment::new(&criterion.method, &self.data.counts, *logit_adjustment)
     }
 }
 
@@ -314,8 +315,8 @@ fn check_network(network: &Network, data: &RunData) -> Result<(), TrainError> {
 }
 
 /// Checks that there is a validation split if the settings need one.
-fn check_selection(settings: &Settings, data: &RunData) -> Result<(), TrainError> {
-    if data.val.is_some() {
+pub(crate) fn check_selection(settings: &Settings, has_val: bool) -> Result<(), TrainError> {
+    if has_val {
         return Ok(());
     }
     let refuse = |field: &str, what: &str| Err(TrainError::Setting { field: field.to_owned(), what: what.to_owned() });

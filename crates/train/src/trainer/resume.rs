@@ -37,6 +37,7 @@ impl<E: Engine, W: Workers> Trainer<E, W> {
             classes: self.data.classes.clone(),
             counts: self.data.counts.clone(),
             fingerprint: self.data.fingerprint.clone(),
+            content: Some(self.data.content.clone()),
             files: self.data.files,
             normalize: self.data.normalize.clone(),
             position: self.position,
@@ -53,7 +54,8 @@ impl<E: Engine, W: Workers> Trainer<E, W> {
         let mut tensors = self.engine.tensors(TensorKind::Parameters);
         tensors.extend(self.engine.tensors(TensorKind::Momentum));
         tensors.extend(self.engine.tensors(TensorKind::Statistics));
-        // empty without an EMA
+        // empty without AdamW and without an EMA
+        tensors.extend(self.engine.tensors(TensorKind::SecondMoment));
         tensors.extend(self.engine.tensors(TensorKind::EmaParameters));
         tensors.extend(self.engine.tensors(TensorKind::EmaStatistics));
         RawCheckpoint { header, tensors }
@@ -70,6 +72,9 @@ impl<E: Engine, W: Workers> Trainer<E, W> {
         self.engine.set_tensors(TensorKind::Parameters, &checkpoint.trained_parameters)?;
         self.engine.set_tensors(TensorKind::Momentum, &checkpoint.momentum)?;
         self.engine.set_tensors(TensorKind::Statistics, &checkpoint.trained_statistics)?;
+        if let Some(second_moment) = &checkpoint.second_moment {
+            self.engine.set_tensors(TensorKind::SecondMoment, second_moment)?;
+        }
         if self.has_ema() {
             self.engine.set_tensors(TensorKind::EmaParameters, &checkpoint.parameters)?;
             self.engine.set_tensors(TensorKind::EmaStatistics, &checkpoint.statistics)?;
@@ -92,9 +97,15 @@ impl<E: Engine, W: Workers> Trainer<E, W> {
         if header.fingerprint != self.data.fingerprint || header.classes != self.data.classes {
             return differs("the dataset has changed: images were added, removed or renamed, or have another class");
         }
+        if header.content.as_ref().is_some_and(|content| *content != self.data.content) {
+            return differs("the pixels of the dataset have changed, although its files have the same names");
+        }
         // the same dataset may have moved
         let mut settings = header.settings.clone();
         settings.data.dataset.clone_from(&self.settings.data.dataset);
+        if settings.check_epochs_can_change().is_ok() {
+            settings.epochs = self.settings.epochs;
+        }
         if let Some(field) = settings.difference(&self.settings) {
             return differs(&format!("it belongs to a run with another `{field}`"));
         }

@@ -8,6 +8,7 @@ use crate::clock::duration;
 use crate::failure::Failure;
 use crate::options::{Environment, pool};
 use crate::output::{note, percent, warn};
+use crate::reports::LiveFolder;
 use crate::training::{DisplayOptions, RunDisplay, execute_or_read};
 
 /// Executes the runs that have no result. A run that fails is reported and does not stop the others; returns the number of failures.
@@ -56,7 +57,8 @@ fn execute_one(
     let title = format!("[{}/{total}] {} {} seed {}", number + 1, run.cell.name, run.method.name, run.settings.seed);
     let options = DisplayOptions::one_of_several(args.quiet || args.jobs > 1);
     let mut display = RunDisplay::new(&title, run.settings.epochs, options);
-    let result = execute_or_read(&run.settings, &run.folder, &environment.context(), &mut display, "the same command")
+    let (context, resume) = (environment.context(), "the same command");
+    let result = execute_or_read(&run.settings, &run.folder, &context, &mut display, LiveFolder::Nowhere, resume)
         .map_err(|failure| failure.about(&title))?;
     if !args.quiet {
         let overall = percent(result.last.as_ref().and_then(|epoch| epoch.metrics.top1));
