@@ -350,6 +350,12 @@ pub enum DataError {
     /// Photographs were asked for, but the images are in memory.
     #[error("images in memory all have one size; crops of photographs need image files")]
     NoPhotographs,
+    /// A sheet of images that cannot be drawn.
+    #[error("the sheet of images cannot be drawn: {what}")]
+    Sheet {
+        /// Why not.
+        what: String,
+    },
     /// A test fraction that leaves a split empty.
     #[error("test fraction = {fraction}: must be more than 0 and less than 1")]
     TestFraction {

@@ -90,7 +90,7 @@ impl SettingArgs {
             None => base,
         };
         let mut settings = match &self.config {
-            Some(path) => read_config(path, &base)?,
+            Some(path) => read_config("--config", path, &base)?,
             None => base,
         };
         self.apply_criterion(&mut settings, criterion);
@@ -174,13 +174,13 @@ fn take_head(header: &CheckpointHeader, settings: &mut Settings) {
     }
 }
 
-/// The settings in a TOML file, over a base.
-fn read_config(path: &Path, base: &Settings) -> Result<Settings, Failure> {
+/// The settings in a TOML file that an option names, over a base.
+pub(crate) fn read_config(option: &str, path: &Path, base: &Settings) -> Result<Settings, Failure> {
     let text = match path.to_str() {
         Some("recommended") => RECOMMENDED.to_owned(),
         Some(name) if !path.exists() => {
             return Err(Failure::usage(format!(
-                "--config {name}: no such file; the only recipe by name is 'recommended'"
+                "{option} {name}: no such file; the only recipe by name is 'recommended'"
             )));
         }
         _ => read_text(path)?,

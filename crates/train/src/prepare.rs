@@ -31,7 +31,12 @@ pub struct SplitLoader {
 }
 
 impl SplitLoader {
-    fn new(split: Split, transform: Transform, pool: &Pool, progress: Progress<'_>) -> Result<Self, TrainError> {
+    pub(crate) fn new(
+        split: Split,
+        transform: Transform,
+        pool: &Pool,
+        progress: Progress<'_>,
+    ) -> Result<Self, TrainError> {
         let names = match &split.images {
             Images::Memory(_) => None,
             Images::Files(files) => Some(files.iter().map(|file| file.display().to_string()).collect()),
@@ -171,7 +176,7 @@ pub(crate) fn take_validation_split(dataset: &mut Dataset, settings: &Settings) 
 }
 
 /// The normalization for a dataset: the published one where there is one, else that of the training images.
-fn default_normalize(dataset: &Dataset) -> Normalize {
+pub(crate) fn default_normalize(dataset: &Dataset) -> Normalize {
     let published = KnownDataset::by_name(&dataset.name).and_then(KnownDataset::normalize);
     published.unwrap_or_else(|| match &dataset.train.images {
         Images::Memory(pixels) => Normalize::of(pixels, &(0..pixels.len() as u32).collect::<Vec<_>>()),

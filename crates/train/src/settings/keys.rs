@@ -33,6 +33,7 @@ const fn optional(name: &'static str, values: &'static str, unset: &'static str,
 const COUNT: &str = "integer, at least 0";
 const POSITIVE: &str = "integer, at least 1";
 const NONNEGATIVE: &str = "number, at least 0";
+const PROBABILITY: &str = "number, more than 0 and at most 1";
 const FRACTION: &str = "number, at least 0 and less than 1";
 
 /// Every setting, in the order of a configuration file.
@@ -230,9 +231,15 @@ pub const KEYS: &[Key] = &[
     ),
     optional(
         "augment.randaugment",
-        "`[operations, magnitude]`: 1 to 14, 0 to 30",
+        "`[operations, magnitude]`: 1 to 14, 0 to 30 or `\"difficulty\"`",
         "disabled",
-        "RandAugment: operations per image and their magnitude.",
+        "RandAugment: operations per image and their magnitude. `difficulty`: every class has a level from 0 to 10, which rises after an epoch in which the network classified more than 60 % of its images well, and falls otherwise.",
+    ),
+    optional(
+        "augment.policy",
+        "`trivialaugment` or `autoaugment-cifar10`",
+        "disabled",
+        "Random changes of colors and shapes in place of RandAugment. The policy `autoaugment-cifar10` was searched on CIFAR-10.",
     ),
     optional(
         "augment.color_jitter",
@@ -241,6 +248,18 @@ pub const KEYS: &[Key] = &[
         "Strength of random changes of color.",
     ),
     required("augment.mixup_alpha", NONNEGATIVE, "Alpha of mixup. 0 disables mixup."),
+    optional(
+        "augment.cutmix",
+        PROBABILITY,
+        "disabled",
+        "Probability that a patch of another image is pasted into an image (CutMix); 0.5 in its paper on CIFAR.",
+    ),
+    optional(
+        "augment.cmo",
+        PROBABILITY,
+        "disabled",
+        "Probability that a patch of an image, drawn in inverse proportion to the size of its class, is pasted into an image (CMO); 0.5 in its paper. The first and last three epochs have no patches.",
+    ),
 ];
 
 /// Sections that a run need not have.

@@ -169,7 +169,29 @@ fn values_that_cannot_be_used_are_refused() {
         ),
         ("[augment]\ncutout = 2000", "setting 'augment.cutout' is 2000; it must be at most 1024"),
         ("[augment]\nrandaugment = [0, 9]", "setting 'augment.randaugment': randaugment.ops = 0"),
+        (
+            "[augment]\nrandaugment = [2, \"hard\"]",
+            "setting 'augment.randaugment[1]': invalid value: string \"hard\", expected a magnitude",
+        ),
+        ("[augment]\npolicy = \"autoaugment\"", "setting 'augment.policy': unknown variant `autoaugment`, expected"),
+        (
+            "[augment]\npolicy = \"trivialaugment\"\nrandaugment = [2, 9]",
+            "setting 'augment.policy': a run has either 'augment.policy' or 'augment.randaugment'",
+        ),
         ("[augment]\ncolor_jitter = [0.4, 0.4, 0.4, 0.75]", "setting 'augment.color_jitter': color_jitter.hue = 0.75"),
+        ("[augment]\ncutmix = 1.5", "setting 'augment.cutmix' is 1.5; it must be more than 0 and at most 1"),
+        ("[augment]\ncmo = 0.0", "setting 'augment.cmo' is 0; it must be more than 0 and at most 1"),
+        (
+            "[augment]\ncmo = 0.5\nmixup_alpha = 0.2",
+            "setting 'augment.cmo': images are already mixed by 'augment.mixup_alpha'",
+        ),
+        ("[augment]\ncmo = 0.5\ncutmix = 0.5", "setting 'augment.cmo': images are already mixed by 'augment.cutmix'"),
+        (
+            "[augment]\nrandaugment = [2, \"difficulty\"]\nmixup_alpha = 0.2",
+            "setting 'augment.randaugment': the magnitude 'difficulty' needs images that are not mixed",
+        ),
+        ("[augment]\nrandaugment = [2, \"difficulty\"]\ncmo = 0.5", "fine"),
+        ("epochs = 6\n[augment]\ncmo = 0.5", "setting 'epochs' is 6; it must be at least 7 with 'augment.cmo'"),
         ("[augment]\nmixup_alpha = -1.0", "setting 'augment.mixup_alpha' is -1; it must be finite and at least 0"),
     ] {
         assert!(verdict(text).starts_with(want), "{text}: {}", verdict(text));
@@ -263,7 +285,10 @@ fn every_setting_is_described() {
             "{ name = \"multi-step\", warmup_epochs = 2, milestones = [{ epoch = 9, factor = 0.1 }] }",
         ),
         ("augment.randaugment", "[2, 9]"),
+        ("augment.policy", "trivialaugment"),
         ("augment.color_jitter", "[0.4, 0.4, 0.4, 0.1]"),
+        ("augment.cutmix", "0.5"),
+        ("augment.cmo", "0.5"),
     ];
     for key in KEYS.iter().filter(|key| key.unset.is_some()) {
         let example = examples.iter().find(|(name, _)| key.name.starts_with(name));
