@@ -6,7 +6,7 @@
 use equipoise_record::GroupMembers;
 
 use super::{Class, Variant};
-use crate::run::{ReportedEpoch, RecordedRun};
+use crate::run::{RecordedRun, ReportedEpoch};
 
 /// The runs of a comparison, as far as their test images matter.
 pub(super) struct TestImages<'a> {

@@ -60,7 +60,7 @@ impl<E: Engine, W: Workers> Trainer<E, W> {
         self.output.resize(batch.len(), self.data.classes.len());
         let logits = self.engine.forward(&batch.images, true)?;
         let (epoch, mixed) = (self.position.epoch, batch.mixed());
-        // a mixed example has no gradient norm of its own
+        // norms are recorded by class, and a mixed example belongs to two classes
         let has_norms = mixed.is_none() && pass == Pass::First;
         let input = Batch { mixed, epoch, examples: &batch.examples, ..Batch::new(logits, &batch.labels) };
         let CriterionOutput { gradient, weights, norms } = &mut self.output;
@@ -106,7 +106,7 @@ impl<E: Engine, W: Workers> Trainer<E, W> {
         self.check_norm(batch, norm)
     }
 
-    /// A gradient that is not finite ends the run.
+    /// Returns an error, which ends the run, if the norm of the gradient is not finite.
     fn check_norm(&self, batch: &TrainBatch, norm: f64) -> Result<(), TrainError> {
         if norm.is_finite() {
             return Ok(());
