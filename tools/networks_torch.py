@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""The same training steps in PyTorch, to be set beside `equipoise bench step`.
+"""Measures training steps in PyTorch, for comparison with `equipoise bench step`.
 
     networks_torch.py MODEL [--batch 128] [--size 32] [--channels 3] [--steps 15] [--threads 2] [--evaluate]
 
 MODEL is resnet8, 14, 20, 32, 44 or 56 (written out in make_networks.py), or resnet18 or resnet50 (torchvision's). Needs torch, and
-torchvision for the large ones. Run it in the same minutes as ours and compare medians.
+torchvision for the large ones. Run both programs in turn and compare medians.
 """
 import argparse
 import json
