@@ -31,20 +31,16 @@ pub struct Criterion {
     classes: usize,
     method: AnyMethod,
     drw: Option<Drw>,
-    warnings: Vec<String>,
+    /// Classes without training images.
+    empty: Vec<usize>,
 }
 
 impl Criterion {
     pub(crate) fn new(config: &Config, counts: &Counts) -> Result<Self, ConfigError> {
         let method = config.method.build(counts)?;
         let drw = config.drw.as_ref().map(|drw| Drw::new(drw, config.method.id(), counts)).transpose()?;
-        let mut warnings = Vec::new();
-        let weightless = method.as_method().ignores_empty_classes() || drw.is_some();
-        for class in counts.empty() {
-            let effect = if weightless { ": its weight is 0" } else { "" };
-            warnings.push(format!("class {class} has no training images{effect}"));
-        }
-        Ok(Self { config: config.clone(), classes: counts.classes(), method, drw, warnings })
+        let empty = counts.empty().collect();
+        Ok(Self { config: config.clone(), classes: counts.classes(), method, drw, empty })
     }
 
     /// The configuration that the criterion was built from.
@@ -59,16 +55,29 @@ impl Criterion {
         self.classes
     }
 
-    /// Warnings about the dataset's counts.
+    /// Warnings about the dataset's counts; `name` names a class.
     #[must_use]
-    pub fn warnings(&self) -> &[String] {
-        &self.warnings
+    pub fn warnings(&self, name: impl Fn(usize) -> String) -> Vec<String> {
+        const SHOWN: usize = 5;
+        let ignored = self.method.as_method().ignores_empty_classes() || self.drw.is_some();
+        let names: Vec<String> = self.empty.iter().take(SHOWN).map(|class| name(*class)).collect();
+        let more = self.empty.len() - names.len();
+        let (names, more) = (names.join(", "), if more > 0 { format!(" and {more} more") } else { String::new() });
+        let warning = match self.empty.len() {
+            0 => return Vec::new(),
+            1 => format!("class {names} has no training images{}", if ignored { ": its weight is 0" } else { "" }),
+            _ => format!(
+                "classes {names}{more} have no training images{}",
+                if ignored { ": their weights are 0" } else { "" }
+            ),
+        };
+        vec![warning]
     }
 
     /// Computes loss, gradient and weights of a training batch, and counts the batch.
     ///
     /// # Shapes
-    /// Logits and `out.grad` are B x C; labels, `out.weights` and `out.gradient_norms` hold B values.
+    /// Logits and `out.grad` are B x C; labels and the other buffers of `out` hold B values.
     ///
     /// # Errors
     /// Returns an error that says what is wrong with the batch or a buffer; nothing is counted then.
@@ -102,15 +111,13 @@ impl Criterion {
         if let Some(norms) = &out.gradient_norms {
             length("gradient_norms", norms.len(), batch.len())?;
         }
+        if let Some(norms) = &out.adjusted_norms {
+            length("adjusted_norms", norms.len(), batch.len())?;
+        }
         let method = self.method.as_method();
         let denominator = self.lay_out(batch, method, workspace);
-        let mut pass = BatchPass {
-            batch,
-            classes: self.classes,
-            grad: out.grad,
-            raw_sums: out.gradient_norms.is_some(),
-            workspace,
-        };
+        let raw_sums = out.gradient_norms.is_some() || out.adjusted_norms.is_some();
+        let mut pass = BatchPass { batch, classes: self.classes, grad: out.grad, raw_sums, workspace };
         method.rows(&mut pass);
         if let Some(row) = workspace.rows.iter().position(|row| !row.finite) {
             return Err(self.not_finite(batch, row));
@@ -129,6 +136,11 @@ impl Criterion {
         if let Some(norms) = out.gradient_norms {
             for (norm, row) in norms.iter_mut().zip(&workspace.rows) {
                 *norm = row.gradient_norm() as f32;
+            }
+        }
+        if let Some(norms) = out.adjusted_norms {
+            for (norm, row) in norms.iter_mut().zip(&workspace.rows) {
+                *norm = row.adjusted_norm() as f32;
             }
         }
         Ok(Summary { loss: loss * over, regions: method.regions(workspace) })

@@ -69,6 +69,14 @@ macro_rules! methods {
                 match self { $(Self::$variant(_) => Id::$variant),* }
             }
 
+            /// The criterion's own factor on the logits, if they must be cosines: the network then needs a cosine head
+            /// without a scale, and its probabilities are the softmax of this factor times the cosines. `None` for criteria
+            /// that take any logits.
+            #[must_use]
+            pub fn cosine_scale(&self) -> Option<f64> {
+                match self { $(Self::$variant(config) => config.cosine_scale()),* }
+            }
+
             pub(crate) fn build(&self, counts: &Counts) -> Result<AnyMethod, ConfigError> {
                 match self { $(Self::$variant(config) => {
                     config.check()?;

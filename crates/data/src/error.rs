@@ -221,6 +221,14 @@ pub enum DataError {
         /// What is wrong with it.
         what: String,
     },
+    /// A pattern of file names cannot be used.
+    #[error("{pattern}: {what}")]
+    Pattern {
+        /// The pattern.
+        pattern: String,
+        /// What is wrong with it.
+        what: String,
+    },
     /// An imbalance factor is out of range.
     #[error("imbalance = {imbalance}: must be at least 1 and finite")]
     Imbalance {
@@ -342,6 +350,12 @@ pub enum DataError {
     /// Photographs were asked for, but the images are in memory.
     #[error("images in memory all have one size; crops of photographs need image files")]
     NoPhotographs,
+    /// A sheet of images that cannot be drawn.
+    #[error("the sheet of images cannot be drawn: {what}")]
+    Sheet {
+        /// Why not.
+        what: String,
+    },
     /// A test fraction that leaves a split empty.
     #[error("test fraction = {fraction}: must be more than 0 and less than 1")]
     TestFraction {

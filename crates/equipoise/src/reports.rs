@@ -31,8 +31,9 @@ fn read_runs(paths: &[PathBuf]) -> Result<(Vec<RecordedRun>, Vec<PathBuf>), Fail
     let (mut runs, skipped) = RecordedRun::all(paths)?;
     for run in &mut runs {
         // settings that the run does not name have their defaults; settings that we cannot read stay as they are
-        let settings = Settings::from_toml(&run.config, &Settings::default());
-        let _ = settings.and_then(|settings| settings.to_toml()).map(|text| run.resolve_settings(&text));
+        let Ok(settings) = Settings::from_toml(&run.config, &Settings::default()) else { continue };
+        run.criterion_label = Some(settings.criterion.method.label());
+        let _ = settings.with_head_of_criterion().to_toml().map(|text| run.resolve_settings(&text));
     }
     Ok((runs, skipped))
 }

@@ -77,12 +77,19 @@ fn the_same_again_and_with_other_threads() {
     assert!(outcome(&place.path().join("other"))[0] != want[0]);
 }
 
-/// Every kind of state there is: an average of the weights, mixed labels, deferred weights, a criterion that counts, a
-/// validation part that chooses.
+/// Every kind of state there is: an average of the weights, mixed labels, levels of augmentation, deferred weights, a criterion
+/// that counts, a validation part that chooses.
 #[test]
 fn all_state_survives_a_stop_in_mid_epoch() {
     let place = TempFolder::new("runs");
-    for (number, criterion) in ["cwap", "seesaw", "ghm"].iter().enumerate() {
+    for (number, (criterion, augment, mixing)) in [
+        ("cwap", "augment.policy=autoaugment-cifar10", "augment.mixup_alpha=0.2"),
+        ("seesaw", "augment.randaugment=[2, \"difficulty\"]", "augment.cutmix=0.5"),
+        ("ghm", "augment.policy=trivialaugment", "augment.mixup_alpha=0.2"),
+    ]
+    .iter()
+    .enumerate()
+    {
         let more = [
             "--criterion",
             criterion,
@@ -91,7 +98,9 @@ fn all_state_survives_a_stop_in_mid_epoch() {
             "--set",
             "optimizer.ema_decay=0.9",
             "--set",
-            "augment.mixup_alpha=0.2",
+            augment,
+            "--set",
+            mixing,
             "--set",
             "criterion.drw.start_epoch=1",
             "--set",
@@ -746,7 +755,7 @@ fn bad_input() {
     assert_eq!(std::fs::read_dir(place.path()).expect("a folder").count(), before, "nothing was made");
     // a class without training images is trained without, and named
     let out = equipoise(&place, &tiny(&["--output", "t"]));
-    assert!(text(&out.stderr).contains("class 9 has no training images"), "{}", text(&out.stderr));
+    assert!(text(&out.stderr).contains("class 'ankle boot' has no training images"), "{}", text(&out.stderr));
     succeeded(&out);
     // a batch larger than the set is the whole set
     let out = equipoise(

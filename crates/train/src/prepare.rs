@@ -8,6 +8,7 @@ use equipoise_data::batch::photo::PhotoCrop;
 use equipoise_data::batch::small::SmallTransform;
 use equipoise_data::dataset::class_counts;
 use equipoise_data::describe::groups::ClassGroup;
+use equipoise_data::subset::content::content_hash;
 use equipoise_data::subset::index::Fingerprint;
 use equipoise_data::subset::split::{ValidationRule, split_validation};
 use equipoise_data::{Dataset, Images, Split};
@@ -30,7 +31,12 @@ pub struct SplitLoader {
 }
 
 impl SplitLoader {
-    fn new(split: Split, transform: Transform, pool: &Pool, progress: Progress<'_>) -> Result<Self, TrainError> {
+    pub(crate) fn new(
+        split: Split,
+        transform: Transform,
+        pool: &Pool,
+        progress: Progress<'_>,
+    ) -> Result<Self, TrainError> {
         let names = match &split.images {
             Images::Memory(_) => None,
             Images::Files(files) => Some(files.iter().map(|file| file.display().to_string()).collect()),
@@ -70,6 +76,8 @@ pub struct RunData {
     pub test: SplitLoader,
     /// Fingerprint of all splits.
     pub fingerprint: String,
+    /// Hash of a sample of the pixels of all splits.
+    pub content: String,
     /// Whether the images come from files.
     pub files: bool,
     /// Normalization of the pixels.
@@ -96,6 +104,8 @@ impl RunData {
         let splits = [Some(&dataset.train), dataset.val.as_ref(), Some(&dataset.test)];
         let fingerprints: Vec<String> =
             splits.into_iter().flatten().map(|split| Fingerprint::of(split).to_string()).collect();
+        let contents: Vec<String> =
+            splits.into_iter().flatten().map(|split| format!("{:016x}", content_hash(split))).collect();
         let normalize = normalized.cloned().unwrap_or_else(|| default_normalize(&dataset));
         let files = matches!(dataset.train.images, Images::Files(_));
         let evaluation = transform(settings, files, &normalize, false);
@@ -109,6 +119,7 @@ impl RunData {
             val: dataset.val.map(|val| load(val, evaluation.clone())).transpose()?,
             test: load(dataset.test, evaluation)?,
             fingerprint: fingerprints.join(", "),
+            content: contents.join(", "),
             files,
             normalize,
         };
@@ -134,7 +145,7 @@ fn refuse<T>(dataset: &Dataset, what: impl Into<String>) -> Result<T, TrainError
 }
 
 /// Checks that a dataset can be trained on.
-fn check_dataset(dataset: &Dataset, settings: &Settings) -> Result<(), TrainError> {
+pub(crate) fn check_dataset(dataset: &Dataset, settings: &Settings) -> Result<(), TrainError> {
     if dataset.classes.len() < 2 {
         return refuse(dataset, format!("it has {} class, but at least 2 are needed", dataset.classes.len()));
     }
@@ -148,7 +159,7 @@ fn check_dataset(dataset: &Dataset, settings: &Settings) -> Result<(), TrainErro
 }
 
 /// Takes a validation split out of the training split if the settings ask for one.
-fn take_validation_split(dataset: &mut Dataset, settings: &Settings) -> Result<(), TrainError> {
+pub(crate) fn take_validation_split(dataset: &mut Dataset, settings: &Settings) -> Result<(), TrainError> {
     let DataSettings { val_fraction: fraction, val_at_least: at_least, split_seed: seed, .. } = settings.data;
     if fraction > 0.0 {
         let rule = ValidationRule { fraction, at_least, seed };
@@ -165,7 +176,7 @@ fn take_validation_split(dataset: &mut Dataset, settings: &Settings) -> Result<(
 }
 
 /// The normalization for a dataset: the published one where there is one, else that of the training images.
-fn default_normalize(dataset: &Dataset) -> Normalize {
+pub(crate) fn default_normalize(dataset: &Dataset) -> Normalize {
     let published = KnownDataset::by_name(&dataset.name).and_then(KnownDataset::normalize);
     published.unwrap_or_else(|| match &dataset.train.images {
         Images::Memory(pixels) => Normalize::of(pixels, &(0..pixels.len() as u32).collect::<Vec<_>>()),

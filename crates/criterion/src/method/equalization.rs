@@ -125,7 +125,7 @@ impl Method for Equalization {
     fn rows(&self, pass: &mut BatchPass<'_>) {
         match self.form {
             EqualizationForm::Softmax => {
-                pass.fused(&Rows { method: self, batch: pass.batch, simd: pass.workspace.simd })
+                pass.fused(&Rows { method: self, batch: pass.batch, simd: pass.workspace.simd });
             }
             EqualizationForm::Sigmoid => pass.elements(&[1.0], 1.0),
         }

@@ -14,7 +14,8 @@
 //! 2019, <https://arxiv.org/abs/1906.07413>.
 //!
 //! # Differs
-//! Nothing. A class without images counts as having one. The loss does not normalize: use the cosine head.
+//! Nothing. A class without images counts as having one. The loss does not normalize: `train` gives
+//! the network a cosine head without a scale of its own.
 //!
 //! # Reduces to
 //! `softmax` of s z for max_margin 0. With equal counts every class has the same margin.
@@ -41,6 +42,9 @@ parameters! {
 impl Parameters for LdamConfig {
     type Method = Ldam;
     const CORRECTS_FOR_COUNTS: bool = true;
+    fn cosine_scale(&self) -> Option<f64> {
+        Some(self.scale)
+    }
     fn build(&self, counts: &Counts) -> Ldam {
         // n^(-1/4) / max_k n_k^(-1/4) = (n_min / n)^(1/4)
         let least = counts.smallest().max(1.0);

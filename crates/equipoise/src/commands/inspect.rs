@@ -1,12 +1,15 @@
 //! `equipoise inspect`: a dataset before training: class sizes, imbalance, problems and advice.
 
 use std::io::Write;
+use std::path::PathBuf;
 
 use equipoise_data::describe::groups::GroupRule;
 use equipoise_data::describe::inspect::{DatasetReport, inspect};
+use equipoise_train::preview::preview;
+use equipoise_train::settings::{KEYS, Settings};
 
 use crate::failure::Failure;
-use crate::options::{DatasetArgs, pool};
+use crate::options::{DatasetArgs, pool, read_config};
 use crate::output::printable;
 use crate::progress::Progress;
 
@@ -15,13 +18,21 @@ use crate::progress::Progress;
 Examples:
   equipoise inspect fashion-mini
   equipoise inspect cifar10 --imbalance 100
-  equipoise inspect path/to/cifar-10-batches-bin --json")]
+  equipoise inspect path/to/cifar-10-batches-bin --json
+  equipoise inspect fashion-mini --augment randaugment=[2,9] --augment cutout=8 --output batch.png
+  equipoise inspect path/to/images --augment recommended --output batch.png")]
 pub(crate) struct Args {
     #[command(flatten)]
     dataset: DatasetArgs,
     /// How classes are grouped: rank:K, mass:K or threshold
     #[arg(long, value_name = "RULE", default_value_t = GroupRule::default())]
     groups: GroupRule,
+    /// Draw training images of every group, as they are and augmented, into a PNG file
+    #[arg(short, long, value_name = "FILE")]
+    output: Option<PathBuf>,
+    /// Augmentation to draw: a setting of `augment` as KEY=VALUE, a TOML file of settings or `recommended`; may be repeated
+    #[arg(long, value_name = "SETTINGS", requires = "output")]
+    augment: Vec<String>,
     /// Print JSON
     #[arg(long)]
     json: bool,
@@ -37,11 +48,35 @@ pub(crate) fn run(args: &Args, out: &mut impl Write) -> Result<(), Failure> {
     let progress = Progress::new("images read");
     let report = inspect(&dataset, args.groups, &pool(0)?, &|done, total| progress.update(done, total))?;
     drop(progress);
+    if let Some(file) = &args.output {
+        let settings = preview_settings(args)?;
+        let picture = preview(&dataset, &settings, &pool(0)?)?;
+        std::fs::write(file, picture).map_err(|error| Failure::usage(format!("{}: {error}", file.display())))?;
+    }
     if args.json {
         writeln!(out, "{}", serde_json::to_string(&report)?)?;
         return Ok(());
     }
     print_report(&readable(report), out)
+}
+
+/// The settings whose augmentation is drawn. Later ones override earlier ones.
+fn preview_settings(args: &Args) -> Result<Settings, Failure> {
+    let mut settings = Settings { groups: args.groups, ..Settings::default() };
+    for given in &args.augment {
+        settings = match given.split_once('=') {
+            Some((key, value)) => {
+                let key = key.trim();
+                // `randaugment` is `augment.randaugment`; any other setting has its full name
+                let augment = format!("augment.{key}");
+                let is_augment = KEYS.iter().any(|known| known.name == augment);
+                settings.with_value(if is_augment { &augment } else { key }, value.trim())?
+            }
+            None => Settings { groups: args.groups, ..read_config("--augment", given.as_ref(), &settings)? },
+        };
+    }
+    settings.check()?;
+    Ok(settings)
 }
 
 fn print_report(report: &DatasetReport, out: &mut impl Write) -> Result<(), Failure> {

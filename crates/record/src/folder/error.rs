@@ -27,6 +27,16 @@ pub enum FolderError {
         /// The error of the system.
         source: io::Error,
     },
+    /// A record of finished epochs is damaged.
+    #[error("{}: line {line} is damaged: {what}; restore the file, or remove it: it is then written again from the checkpoint, as far as that knows", path.display())]
+    Line {
+        /// The file.
+        path: PathBuf,
+        /// The line, from 1.
+        line: usize,
+        /// What is wrong with it.
+        what: String,
+    },
     /// The folder is already open for writing, in another process or in this one.
     #[error("run folder {} is in use by {}", path.display(), pid.map_or("another process".to_owned(), |pid| format!("process {pid}")))]
     Locked {

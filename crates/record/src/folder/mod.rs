@@ -12,6 +12,7 @@ use std::path::{Path, PathBuf};
 
 use equipoise_support::FolderLock;
 use serde::Serialize;
+use serde::de::DeserializeOwned;
 
 use self::atomic::{create_file, is_part, link_or_copy, part_path, publish, remove_if_exists, sync_folder};
 pub use self::error::FolderError;
@@ -159,6 +160,40 @@ impl RunFolder {
             lines.push(b'\n');
         }
         self.append(name, &lines)
+    }
+
+    /// Checks that every complete line of a file is such a value in JSON. Returns the number of lines, 0 without a file.
+    ///
+    /// # Errors
+    /// If the file cannot be read; [`FolderError::Line`] names the first line that is damaged.
+    pub fn check_json_lines<T: DeserializeOwned>(&self, name: &str) -> Result<usize, FolderError> {
+        let path = self.file(name)?;
+        let text = match fs::read(&path) {
+            Ok(bytes) => bytes,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(0),
+            Err(error) => return Err(read_error(&path)(error)),
+        };
+        // a killed process may not have finished its last line
+        let complete = text.iter().rposition(|byte| *byte == b'\n').map_or(&[][..], |end| &text[..end]);
+        let mut lines = 0;
+        for line in complete.split(|byte| *byte == b'\n').filter(|line| !line.is_empty()) {
+            lines += 1;
+            serde_json::from_slice::<T>(line).map_err(|error| FolderError::Line {
+                path: path.clone(),
+                line: lines,
+                what: error.to_string(),
+            })?;
+        }
+        Ok(lines)
+    }
+
+    /// Removes a file, if it is there.
+    ///
+    /// # Errors
+    /// If the name is not valid or the file cannot be removed.
+    pub fn remove(&self, name: &str) -> Result<(), FolderError> {
+        remove_if_exists(&self.file(name)?)?;
+        sync_folder(&self.path)
     }
 
     /// Truncates a file after its first `max_lines` complete lines and returns how many lines are left. A file that does not

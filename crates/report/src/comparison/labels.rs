@@ -48,8 +48,9 @@ fn differs(key: &str, among: &[&RecordedRun]) -> bool {
 
 /// Label of a run among distinct ones: its criterion, and every setting whose value most of them do not have.
 fn label(run: &RecordedRun, keys: &[&str], distinct: &[&RecordedRun]) -> String {
-    let mut label = run.criterion().to_owned();
-    for key in keys {
+    let mut label = run.criterion_label.as_deref().unwrap_or(run.criterion()).to_owned();
+    let is_in_label = |key: &str| run.criterion_label.is_some() && key.starts_with(keys::PARAMS_PREFIX);
+    for key in keys.iter().filter(|key| !is_in_label(key)) {
         let table = optional_table(key);
         if table.is_some_and(|presence| run.toml_value(presence).is_none()) {
             continue;

@@ -25,6 +25,9 @@ pub struct RecordedRun {
     pub config: String,
     /// Settings by key (`data.imbalance`), as TOML values. Settings without a value are left out.
     pub settings: Vec<(String, String)>,
+    /// The criterion as tables name it, with its preset and the parameters that differ from it. Without it, labels name the
+    /// parameters in which runs differ.
+    pub criterion_label: Option<String>,
     /// Final result; `None` until the run has finished.
     pub result: Option<RunResult>,
     /// Metrics by epoch, in order.
@@ -72,6 +75,7 @@ impl RecordedRun {
             path: path.to_owned(),
             config,
             settings,
+            criterion_label: None,
             result: read_json(&path.join(RESULT))?,
             epochs: read_epochs(&path.join(METRICS), |epoch: &EpochRecord| epoch.epoch)?,
             norms: read_epochs(&path.join(NORMS), |norms: &GradientNorms| norms.epoch)?,

@@ -6,6 +6,7 @@ mod latex;
 mod markdown;
 mod plain;
 
+pub use self::csv::csv_field;
 use crate::comparison::Cell;
 use crate::escape::label;
 use crate::statistics::{signed, tenths};

@@ -131,7 +131,14 @@ impl FakeRun {
     pub(crate) fn epoch(&self, epoch: u64) -> EpochRecord {
         let test = (epoch.is_multiple_of(3) || epoch == self.epochs).then(|| self.metrics(epoch));
         let loss = 3.0 / epoch as f64 + self.pseudo_random(epoch, 100) as f64 / 1000.0;
-        EpochRecord { epoch, learning_rate: if epoch > 9 { 0.001 } else { 0.1 }, loss, val: None, test }
+        EpochRecord {
+            epoch,
+            learning_rate: if epoch > 9 { 0.001 } else { 0.1 },
+            loss,
+            val: None,
+            test,
+            augment_levels: Vec::new(),
+        }
     }
 
     pub(crate) fn norms(&self, epoch: u64) -> GradientNorms {

@@ -175,6 +175,6 @@ impl Recipe {
             settings.criterion.drw = Some(DrwConfig::new(start_epoch));
         }
         settings.check().map_err(named)?;
-        Ok(settings)
+        Ok(settings.with_head_of_criterion())
     }
 }

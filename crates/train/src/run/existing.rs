@@ -32,7 +32,7 @@ impl ExistingRun {
             return Ok(Self::Missing);
         }
         let existing = read_settings(path)?;
-        if let Some(field) = existing.difference(settings) {
+        if let Some(field) = existing.difference(&settings.clone().with_head_of_criterion()) {
             let what = format!("this folder holds a run with another '{field}'; choose another folder");
             return Err(input_error(path, what));
         }
@@ -49,5 +49,6 @@ impl ExistingRun {
 pub(super) fn read_settings(path: &Path) -> Result<Settings, TrainError> {
     let config = path.join(CONFIG);
     Settings::from_toml(&read_text(&config)?, &Settings::default())
+        .map(Settings::with_head_of_criterion)
         .map_err(|error| input_error(&config, error.to_string()))
 }

@@ -220,7 +220,7 @@ fn entries(path: &Path, hidden: &mut usize) -> Result<Vec<fs::DirEntry>, DataErr
 }
 
 /// Adds every image below a folder to `files`, sorted; what is neither an image nor a folder goes to `problems`.
-pub(super) fn collect(
+pub(crate) fn collect(
     path: &Path,
     files: &mut Vec<PathBuf>,
     problems: &mut Vec<Problem>,
