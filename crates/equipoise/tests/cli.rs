@@ -381,8 +381,8 @@ fn data_lists_sets_and_writes_subsets() {
     );
     let list = stdout(&equipoise(&["data", "list", "--json", "--data-root", "nowhere"], ""));
     let list: Vec<Value> = list.lines().map(|line| serde_json::from_str(line).expect("JSON")).collect();
-    assert_eq!((&list[0]["here"], &list[0]["place"]), (&json!(true), &Value::Null));
-    assert_eq!((&list[3]["here"], &list[3]["place"]), (&json!(false), &Value::Null));
+    assert_eq!((&list[0]["here"], &list[0]["path"]), (&json!(true), &Value::Null));
+    assert_eq!((&list[3]["here"], &list[3]["path"]), (&json!(false), &Value::Null));
     assert_eq!(list[3]["files"][0]["bytes"], 170_052_171);
     let text = stdout(&equipoise(&["data", "index", "fashion-mini", "--imbalance", "10"], ""));
     assert!(text.starts_with("# fashion-mini, imbalance 10, profile exp, subset seed 0: "), "{text}");

@@ -1,7 +1,7 @@
 //! Recipes: the tables of the literature as TOML, with the published numbers and the settings of the runs behind them.
 //!
-//! A recipe has cells (datasets) and methods (rows); every cell and method is a run with settings of its own. [`check`](self) refuses
-//! recipes that could not be run, [`plan`] lists the runs of a recipe.
+//! A recipe has cells (datasets) and methods (rows); every cell and method is a run with settings of its own. Reading one refuses recipes
+//! that could not be run; [`plan`] lists the runs of a recipe.
 
 mod check;
 pub mod plan;

@@ -152,7 +152,9 @@ fn check_data(data: &RunData, header: &CheckpointHeader, own: bool) -> Result<()
 /// Scales each class's weights of a linear head by their norm to the power of -tau.
 pub(super) fn normalize_head(network: &Network, parameters: &mut [Vec<f32>], tau: f64) -> Result<(), TrainError> {
     if network.head != Head::Linear {
-        return Err(TrainError::Unusable { what: "--tau-norm: a cosine head has no norms to normalize".to_owned() });
+        return Err(TrainError::Unusable {
+            what: "tau-normalization: a cosine head has no norms to normalize".to_owned(),
+        });
     }
     let name = format!("{}.weight", network.head_name());
     let tensors = network.parameters();

@@ -33,7 +33,7 @@ impl ExistingRun {
         }
         let existing = read_settings(path)?;
         if let Some(field) = existing.difference(&settings.clone().with_head_of_criterion()) {
-            let what = format!("this folder holds a run with another '{field}'; choose another --output");
+            let what = format!("this folder holds a run with another '{field}'; choose another folder");
             return Err(input_error(path, what));
         }
         if path.join(RESULT).exists() {

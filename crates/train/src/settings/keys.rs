@@ -41,7 +41,11 @@ pub const KEYS: &[Key] = &[
     required("seed", COUNT, "Seed of everything random except the choice of a subset."),
     required("epochs", POSITIVE, "Number of passes over the training images."),
     required("batch_size", "integer, 1 to 65536", "Images per optimizer step."),
-    required("groups", "`rank:K`, `mass:K` or `threshold`", "How classes are grouped for reporting."),
+    required(
+        "groups",
+        "`rank:K`, `mass:K` (K 1 to 26, 4 if left out) or `threshold`",
+        "How classes are grouped for reporting.",
+    ),
     required(
         "select_best",
         "`auto`, `last`, `val` or `test`",
@@ -243,7 +247,7 @@ pub const KEYS: &[Key] = &[
     ),
     optional(
         "augment.color_jitter",
-        "`[brightness, contrast, saturation, hue]`",
+        "`[brightness, contrast, saturation, hue]`: each at least 0, hue at most 0.5",
         "disabled",
         "Strength of random changes of color.",
     ),

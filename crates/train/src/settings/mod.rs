@@ -1,6 +1,6 @@
 //! The settings of a run: everything that its result depends on, in one value that is stored with the run.
 //!
-//! Every setting has one default, here. Files and options change settings by name ([`edit`](self)); [`Settings::check`] refuses
+//! Every setting has one default, here. Files and options change settings by name ([`Settings::with_value`]); [`Settings::check`] refuses
 //! values that no run could use; [`KEYS`] describes each of them. Threads, paths of outputs and progress are not settings: they have no
 //! influence on the result.
 
@@ -273,7 +273,7 @@ impl OptimizerSettings {
         self.ema_decay > 0.0 || self.ema_epochs > 0.0
     }
 
-    /// Decay of the EMA at every step, in a run with so many steps per epoch.
+    /// Decay of the EMA at every step, in a run with this many steps per epoch.
     #[must_use]
     pub fn ema_decay_per_step(&self, steps: u64) -> f64 {
         match self.ema_epochs > 0.0 {
