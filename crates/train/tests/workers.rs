@@ -86,7 +86,7 @@ impl Workers for Pair {
 
 fn settings() -> Settings {
     let mut settings = Settings { epochs: 2, batch_size: 64, ..Settings::default() };
-    settings.model.name = Architecture::ResNet8;
+    settings.model.name = Some(Architecture::ResNet8);
     settings.criterion = Config::from(Id::Cwap.preset(Preset::Recommended));
     settings
 }

@@ -3,4 +3,6 @@
 mod advice;
 mod findings;
 pub mod groups;
+pub mod image_side;
 pub mod inspect;
+mod near_duplicates;

@@ -137,6 +137,13 @@ pub(crate) fn may_be_image(file: &Path) -> bool {
     ImageFormat::from_path(file).is_ok() || head(file).map_or(true, |head| image::guess_format(&head).is_ok())
 }
 
+/// Width and height of an image file by its header; `None` if that cannot be read.
+pub(crate) fn dimensions(file: &Path) -> Option<(u32, u32)> {
+    let bytes = read_image(file).ok()?;
+    let (format, _) = format_of(&bytes)?;
+    ImageReader::with_format(Cursor::new(bytes), format).into_dimensions().ok()
+}
+
 /// Decodes an image.
 ///
 /// # Errors

@@ -14,7 +14,7 @@ use equipoise_train::settings::Settings;
 use crate::clock::duration;
 use crate::failure::Failure;
 use crate::options::{Environment, SettingArgs};
-use crate::output::{note, open_in_browser, percent, quoted};
+use crate::output::{counted, note, open_in_browser, percent, quoted};
 use crate::reports::write_report;
 use crate::training::{DisplayOptions, RunDisplay, execute};
 
@@ -32,7 +32,7 @@ Examples:
   equipoise train
   equipoise train cifar10 --imbalance 100 --criterion cwap --model resnet32 --epochs 200
   equipoise train path/to/images --val-fraction 0.1 --set augment.randaugment=[2,9]
-  equipoise train path/to/photos --model resnet18 --image-size 160 --batch-size 32 --lr 0.05 -o runs/photos
+  equipoise train path/to/photos --model resnet50 --image-size 160 --batch-size 32 --lr 0.05 -o runs/photos
   equipoise train --resume runs/fashion-mini-cwap-resnet32-s0
   equipoise train --config recommended --print-config")]
 pub(crate) struct Args {
@@ -45,7 +45,7 @@ pub(crate) struct Args {
     #[arg(short, long, value_name = "DIR")]
     output: Option<PathBuf>,
     /// Continue the run in this folder; name the dataset if it has moved
-    #[arg(long, value_name = "DIR", conflicts_with_all = ["output", "model", "imbalance", "epochs", "batch_size", "lr", "seed", "val_fraction", "image_size", "weights", "freeze_backbone", "preset", "config", "set", "criterion"])]
+    #[arg(long, value_name = "DIR", conflicts_with_all = ["output", "model", "imbalance", "epochs", "batch_size", "lr", "seed", "val_fraction", "image_size", "path_column", "label_column", "test_data", "val_data", "group_by", "test_fraction", "strict", "weights", "freeze_backbone", "preset", "config", "set", "criterion"])]
     resume: Option<PathBuf>,
     /// Print the settings as TOML and exit
     #[arg(long)]
@@ -116,16 +116,23 @@ fn settings(args: &Args) -> Result<Settings, Failure> {
 /// One line about the run before it starts.
 fn introduce(run: &Run) {
     let (data, settings) = (run.trainer.data(), run.trainer.settings());
-    let (images, classes) = (data.train.labels.len(), data.classes.len());
-    let (method, model) = (settings.criterion.method.id(), settings.model.name);
-    let folder = run.folder.path().display();
-    note(&format!("{}: {images} images, {classes} classes; {method}, {model}; in {folder}", data.name));
+    let (images, classes) = (counted(data.train.labels.len(), "image"), counted(data.classes.len(), "class"));
+    let (method, model) = (settings.criterion.method.id(), settings.architecture());
+    let (_, height, width) = data.train.loader.shape();
+    let (folder, network) = (run.folder.path().display(), format!("{model} at {height} x {width}"));
+    note(&format!("{}: {images}, {classes}; {method}, {network}; in {folder}", data.name));
 }
 
 fn print_result(result: &RunResult, folder: &Path, out: &mut impl Write) -> Result<(), Failure> {
     for (epoch, which) in [(&result.last, "last epoch"), (&result.best, result.best_is.as_str())] {
         let Some(epoch) = epoch else { continue };
         let metrics = &epoch.metrics;
+        if metrics.per_class.iter().all(|class| class.test == 0) {
+            let val =
+                epoch.val_balanced.map_or_else(String::new, |val| format!(", balanced {val:.1} on validation images"));
+            writeln!(out, "{which} ({}): trained on everything, no test images{val}", epoch.epoch)?;
+            continue;
+        }
         let groups = metrics.groups.iter().map(|group| format!("{} {}, ", group.name, percent(group.accuracy)));
         let groups: String = groups.collect();
         let (overall, balanced) = (percent(metrics.top1), percent(metrics.balanced));

@@ -27,7 +27,7 @@ fn name(settings: &Settings, criterion: &str) -> String {
         dataset => dataset,
     };
     let imbalance = settings.data.imbalance.map_or_else(String::new, |factor| format!("-if{factor}"));
-    format!("{dataset}{imbalance}{criterion}-{}-s{}", settings.model.name, settings.seed)
+    format!("{dataset}{imbalance}{criterion}-{}-s{}", settings.architecture(), settings.seed)
 }
 
 #[cfg(test)]

@@ -45,8 +45,8 @@ impl Run {
     /// # Errors
     /// Returns an error if the run cannot be built, or the folder cannot be created.
     pub fn start(settings: Settings, output: OutputFolder<'_>, context: &RunContext<'_>) -> Result<Self, TrainError> {
-        let (text, name) = (settings.to_toml()?, run_name(&settings));
         let trainer = trainer(settings, None, context)?;
+        let (text, name) = (trainer.settings().to_toml()?, run_name(trainer.settings()));
         let folder = match output {
             OutputFolder::At(path) => RunFolder::create(path),
             OutputFolder::In(parent) => RunFolder::create_unique(parent, &name),
@@ -76,7 +76,7 @@ impl Run {
         match ExistingRun::find(path, settings)? {
             ExistingRun::Missing => Self::start(settings.clone(), OutputFolder::At(path), context),
             ExistingRun::Started { .. } | ExistingRun::Finished => {
-                Self::open(RunFolder::open(path)?, settings.clone(), context)
+                Self::open(RunFolder::open(path)?, read_settings(path)?, context)
             }
         }
     }

@@ -2,6 +2,7 @@
 
 use std::fmt::Display;
 
+use equipoise_data::subset::grouping::GroupBy;
 use equipoise_data::subset::split::SplitRule;
 
 use super::{DataSettings, OptimizerSettings, SelectBest, Settings};
@@ -88,7 +89,9 @@ impl DataSettings {
             return Err(TrainError::Setting { field: "data.subset_file".to_owned(), what });
         }
         let rule = SplitRule { test_fraction: self.test_fraction, seed: self.split_seed };
-        require(rule.check().is_ok(), "data.test_fraction", self.test_fraction, "more than 0 and less than 1")?;
+        require(rule.check().is_ok(), "data.test_fraction", self.test_fraction, "at least 0 and less than 1")?;
+        fraction("data.max_broken", self.max_broken)?;
+        self.group_by.as_deref().map(GroupBy::new).transpose()?;
         fraction("data.val_fraction", self.val_fraction)?;
         require(self.image_size <= 65_536, "data.image_size", self.image_size, "at most 65536")
     }

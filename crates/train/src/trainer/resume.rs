@@ -93,6 +93,8 @@ impl<E: Engine, W: Workers> Trainer<E, W> {
         // the same dataset may have moved
         let mut settings = header.settings.clone();
         settings.data.dataset.clone_from(&self.settings.data.dataset);
+        // equal networks were compared above
+        settings.choose_as(&self.settings);
         if let Some(field) = settings.difference(&self.settings) {
             return differs(&format!("it belongs to a run with another `{field}`"));
         }
