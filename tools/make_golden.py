@@ -68,12 +68,30 @@ for name, params in {
     "hard_ema": {"intra_hard": True, "memory": "ema", "bins": 4},
     "class-mean": {"normalize": "class-mean", "prior": 1.0}, "class-mean_ema": {"normalize": "class-mean", "memory": "ema"},
     "class-gradient_prior0": {"prior": 0.0},
-    "two-sided": {"two_sided": True}, "two-sided_wide": {"two_sided": True, "gamma": 60.0},
+    "two-sided": {"margin": "two-sided"}, "two-sided_wide": {"margin": "two-sided", "gamma": 60.0},
     "ema_5": {"memory": "ema", "bins": 5},
+    "live": {"memory": "live", "intra": False, "alpha": 1.2, "momentum": 0.7, "bins": 10, "regions": "squared"},
+    "live_sigmoid": {"memory": "live", "intra": False, "alpha": 1.2, "bins": 10, "regions": "squared", "norm": "sigmoid-own"},
+    "live_uniform": {"memory": "live", "intra": False, "alpha": 1.2, "bins": 10, "regions": "uniform", "momentum": 0.9},
+    "live_one_bin": {"memory": "live", "intra": False, "bins": 1, "alpha": 1.2, "momentum": 0.7},
+    "live_two-sided": {"memory": "live", "intra": False, "margin": "two-sided"},
+    "live_wide": {"memory": "live", "intra": False, "gamma": 6.0, "momentum": 0.1},
+    "live_weights": {"memory": "live", "bins": 5}, "live_weights_sigmoid": {"memory": "live", "bins": 5, "norm": "sigmoid-own"},
+    "live_weight_only": {"memory": "live", "inter": False, "prior": 0.0, "normalize": "valid-bins"},
+    "live_power": {"memory": "live", "intra_alpha": 0.1, "prior": 0.0, "normalize": "batch-power", "regions": "uniform"},
+    "live_unbiased": {"memory": "live", "intra": False, "margin": "unbiased", "bins": 10},
+    "live_quantile": {"memory": "live", "weighting": "quantile", "norm": "adjusted", "kappa": 1.0, "bins": 10},
+    "unbiased": {"margin": "unbiased"}, "adjusted": {"norm": "adjusted"}, "adjusted_ema": {"norm": "adjusted", "memory": "ema"},
+    "quantile": {"weighting": "quantile", "kappa": 1.0, "bins": 10}, "squared": {"regions": "squared", "bins": 6},
+    "quantile_adjusted": {"weighting": "quantile", "norm": "adjusted", "intra_start": 2},
+    "quantile_ema": {"weighting": "quantile", "memory": "ema"},
+    "power": {"normalize": "batch-power", "intra_alpha": 0.1, "prior": 0.0},
 }.items():
     case(f"cwap_{name}", "cwap", six, epochs, params)
 literal = {"normalize": "none", "prior": 0.0}
 case("cwap_literal_empty", "cwap", [40, 0, 7], [batch(5, 3, 0), END, batch(5, 3, 1)], literal)
+case("cwap_unbiased_517", "cwap", counts(517, 1280, 256), [batch(3, 517, 0, b=4.0)], {"margin": "unbiased", "bins": 4})
+case("cwap_live_evaluate", "cwap", six, [batch(9, 6, 0), batch(9, 6, 1, train=False), batch(9, 6, 2)], {"memory": "live"})
 case("seesaw_wide", "seesaw", six, epochs, {"p": 40.0})
 case("seesaw_wide_mitigation", "seesaw", six, epochs, {"p": 40.0, "q": 0.0})
 case("seesaw_eps1", "seesaw", six, epochs, {"eps": 1.0, "q": 0.5})
@@ -84,6 +102,7 @@ case("cwap_evaluate", "cwap", six, [batch(9, 6, 0, train=False), END, batch(9, 6
 case("ghm_sigmoid_mixed", "ghm", six, epochs, {"form": "sigmoid", "average": "samples"})
 case("ghm_one_bin", "ghm", six, epochs, {"bins": 1, "momentum": 0.0})
 case("equalization_sigmoid", "equalization", six, epochs, {"form": "sigmoid"})
+case("softmax_smoothing", "softmax", six, epochs, {"smoothing": 0.1})
 drawn = [batch(8, 17, 0, examples=[11, 7, 5, 3, 2, 1, 0, 99]), END, batch(8, 17, 0, examples=[11, 7, 5, 3, 2, 1, 0, 99])]
 case("equalization_drawn", "equalization", counts(17), drawn, {"gamma": 0.5, "lambda": 0.05, "seed": 3})
 for method in ("softmax", "class-balanced", "ldam", "cwap", "ghm", "equalization"):

@@ -52,6 +52,13 @@ def cross_entropy(z, y, w=1.0):
     return w * (lse(z) - z[y]), [w * (q - one(j, y)) for j, q in enumerate(softmax(z))], w
 
 
+def smoothed(z, y, e):
+    """Cross-entropy with targets (1 - e) [j = y] + e / C."""
+    ce, q, c = lse(z) - z[y], softmax(z), len(z)
+    loss = (1 - e) * ce + e * (lse(z) - sum(z) / c)
+    return loss, [b - (1 - e) * one(j, y) - e / c for j, b in enumerate(q)], 1.0
+
+
 class Softmax:
     """A criterion: `begin` sees the whole batch (its parts), `part` gives loss, gradient and weight for one label."""
 
@@ -70,7 +77,7 @@ class Softmax:
         """rows: (logits, [(label, share), ..], example)"""
 
     def part(self, z, y, example):
-        return cross_entropy(z, y)
+        return smoothed(z, y, self.p.get("smoothing", 0.0))
 
     def finish(self, rows):
         pass
@@ -264,9 +271,7 @@ class LabelAwareSmoothing(Softmax):
     def part(self, z, y, example):
         head, tail, lo, hi = self.p.get("head", 0.4), self.p.get("tail", 0.1), min(self.n), max(self.n)
         e = tail + (head - tail) * math.sin((self.n[y] - lo) * math.pi / (2 * (hi - lo))) if hi > lo else tail
-        ce, q, c = lse(z) - z[y], softmax(z), len(z)
-        loss = (1 - e) * ce + e * (lse(z) - sum(z) / c)
-        return loss, [b - (1 - e) * one(j, y) - e / c for j, b in enumerate(q)], 1.0
+        return smoothed(z, y, e)
 
 
 def region(width, g):
@@ -288,33 +293,63 @@ class Cwap(Softmax):
         self.N = p.get("bins", 30)
         self.alpha, self.gamma = p.get("alpha", 0.9), p.get("gamma", 0.8)
         self.normalize, self.prior, self.cap = p.get("normalize", "class-gradient"), p.get("prior", 5.0), p.get("cap")
-        self.adaptive, self.ema = p.get("regions", "adaptive") == "adaptive", p.get("memory", "epoch") == "ema"
-        equal = [1 / self.N] * self.N
-        self.width, self.live = [equal[:] for _ in n], [[0] * self.N for _ in n]
-        self.snap_width, self.snap = [equal[:] for _ in n], [[a / self.N] * self.N for a in n]
-        self.ema_width, self.average = [equal[:] for _ in n], [[0.0] * self.N for _ in n]
+        self.memory, self.m = p.get("memory", "epoch"), p.get("momentum", 0.75)
+        self.adaptive, self.quantile = p.get("regions", "adaptive") == "adaptive", p.get("weighting") == "quantile"
+        first = [1 / self.N] * self.N
+        if p.get("regions") == "squared":
+            first = [((i + 1) / self.N) ** 2 - (i / self.N) ** 2 for i in range(self.N)]
+        self.width, self.counts = [first[:] for _ in n], [[0] * self.N for _ in n]
+        self.snap_width, self.snap = [first[:] for _ in n], [[a / self.N] * self.N for a in n]
+        # moving averages of memory ema (densities) and live (examples)
+        self.ema_width, self.average = [first[:] for _ in n], [[0.0] * self.N for _ in n]
 
     def norm(self, z, y):
-        return 1 - softmax(z)[y] if self.p.get("norm", "softmax") == "softmax" else 1 - sigmoid(z[y])
+        kind = self.p.get("norm", "softmax")
+        if kind == "adjusted":
+            return 1 - softmax([a + b for a, b in zip(z, self.margin(y))])[y]
+        return 1 - softmax(z)[y] if kind == "softmax" else 1 - sigmoid(z[y])
 
     def size(self, c):
+        if self.memory == "live":
+            return max(sum(k ** self.alpha for k in self.average[c] if k > 0), 1e-6)
         return max(sum(v ** self.alpha for v in self.snap[c] if v > 0), 1.0)
 
+    def margin(self, m):
+        if not self.p.get("inter", True):
+            return [0.0] * len(self.n)
+        sizes, kind = [self.size(c) for c in range(len(self.n))], self.p.get("margin", "one-sided")
+        if kind == "unbiased":
+            return [-math.log(2 * sizes[m] / s - 1) if sizes[m] > s else 0.0 for s in sizes]
+        most = math.inf if kind == "two-sided" else 1.0
+        return [self.gamma * math.log(min(most, s / sizes[m])) for s in sizes]
+
+    def densities(self, c):
+        """Widths and densities behind the weights of a class."""
+        if self.memory == "epoch" or self.quantile:
+            return self.snap_width[c], self.snap[c]
+        if self.memory == "ema":
+            return self.ema_width[c], self.average[c]
+        return self.ema_width[c], [k / (self.N * d) for k, d in zip(self.average[c], self.ema_width[c])]
+
     def weight(self, z, y):
-        width, v = (self.ema_width[y], self.average[y]) if self.ema else (self.snap_width[y], self.snap[y])
+        width, v = self.densities(y)
         count = [a * self.N * d for a, d in zip(v, width)]
-        total = sum(count)
+        total, i = sum(count), region(width, self.norm(z, y))
         if total == 0:
             return 1.0
+        if self.quantile:
+            return 1 + self.p.get("kappa", 0.5) * ((sum(count[:i]) + count[i] / 2) / total - 0.5)
+        moving = self.memory != "epoch"
         smooth = [a + self.prior * total / self.N for a in v]
-        one = [(1 - self.p.get("momentum", 0.75) if self.ema else 1) / (self.N * d) for d in width]
-        held = [max(s, o) if self.ema and self.prior == 0 else s or o for s, o in zip(smooth, one)]
+        one = [(1 - self.m if moving else 1) / (self.N * d) for d in width]
+        held = [max(s, o) if moving and self.prior == 0 else s or o for s, o in zip(smooth, one)]
         alpha = self.p["intra_alpha"] if self.p.get("intra_alpha") is not None else self.alpha
         raw = [h ** -alpha for h in held]
         if self.p.get("intra_hard"):
             median = next(i for i in range(self.N) if 2 * sum(count[:i + 1]) >= total)
             raw = [raw[max(i, median)] for i in range(self.N)]
-        i = region(width, self.norm(z, y))
+        if self.normalize == "batch-power":
+            return raw[i]
         if self.normalize == "class-mean":
             return raw[i] * total / sum(k * r for k, r in zip(count, raw))
         if self.normalize == "class-gradient":
@@ -324,51 +359,69 @@ class Cwap(Softmax):
         return w / max(sum(s > 0 for s in smooth), 1) if self.normalize == "valid-bins" else w
 
     def begin(self, rows, epoch):
-        self.intra = self.p.get("intra", True) and epoch >= self.p.get("intra_start", 0)
-        if self.ema and self.intra:
-            m = self.p.get("momentum", 0.75)
-            counts = {}
-            for z, labels, _ in rows:
-                if len(labels) == 1:
-                    y = labels[0][0]
-                    counts.setdefault(y, [0] * self.N)[region(self.ema_width[y], self.norm(z, y))] += 1
-            for y, k in counts.items():
-                density = [a / (self.N * d) for a, d in zip(k, self.ema_width[y])]
-                self.average[y] = [m * a + (1 - m) * b for a, b in zip(self.average[y], density)]
+        self.intra = self.p.get("intra", True) and epoch >= max(self.p.get("intra_start", 0), self.quantile)
+        if self.memory == "live":
+            self.fade(rows)
+        elif self.memory == "ema" and self.intra and not self.quantile:
+            self.move(rows)
         self.mean = 1.0
-        if self.normalize == "batch-mean":
+        if self.intra and self.normalize in ("batch-mean", "batch-power"):
             self.mean = sum(share * self.weight(z, y) for z, labels, _ in rows for y, share in labels) / len(rows)
+
+    def fade(self, rows):
+        """All classes lose a share of their examples, then the batch adds its own."""
+        self.average = [[self.m * k for k in c] for c in self.average]
+        for z, labels, _ in rows:
+            if len(labels) == 1:
+                y = labels[0][0]
+                g = 1 - sigmoid(z[y]) if self.p.get("norm") == "sigmoid-own" else 1 - softmax(z)[y]
+                self.average[y][region(self.ema_width[y], g)] += 1 - self.m
+
+    def move(self, rows):
+        """The classes of the batch move towards what it holds."""
+        counts = {}
+        for z, labels, _ in rows:
+            if len(labels) == 1:
+                y = labels[0][0]
+                counts.setdefault(y, [0] * self.N)[region(self.ema_width[y], self.norm(z, y))] += 1
+        for y, k in counts.items():
+            density = [a / (self.N * d) for a, d in zip(k, self.ema_width[y])]
+            self.average[y] = [self.m * a + (1 - self.m) * b for a, b in zip(self.average[y], density)]
 
     def part(self, z, y, example):
         w = self.weight(z, y) / self.mean if self.intra else 1.0
         w = min(w, self.cap) if self.cap else w
-        most = math.inf if self.p.get("two_sided") else 1.0
-        margin = [self.gamma * math.log(min(most, self.size(j) / self.size(y))) for j in range(len(z))]
-        on = self.p.get("inter", True)
-        return cross_entropy([a + b if on else a for a, b in zip(z, margin)], y, w)
+        return cross_entropy([a + b for a, b in zip(z, self.margin(y))], y, w)
 
     def finish(self, rows):
         for z, labels, _ in rows:
             if len(labels) == 1:
                 y = labels[0][0]
-                self.live[y][region(self.width[y], self.norm(z, y))] += 1
+                self.counts[y][region(self.width[y], self.norm(z, y))] += 1
 
     def end_epoch(self):
         for c in range(len(self.n)):
-            if sum(self.live[c]) == 0:
+            if sum(self.counts[c]) == 0:
                 continue
             self.snap_width[c] = self.width[c]
-            self.snap[c] = [k / (self.N * d) for k, d in zip(self.live[c], self.width[c])]
+            self.snap[c] = [k / (self.N * d) for k, d in zip(self.counts[c], self.width[c])]
             if self.adaptive:
                 self.width[c] = cut(self.snap[c])
-            self.live[c] = [0] * self.N
-        if self.ema and self.adaptive:
-            for c, v in enumerate(self.average):
-                if any(v):
-                    new = cut(v)
-                    self.average[c] = overlap(v, self.ema_width[c], new)
-                    self.ema_width[c] = new
+            self.counts[c] = [0] * self.N
+        if self.memory != "epoch" and self.adaptive:
+            for c in range(len(self.n)):
+                self.recut(c)
         return {"sizes": [self.size(c) for c in range(len(self.n))], "values": self.snap, "widths": self.width}
+
+    def recut(self, c):
+        old = self.ema_width[c]
+        to_density = [1 / (self.N * d) if self.memory == "live" else 1.0 for d in old]
+        v = [a * b for a, b in zip(self.average[c], to_density)]
+        if any(v):
+            new = cut(v)
+            self.average[c], self.ema_width[c] = overlap(v, old, new), new
+            if self.memory == "live":
+                self.average[c] = [a * self.N * d for a, d in zip(self.average[c], new)]
 
 
 def overlap(values, old, new):

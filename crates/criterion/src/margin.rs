@@ -40,6 +40,20 @@ impl Form {
     }
 }
 
+/// How the margins of a label follow from a table.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) enum Rows {
+    /// [`RatioRows`].
+    Ratios,
+    /// [`UnbiasedRows`].
+    Unbiased,
+    /// [`LevelRows`].
+    Levels {
+        /// Largest margin: 0, or infinity for two-sided margins.
+        most: f32,
+    },
+}
+
 /// Rows without a margin.
 pub(crate) struct NoMargin<W>(pub(crate) W);
 
@@ -70,6 +84,33 @@ impl<W: Fn(&Part) -> Weighed + Sync> Softmax for RatioRows<'_, W> {
         Self: 'a;
     fn shape<'a>(&'a self, part: &Part, _row: &'a mut Vec<f32>) -> Relative<'a> {
         Relative { ratio: self.table, inverse: 1.0 / self.table[part.label], boost: self.boost }
+    }
+    fn weigh(&self, part: &Part) -> Weighed {
+        (self.weigh)(part)
+    }
+}
+
+/// Rows with the margin -ln(2 r_y / r_j - 1) for r_y > r_j, else 0, from ratios.
+pub(crate) struct UnbiasedRows<'t, W> {
+    pub(crate) table: &'t [f32],
+    pub(crate) weigh: W,
+}
+
+/// e^M of the unbiased margin, from t = min(1, r_j / r_y): 1 / (2 / t - 1).
+pub(crate) fn unbiased(t: f32) -> f32 {
+    t / (2.0 - t)
+}
+
+impl<W: Fn(&Part) -> Weighed + Sync> Softmax for UnbiasedRows<'_, W> {
+    type Shape<'a>
+        = Relative<'a>
+    where
+        Self: 'a;
+    fn shape<'a>(&'a self, part: &Part, row: &'a mut Vec<f32>) -> Relative<'a> {
+        let inverse = 1.0 / self.table[part.label];
+        row.clear();
+        row.extend(self.table.iter().map(|r| unbiased(f32::min(r * inverse, 1.0))));
+        Relative { ratio: row, inverse: 1.0, boost: None }
     }
     fn weigh(&self, part: &Part) -> Weighed {
         (self.weigh)(part)

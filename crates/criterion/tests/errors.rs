@@ -193,7 +193,10 @@ fn states_that_do_not_fit() {
         (&|s| s.values[4] = -1.0, "values"),
         (&|s| s.values[4] = 1e308, "values"),
         (&|s| s.widths.fill(1.0), "widths"),
-        (&|s| s.average = Some(AverageState { values: vec![], widths: vec![] }), "average"),
+        (
+            &|s| s.average = Some(AverageState { values: vec![], widths: vec![], batches: 0, updated: vec![] }),
+            "average",
+        ),
     ];
     for (spoil, field) in cases {
         let error = cwap.restore(&spoilt(spoil)).expect_err(field).to_string();

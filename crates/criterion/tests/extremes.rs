@@ -28,11 +28,12 @@ fn a_hundred_thousand_extreme_inputs() {
     let sizes: [&[u64]; 4] =
         [&[5, 1], &[1000, 30, 0, 1, 0, 7], &[1, 0, 0], &[1 << 53, 1, 9, 9, 9, 9, 0, 2, 2, 2, 2, 2, 2, 2, 1, 1, 1]];
     let mut configs = configs();
-    for memory in [Memory::Epoch, Memory::Ema] {
+    for memory in [Memory::Epoch, Memory::Ema, Memory::Live] {
         for normalize in [
             Normalize::None,
             Normalize::ValidBins,
             Normalize::BatchMean,
+            Normalize::BatchPower,
             Normalize::ClassMean,
             Normalize::ClassGradient,
         ] {

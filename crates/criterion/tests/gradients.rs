@@ -32,6 +32,14 @@ struct Example<'a> {
     batch: &'a [f64],
 }
 
+/// Cross-entropy with a share of the target spread over all classes.
+fn smoothed(smooth: f64, y: usize) -> Loss {
+    Box::new(move |z| {
+        let others = lse(z) - z.iter().sum::<f64>() / z.len() as f64;
+        (1.0 - smooth) * cross_entropy(z, y) + smooth * others
+    })
+}
+
 /// The equation of a criterion for one example, before the batch's denominator.
 fn equation(config: &MethodConfig, e: &Example<'_>) -> Loss {
     let (y, w, n) = (e.y, e.weight, e.counts.to_vec());
@@ -47,6 +55,7 @@ fn equation(config: &MethodConfig, e: &Example<'_>) -> Loss {
     let prior = |tau: f64| n.iter().map(|n| tau * (n / total).ln()).collect::<Vec<_>>();
     let flat = vec![0.0; n.len()];
     match config {
+        MethodConfig::Softmax(c) if c.smoothing > 0.0 => smoothed(c.smoothing, y),
         MethodConfig::Softmax(_) => plus(flat, 1.0),
         MethodConfig::ClassBalanced(_) | MethodConfig::EffectiveNumber(_) | MethodConfig::Ghm(_) => plus(flat, w),
         MethodConfig::Focal(c) => {
@@ -71,7 +80,13 @@ fn equation(config: &MethodConfig, e: &Example<'_>) -> Loss {
             plus((0..n.len()).map(|j| if j == y { 0.0 } else { factor(j).ln() }).collect(), 1.0)
         }
         MethodConfig::Cwap(c) => {
-            let margin = |j: usize| c.gamma * (e.sizes[j] / e.sizes[y]).min(1.0).ln();
+            // with one region that fades, the size is a power of the examples left and those of the batch
+            let live = |j: usize| c.momentum * e.sizes[j].powf(1.0 / c.alpha) + (1.0 - c.momentum) * e.batch[j];
+            let size = |j: usize| if c.memory == Memory::Live { live(j).powf(c.alpha) } else { e.sizes[j] };
+            let margin = |j: usize| match c.margin {
+                MarginKind::Unbiased => -(2.0 * (size(y) / size(j)).max(1.0) - 1.0).ln(),
+                _ => c.gamma * (size(j) / size(y)).min(1.0).ln(),
+            };
             plus((0..n.len()).map(margin).collect(), w)
         }
         MethodConfig::BalancedSoftmax(_) => plus(n.iter().map(|n| n.ln()).collect(), 1.0),
@@ -85,11 +100,7 @@ fn equation(config: &MethodConfig, e: &Example<'_>) -> Loss {
         }
         MethodConfig::LabelAwareSmoothing(c) => {
             let rank = (n[y] - smallest) / (largest - smallest);
-            let smooth = c.tail + (c.head - c.tail) * (rank * std::f64::consts::FRAC_PI_2).sin();
-            Box::new(move |z| {
-                let others = lse(z) - z.iter().sum::<f64>() / z.len() as f64;
-                (1.0 - smooth) * cross_entropy(z, y) + smooth * others
-            })
+            smoothed(c.tail + (c.head - c.tail) * (rank * std::f64::consts::FRAC_PI_2).sin(), y)
         }
     }
 }
@@ -102,6 +113,10 @@ fn loss_and_gradient_follow_the_equations() {
     configs.push(MethodConfig::Focal(FocalConfig { gamma: 2.0 }));
     configs.push(MethodConfig::LogitAdjusted(LogitAdjustedConfig { tau: 1.7 }));
     configs.push(MethodConfig::Vs(VsConfig { gamma: 0.15, tau: 1.2 }));
+    configs.push(MethodConfig::Cwap(CwapConfig { bins: 1, ..live_margin() }));
+    let cwap = CwapConfig::preset(Preset::Reference);
+    configs.push(MethodConfig::Cwap(CwapConfig { margin: MarginKind::Unbiased, ..cwap.clone() }));
+    configs.push(MethodConfig::Cwap(CwapConfig { weighting: Weighting::Quantile, norm: Norm::Adjusted, ..cwap }));
     configs.push(MethodConfig::Seesaw(SeesawConfig { p: 0.5, q: 1.0, eps: 0.2 }));
     for config in configs {
         let config = match config {

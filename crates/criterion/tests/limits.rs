@@ -48,6 +48,7 @@ reduces! {
     logit_adjusted_with_tau_0_is_softmax: LogitAdjustedConfig { tau: 0.0 } => softmax();
     cdt_with_gamma_0_is_softmax: CdtConfig { gamma: 0.0 } => softmax();
     smoothing_of_0_is_softmax: LabelAwareSmoothingConfig { head: 0.0, tail: 0.0 } => softmax();
+    equal_smoothing_is_softmax_with_smoothing: LabelAwareSmoothingConfig { head: 0.2, tail: 0.2 } => SoftmaxConfig { smoothing: 0.2 }.init(&counts(CLASSES)).expect("valid");
     ldam_without_margin_is_softmax: LdamConfig { scale: 1.0, max_margin: 0.0 } => softmax();
     logit_adjusted_with_tau_1_is_balanced_softmax: LogitAdjustedConfig { tau: 1.0 } => init(&Config::from(Id::BalancedSoftmax.preset(Preset::Reference)));
     vs_with_gamma_0_is_logit_adjusted: VsConfig { gamma: 0.0, tau: 1.3 } => LogitAdjustedConfig { tau: 1.3 }.init(&counts(CLASSES)).expect("valid");
@@ -119,8 +120,13 @@ fn first_epoch_of_cwap_is_seesaw_with_the_true_counts() {
 #[test]
 fn two_sided_margins_of_counts_are_balanced_softmax() {
     let counts = counts(CLASSES);
-    let config =
-        CwapConfig { two_sided: true, alpha: 1.0, gamma: 1.0, intra: false, ..CwapConfig::preset(Preset::Reference) };
+    let config = CwapConfig {
+        margin: MarginKind::TwoSided,
+        alpha: 1.0,
+        gamma: 1.0,
+        intra: false,
+        ..CwapConfig::preset(Preset::Reference)
+    };
     let cwap = config.init(&counts).expect("valid");
     let balanced = BalancedSoftmaxConfig {}.init(&counts).expect("valid");
     same("two-sided", &cwap, &balanced);
@@ -128,6 +134,73 @@ fn two_sided_margins_of_counts_are_balanced_softmax() {
     let want = (counts[common] as f64 / counts[rare] as f64).ln();
     assert!((cwap.margin(rare, common).expect("has margins") - want).abs() < 1e-6);
     assert!((cwap.margin(common, rare).expect("has margins") + want).abs() < 1e-6);
+}
+
+/// With a single region, live sizes are the class frequencies of the last batches: without a past, those of this batch.
+#[test]
+fn live_sizes_of_one_region_are_the_counts_of_the_batch() {
+    let config = CwapConfig { bins: 1, margin: MarginKind::TwoSided, alpha: 1.0, gamma: 1.0, ..live_margin() };
+    let live = config.init(&counts(4)).expect("valid");
+    let owned = Owned { labels: vec![0, 1, 2, 3, 0, 0, 1, 0, 0], ..Owned::new(5, 9, 4, 3.0) };
+    let balanced = BalancedSoftmaxConfig {}.init(&[5, 2, 1, 1]).expect("valid");
+    close("one region", &evaluate(&live, &owned.batch()).grad, &evaluate(&balanced, &owned.batch()).grad, 1e-5, 1e-7);
+}
+
+/// A class that is not seen fades by the momentum to the power of alpha with each batch, down to the smallest size.
+#[test]
+fn live_sizes_fade() {
+    let config = CwapConfig { bins: 1, ..live_margin() };
+    let mut live = config.init(&[100, 10]).expect("valid");
+    let batch = |label: u32| Owned { labels: vec![label; 6], ..Owned::new(1, 6, 2, 3.0) };
+    drop(train(&mut live, &batch(1).batch()));
+    for absent in 1..60_i32 {
+        drop(train(&mut live, &batch(0).batch()));
+        let rare = f64::max((6.0 * 0.3 * 0.7_f64.powi(absent)).powf(1.2), 1e-6);
+        let common: f64 = 6.0 * 0.3 * (1.0 - 0.7_f64.powi(absent)) / 0.3;
+        let want = f64::min(0.8 * (rare / common.powf(1.2)).ln(), 0.0);
+        let got = live.margin(0, 1).expect("has margins");
+        assert!((got - want).abs() < 1e-5, "{absent} batches: {got}, not {want}");
+    }
+}
+
+/// An unbiased margin lies at -ln(2 r - 1) for a class r times as large, and at 0 the other way.
+#[test]
+fn unbiased_margins_follow_from_the_ratio_of_sizes() {
+    let config =
+        CwapConfig { margin: MarginKind::Unbiased, alpha: 1.0, intra: false, ..CwapConfig::preset(Preset::Reference) };
+    let unbiased = config.init(&[500, 50, 5]).expect("valid");
+    for (label, class, want) in [(0, 1, -(19.0_f64.ln())), (0, 2, -(199.0_f64.ln())), (2, 0, 0.0), (1, 1, 0.0)] {
+        let got = unbiased.margin(label, class).expect("has margins");
+        assert!((got - want).abs() < 1e-5, "{label} {class}: {got}, not {want}");
+    }
+}
+
+/// Quantile weights have a mean of 1 over the examples of the epoch before, grow with the gradient norm and are bounded.
+#[test]
+fn quantile_weights_keep_their_mean_and_order() {
+    let kappa = 0.8;
+    let config = CwapConfig { weighting: Weighting::Quantile, kappa, ..CwapConfig::preset(Preset::Reference) };
+    let mut cwap = config.init(&counts(CLASSES)).expect("valid");
+    let epoch: Vec<Owned> = (0..40).map(|seed| Owned::new(seed, 16, CLASSES, 4.0)).collect();
+    for owned in &epoch {
+        assert!(train(&mut cwap, &owned.batch()).weights.iter().all(|w| *w == 1.0), "the first epoch has no ranks");
+    }
+    cwap.end_epoch();
+    let mut seen: Vec<Vec<(f64, f64)>> = vec![Vec::new(); CLASSES];
+    for owned in &epoch {
+        let got = evaluate(&cwap, &Batch { epoch: 1, ..owned.batch() });
+        for ((y, w), z) in owned.labels.iter().zip(&got.weights).zip(owned.logits.chunks_exact(CLASSES)) {
+            let own = f64::from(z[*y as usize]).exp() / z.iter().map(|z| f64::from(*z).exp()).sum::<f64>();
+            seen[*y as usize].push((1.0 - own, f64::from(*w)));
+        }
+    }
+    for class in &mut seen {
+        class.sort_by(|a, b| a.0.total_cmp(&b.0));
+        assert!(class.is_sorted_by_key(|(_, w)| *w));
+        assert!(class.iter().all(|(_, w)| (w - 1.0).abs() <= kappa / 2.0));
+        let mean = class.iter().map(|(_, w)| w).sum::<f64>() / class.len() as f64;
+        assert!((mean - 1.0).abs() < 1e-6, "mean weight {mean}");
+    }
 }
 
 /// alpha = 0 makes every region weigh the same.
@@ -265,7 +338,7 @@ fn degenerate_mixtures_are_plain() {
             &criterion,
             &Batch { mixed: Some(Mixed { labels: &owned.labels, share: &half }), ..owned.batch() },
         );
-        if name != "cwap ema" {
+        if !name.starts_with("cwap ema") && !name.starts_with("cwap live") {
             close(&name, &twice.grad, &plain.grad, 1e-5, 1e-7);
         }
     }

@@ -95,7 +95,9 @@ fn configurations_are_written_and_read() {
 /// The number of filled regions is that of the state, whatever the memory.
 #[test]
 fn filled_regions_are_counted() {
-    for (memory, momentum) in [(Memory::Epoch, 0.75), (Memory::Ema, 0.75), (Memory::Ema, 0.0)] {
+    for (memory, momentum) in
+        [(Memory::Epoch, 0.75), (Memory::Ema, 0.75), (Memory::Ema, 0.0), (Memory::Live, 0.75), (Memory::Live, 0.0)]
+    {
         let config = CwapConfig { memory, momentum, bins: 5, ..CwapConfig::preset(Preset::Reference) };
         let mut criterion = config.init(&counts(4)).expect("valid");
         for seed in 0..200 {
@@ -233,7 +235,7 @@ fn merged_workers_are_one_worker() {
     for (name, config) in configs() {
         let moving = match &config.method {
             MethodConfig::Ghm(c) => c.momentum > 0.0,
-            MethodConfig::Cwap(c) => c.memory == Memory::Ema,
+            MethodConfig::Cwap(c) => c.memory != Memory::Epoch,
             _ => false,
         };
         let start = config.init(&counts(9)).expect("valid");
@@ -268,9 +270,7 @@ fn merged_workers_are_one_worker() {
 #[test]
 fn halves_of_a_batch_make_the_whole() {
     for (name, config) in configs() {
-        // these weigh an example by the others of its batch, or count the batch first
-        if ["ghm", "seesaw"].iter().any(|id| name.starts_with(id)) || ["cwap ema", "cwap batch-mean"].contains(&&*name)
-        {
+        if depends_on_the_batch(&name) {
             continue;
         }
         let criterion = config.init(&counts(15)).expect("valid");

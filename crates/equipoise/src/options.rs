@@ -17,12 +17,15 @@ use equipoise_train::settings::{Architecture, DataSettings, SelectBest, Settings
 use crate::failure::Failure;
 use crate::progress::Console;
 
+/// Least number of images of a class that `--val` holds out.
+const HELD_OUT: u32 = 5;
+
 /// Options that change settings.
 #[derive(clap::Args, Clone)]
 pub(crate) struct SettingArgs {
     /// Name of a dataset (see `equipoise data list`) or a path [default: fashion-mini]
     pub(crate) data: Option<String>,
-    /// Network: resnet8, 14, 20, 32, 44 or 56 for small images, resnet18 or 50 for photographs [default: resnet32 or
+    /// Network: resnet8, 14, 20, 32, 32x2, 32x4, 44 or 56 for small images, resnet18 or 50 for photographs [default: resnet32 or
     /// resnet18, by the size of the images]
     #[arg(long, value_name = "NAME")]
     model: Option<Architecture>,
@@ -41,6 +44,9 @@ pub(crate) struct SettingArgs {
     /// Seed of everything random except the choice of a subset
     #[arg(long, value_name = "N")]
     seed: Option<u64>,
+    /// Hold out this fraction of every class's training images, and at least 5 per class, to compare settings on
+    #[arg(long, value_name = "FRACTION", conflicts_with = "val_fraction")]
+    val: Option<f64>,
     /// Fraction of the training images to select the best epoch on
     #[arg(long, value_name = "FRACTION")]
     val_fraction: Option<f64>,
@@ -50,7 +56,7 @@ pub(crate) struct SettingArgs {
     #[arg(long, value_name = "DATA")]
     test_data: Option<String>,
     /// Name or path of a dataset whose images are used for validation
-    #[arg(long, value_name = "DATA", conflicts_with = "val_fraction")]
+    #[arg(long, value_name = "DATA", conflicts_with_all = ["val", "val_fraction"])]
     val_data: Option<String>,
     /// Column of a list, or regular expression on the path, that tells which images belong together: they fall on one side of every split
     #[arg(long, value_name = "COLUMN|REGEX")]
@@ -143,6 +149,9 @@ impl SettingArgs {
         put(&self.lr, &mut settings.optimizer.learning_rate);
         put(&self.seed, &mut settings.seed);
         put(&self.val_fraction, &mut settings.data.val_fraction);
+        if let Some(fraction) = self.val {
+            (settings.data.val_fraction, settings.data.val_at_least) = (fraction, HELD_OUT);
+        }
         put(&self.image_size, &mut settings.data.image_size);
         put(&self.test_fraction, &mut settings.data.test_fraction);
         self.columns.apply(&mut settings.data);

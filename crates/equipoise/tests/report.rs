@@ -88,7 +88,7 @@ fn tables_in_all_formats() {
     let mean = want["rows"][1]["mean"][4].as_f64().expect("a number");
     let (mean, sd) = (format!("{mean:.1}"), format!("{:.1}", want["rows"][1]["sd"][4].as_f64().expect("a number")));
     let plain = said(place, &["report", "runs", "--plain"]);
-    assert!(plain.contains(&format!("{mean} +- {sd}")) && plain.contains("2 seeds"), "{plain}");
+    assert!(plain.contains(&format!("{mean} +- {sd}")) && plain.contains("On two seeds"), "{plain}");
     assert!(plain.contains(&want["verdict"].as_str().expect("a sentence").replace('±', "+-")), "{plain}");
     let markdown = said(place, &["report", "runs", "--format", "markdown"]);
     assert!(markdown.starts_with("| criterion | seeds | Many |") && markdown.contains(&mean), "{markdown}");
@@ -316,6 +316,19 @@ fn a_table_is_reproduced() {
         assert_eq!(cell["published"].is_null(), method == "late");
     }
     assert!(plan(&["--criteria", "softmax,late", "--seeds", "2"]).iter().all(|job| job["seconds"] == 0.0));
+    // several tables are one queue, with the recipes' own numbers of seeds; what they share is made once
+    let second = RECIPE.replace("label = \"Softmax\"", "label = \"Softmax\"\nseeds = 3\ncells = [\"fashion\"]");
+    assert_ne!(second, RECIPE);
+    std::fs::write(place.join("second.toml"), &second).expect("room");
+    let queue = plan(&["second.toml"]);
+    let of = |job: &Value| (job["seed"].as_u64(), job["seconds"] == 0.0);
+    assert_eq!(
+        queue.iter().map(of).collect::<Vec<_>>(),
+        [(Some(0), true), (Some(0), true), (Some(1), true), (Some(2), false)]
+    );
+    std::fs::write(place.join("second.toml"), second.replace("[\"fashion\"]", "[\"mnist\"]")).expect("room");
+    let refused = equipoise(place, &["reproduce", "second.toml", "--show"]);
+    assert!(text(&refused.stderr).contains("method 'softmax': there is no cell 'mnist'"), "{}", text(&refused.stderr));
     // one that was broken off is taken up, and the others are left alone
     let run = place.join("runs/reproduce/paper/fashion-100/softmax-s1");
     let before = std::fs::read(run.join("checkpoint.eqp")).expect("there");
@@ -329,7 +342,7 @@ fn a_table_is_reproduced() {
     std::fs::write(place.join("settings.toml"), "epochs = 3\n").expect("room");
     std::fs::write(place.join("mistyped.toml"), RECIPE.replace("fashion-mini", "fashion-mimi")).expect("room");
     for (args, want) in [
-        (&["reproduce", "table9"][..], "table1, table2, table3, ingredients"),
+        (&["reproduce", "table9"][..], "table1, table2, table3, readings, live, ingredients"),
         (&["reproduce", "nowhere.toml"], "nowhere.toml"),
         (
             &["reproduce", "settings.toml"],
@@ -447,4 +460,36 @@ fn several_runs_are_stopped_at_once() {
     let said = text(&out.stderr);
     assert!(out.status.code() == Some(130), "{:?}: {said}", out.status);
     assert!(said.contains("[2/2] fashion/100 late seed 0: stopped in epoch") && said.contains("is saved"), "{said}");
+}
+
+/// The page is there after the first epoch, reloads itself while the run goes on, and no longer does when it has ended.
+#[test]
+fn the_page_is_there_while_a_run_trains() {
+    let place = place().join("live");
+    std::fs::create_dir_all(&place).expect("room");
+    let settings = ["--model", "resnet8", "--batch-size", "64", "--imbalance", "100", "--quiet"];
+    let command = |epochs: &str| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_equipoise"));
+        command.current_dir(&place).args(["compare", "fashion-mini", "--criteria", "softmax", "--seeds", "2"]);
+        command.args(settings).args(["--epochs", epochs, "--output", epochs]);
+        command
+    };
+    let mut training = command("5000").stdout(Stdio::null()).stderr(Stdio::null()).spawn().expect("started");
+    let page = place.join("5000/report.html");
+    for _ in 0..6000 {
+        if page.exists() {
+            break;
+        }
+        std::thread::sleep(std::time::Duration::from_millis(10));
+    }
+    let html = std::fs::read_to_string(&page).expect("a page after the first epoch");
+    training.kill().expect("running");
+    training.wait().expect("ended");
+    let options = ParsingOptions { allow_dtd: true, ..ParsingOptions::default() };
+    Document::parse_with_options(&html, options).expect("a whole page");
+    assert!(html.contains(r#"<meta http-equiv="refresh" content="10"/>"#));
+    assert!(html.contains("has not finished: epoch 1 of 5000"), "the position");
+    assert!(command("2").output().expect("started").status.success());
+    let html = std::fs::read_to_string(place.join("2/report.html")).expect("a page");
+    assert!(!html.contains("http-equiv=\"refresh\"") && !html.contains("under way"));
 }

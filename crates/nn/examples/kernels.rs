@@ -13,7 +13,7 @@ use equipoise_data::batch::sampler::{Sampler, SamplerKind, Shard};
 use equipoise_data::batch::small::SmallTransform;
 use equipoise_data::read::format::cifar::cifar10;
 use equipoise_data::subset::long_tail::LongTail;
-use equipoise_nn::{ConvolutionAlgorithm, Cpu, Engine, Network, Sgd};
+use equipoise_nn::{ConvolutionAlgorithm, Cpu, Engine, Network, Optimizer};
 use equipoise_pool::Pool;
 use equipoise_simd::SimdLevel;
 
@@ -57,12 +57,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
                     engine.backward(&grad)?;
                     let progress =
                         (epoch as usize * order.len() + step * BATCH) as f32 / (epochs as usize * order.len()) as f32;
-                    engine.step(&Sgd {
-                        learning_rate: 0.1 * (1.0 - progress),
-                        momentum: 0.9,
-                        weight_decay: 2e-4,
-                        clip_grad_norm: None,
-                    });
+                    engine.step(&Optimizer::sgd(0.1 * (1.0 - progress), 0.9, 2e-4));
                 }
                 losses.push(format!("{:.3}", loss / labels.len() as f64));
             }

@@ -3,19 +3,53 @@
 use crate::error::NnError;
 use crate::network::Network;
 
-/// Settings of one optimizer step: stochastic gradient descent with momentum, as in PyTorch.
-///
-/// `g = gradient + weight_decay * w; m = momentum * m + g; w = w - learning_rate * m`
+/// Settings of one optimizer step.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Sgd {
+pub struct Optimizer {
+    /// How the gradients change the parameters.
+    pub rule: UpdateRule,
     /// Learning rate.
     pub learning_rate: f32,
-    /// Momentum.
-    pub momentum: f32,
-    /// Weight decay, for all parameters.
+    /// Factor of the learning rate of all parameters but the head's.
+    pub backbone_factor: f32,
+    /// Weight decay, for all parameters but trained scales of the head.
     pub weight_decay: f32,
     /// Largest global norm of the gradients; larger gradients are scaled down to it.
     pub clip_grad_norm: Option<f32>,
+}
+
+impl Optimizer {
+    /// Stochastic gradient descent with momentum, without clipping.
+    #[must_use]
+    pub fn sgd(learning_rate: f32, momentum: f32, weight_decay: f32) -> Self {
+        let rule = UpdateRule::Sgd { momentum, nesterov: false };
+        Self { rule, learning_rate, backbone_factor: 1.0, weight_decay, clip_grad_norm: None }
+    }
+}
+
+/// How gradients change parameters, as in PyTorch.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum UpdateRule {
+    /// Stochastic gradient descent, `torch.optim.SGD`:
+    /// `g = gradient + weight_decay * w; m = momentum * m + g; w = w - learning_rate * m`,
+    /// and with Nesterov's momentum `w = w - learning_rate * (g + momentum * m)`.
+    Sgd {
+        /// Momentum.
+        momentum: f32,
+        /// Whether it is Nesterov's momentum.
+        nesterov: bool,
+    },
+    /// Adam with decoupled weight decay, `torch.optim.AdamW`:
+    /// `m = beta1 * m + (1 - beta1) * g; v = beta2 * v + (1 - beta2) * g^2; w = w - learning_rate * (weight_decay * w +
+    /// m' / (sqrt(v') + epsilon))`, where `m' = m / (1 - beta1^step)` and `v' = v / (1 - beta2^step)`.
+    AdamW {
+        /// Decays of the two moments.
+        betas: [f64; 2],
+        /// Added to the denominator.
+        epsilon: f64,
+        /// Number of this step, from 1.
+        step: u64,
+    },
 }
 
 /// A list of tensors that an engine keeps.
@@ -25,8 +59,10 @@ pub enum TensorKind {
     Parameters,
     /// The gradients of the last backward pass.
     Gradients,
-    /// The momentum of the optimizer.
+    /// The momentum of the optimizer: the first moment of AdamW.
     Momentum,
+    /// The second moment of AdamW.
+    SecondMoment,
     /// The running means and variances of the batch norms.
     Statistics,
     /// The EMA of the parameters.
@@ -80,7 +116,18 @@ pub trait Engine {
 
     /// Updates the parameters and returns the global norm of the gradients before clipping. If the norm is not finite,
     /// nothing changes.
-    fn step(&mut self, sgd: &Sgd) -> f64;
+    fn step(&mut self, optimizer: &Optimizer) -> f64;
+
+    /// Moves the parameters by `rho` along the gradients, whose global norm is returned: the ascent of sharpness-aware
+    /// minimization (Foret et al., ICLR 2021). If the norm is not finite, nothing changes.
+    ///
+    /// Until the next [`step`](Self::step), which starts from the parameters before the ascent, forward passes in training
+    /// leave the running statistics as they are.
+    fn ascend(&mut self, rho: f32) -> f64;
+
+    /// Allocates the second moment of AdamW, which starts at 0, so that [`tensors`](Self::tensors) has it before the first
+    /// step. A second moment that is there stays.
+    fn start_second_moment(&mut self);
 
     /// Starts an EMA (exponential moving average) of the weights as a copy of the current parameters and statistics.
     ///
@@ -100,15 +147,23 @@ pub trait Engine {
     /// [`NnError::NoEma`] before [`start_ema`](Self::start_ema).
     fn swap_ema(&mut self) -> Result<(), NnError>;
 
+    /// Estimates the running statistics of the batch norms from images instead of averaging them over training steps:
+    /// `(1 - share) * running + share * batch`. Nothing else changes. Shares of 1, 1/2, 1/3, ... for batches of one size
+    /// give their mean, whatever the running statistics were before.
+    ///
+    /// # Errors
+    /// As [`forward`](Self::forward).
+    fn estimate_statistics(&mut self, images: &[f32], share: f32) -> Result<(), NnError>;
+
     /// The values of every parameter or statistic of the network, in the network's order and in PyTorch's layout.
     ///
-    /// The list of an EMA that was not started is empty.
+    /// The list of an EMA or a second moment that was not started is empty.
     fn tensors(&self, kind: TensorKind) -> Vec<Vec<f32>>;
 
     /// Restores what [`tensors`](Self::tensors) returned, bit for bit.
     ///
     /// # Errors
     /// For a wrong number of tensors or a tensor of the wrong length, and [`NnError::NoEma`] for an EMA that was not
-    /// started.
+    /// started. A second moment need not have been started.
     fn set_tensors(&mut self, kind: TensorKind, values: &[Vec<f32>]) -> Result<(), NnError>;
 }

@@ -10,7 +10,7 @@ pub mod network;
 mod weights;
 
 pub use cpu::Cpu;
-pub use engine::{Engine, Sgd, TensorKind};
+pub use engine::{Engine, Optimizer, TensorKind, UpdateRule};
 pub use error::NnError;
 pub use kernel::convolution::ConvolutionAlgorithm;
 pub use network::{Architecture, Network};

@@ -3,7 +3,7 @@
 mod common;
 
 use common::random;
-use equipoise_nn::{Architecture, Cpu, Engine, Network, NnError, Sgd, TensorKind};
+use equipoise_nn::{Architecture, Cpu, Engine, Network, NnError, Optimizer, TensorKind};
 use equipoise_pool::Pool;
 
 const IMAGES: usize = 3;
@@ -16,7 +16,7 @@ fn engine(threads: usize) -> Cpu {
 fn train(engine: &mut Cpu, step: u64) {
     engine.forward(&random(IMAGES * 3 * 64, step), true).expect("fits");
     engine.backward(&random(IMAGES * 5, 100 + step)).expect("fits");
-    engine.step(&Sgd { learning_rate: 0.1, momentum: 0.9, weight_decay: 1e-3, clip_grad_norm: None });
+    engine.step(&Optimizer::sgd(0.1, 0.9, 1e-3));
 }
 
 #[test]
@@ -62,6 +62,52 @@ fn a_swapped_engine_computes_with_the_ema_and_a_second_swap_undoes_the_first() {
     first.swap_ema().expect("started");
     assert_eq!(first.forward(&images, false).expect("fits"), own);
     assert_eq!(kinds.map(|kind| first.tensors(kind)), [parameters, statistics, ema_parameters, ema_statistics]);
+}
+
+#[test]
+fn statistics_are_the_mean_over_batches() {
+    let batches = [random(IMAGES * 3 * 64, 20), random(IMAGES * 3 * 64, 21), random(IMAGES * 3 * 64, 22)];
+    // by training steps from means of 0 and variances of 1, of which nine tenths remain
+    let of_batch = |images: &[f32]| {
+        let mut engine = engine(1);
+        let before = engine.tensors(TensorKind::Statistics);
+        engine.forward(images, true).expect("fits");
+        let after = engine.tensors(TensorKind::Statistics);
+        let pairs = before.iter().flatten().zip(after.iter().flatten());
+        pairs.map(|(b, a)| (f64::from(*a) - 0.9 * f64::from(*b)) / 0.1).collect::<Vec<f64>>()
+    };
+    let single = batches.each_ref().map(|images| of_batch(images));
+    let mut results = Vec::new();
+    for (threads, trained) in [(1, 0), (3, 0), (2, 1)] {
+        let mut engine = engine(threads);
+        // what the statistics were before plays no part
+        (0..trained).for_each(|step| {
+            engine.forward(&random(IMAGES * 3 * 64, step), true).expect("fits");
+        });
+        let kinds = [TensorKind::Parameters, TensorKind::Momentum, TensorKind::Gradients];
+        let before = kinds.map(|kind| engine.tensors(kind));
+        for (i, images) in batches.iter().enumerate() {
+            engine.estimate_statistics(images, 1.0 / (i + 1) as f32).expect("fits");
+        }
+        assert_eq!(kinds.map(|kind| engine.tensors(kind)), before);
+        assert_eq!(engine.backward(&random(IMAGES * 5, 3)), Err(NnError::NoForward));
+        let got: Vec<f32> = engine.tensors(TensorKind::Statistics).into_iter().flatten().collect();
+        for (i, got) in got.iter().enumerate() {
+            let want = single.iter().map(|values| values[i]).sum::<f64>() / 3.0;
+            assert!((f64::from(*got) - want).abs() < 2e-5 * want.abs().max(1.0), "{i}: {got}, not {want}");
+        }
+        results.push(got);
+        // the next step of training moves them by its usual tenth
+        let running = engine.tensors(TensorKind::Statistics);
+        engine.forward(&batches[0], true).expect("fits");
+        let after = engine.tensors(TensorKind::Statistics);
+        let moved = running.iter().flatten().zip(after.iter().flatten()).zip(&single[0]);
+        for ((before, after), batch) in moved {
+            let want = 0.9 * f64::from(*before) + 0.1 * batch;
+            assert!((f64::from(*after) - want).abs() < 2e-5 * want.abs().max(1.0));
+        }
+    }
+    assert_eq!(results[0], results[1]);
 }
 
 #[test]

@@ -5,7 +5,7 @@ mod reference;
 
 use common::random;
 use equipoise_nn::network::{BlockKind, Head, Network, Shortcut, Stage, Stem};
-use equipoise_nn::{Architecture, ConvolutionAlgorithm, Cpu, Engine, Sgd, TensorKind};
+use equipoise_nn::{Architecture, ConvolutionAlgorithm, Cpu, Engine, Optimizer, TensorKind};
 use equipoise_pool::Pool;
 use equipoise_simd::SimdLevel;
 use reference::{logits, tensors};
@@ -30,7 +30,9 @@ fn networks() -> Vec<Network> {
     vec![
         basic.clone(),
         Network { size: [9, 7], channels: 1, classes: 17, ..basic.clone() },
-        Network { head: Head::Cosine { scale: 7.0 }, ..basic.clone() },
+        Network { head: Head::Cosine { scale: 7.0, learned: false }, ..basic.clone() },
+        Network { head: Head::Cosine { scale: 7.0, learned: true }, ..basic.clone() },
+        Network { head: Head::Lws, ..basic.clone() },
         Network { stem: Stem { width: 6, ..plain }, stages: vec![stage(1, 6, 1), stage(2, 20, 2)], ..basic.clone() },
         Network {
             stem: pooled,
@@ -121,6 +123,10 @@ fn gradients_are_central_differences() {
             base.backward(&weights).expect("fits");
             let gradients = base.tensors(TensorKind::Gradients);
             for (i, tensor) in network.parameters().iter().enumerate() {
+                if network.head == Head::Lws && tensor.name.starts_with("linear.") && tensor.name != "linear.scale" {
+                    assert!(gradients[i].iter().all(|g| *g == 0.0), "{} is not trained", tensor.name);
+                    continue;
+                }
                 let direction = random(tensor.len(), 1000 + i as u64);
                 let moved = |by: f64| {
                     let mut tensors = truth.clone();
@@ -145,7 +151,7 @@ fn gradients_are_central_differences() {
 fn run(network: &Network, threads: usize, simd: SimdLevel) -> Vec<Vec<f32>> {
     let mut engine = engine(network, ConvolutionAlgorithm::Winograd, threads, simd);
     let images = images(network);
-    let sgd = Sgd { learning_rate: 0.05, momentum: 0.9, weight_decay: 1e-3, clip_grad_norm: Some(1.0) };
+    let sgd = Optimizer { clip_grad_norm: Some(1.0), ..Optimizer::sgd(0.05, 0.9, 1e-3) };
     let mut all = Vec::new();
     for step in 0..4 {
         // a smaller batch in between
@@ -182,7 +188,7 @@ fn state_moves_between_engines() {
         let mut first = engine(&network, ConvolutionAlgorithm::Winograd, 1, SimdLevel::best());
         let images = images(&network);
         let gradient = random(IMAGES * network.classes, 5);
-        let sgd = Sgd { learning_rate: 0.1, momentum: 0.9, weight_decay: 1e-3, clip_grad_norm: None };
+        let sgd = Optimizer::sgd(0.1, 0.9, 1e-3);
         let step = |engine: &mut Cpu| {
             let logits = engine.forward(&images, true).expect("fits").to_vec();
             engine.backward(&gradient).expect("fits");
@@ -232,7 +238,9 @@ fn large_batches() {
 fn a_frozen_backbone_stays_as_it_is() {
     let network = Network::new(Architecture::ResNet8, 3, [16, 16], 10).expect("valid");
     let images = random(6 * 3 * 16 * 16, 1);
-    for head in [Head::Linear, Head::Cosine { scale: 16.0 }] {
+    for head in
+        [Head::Linear, Head::Cosine { scale: 16.0, learned: false }, Head::Cosine { scale: 16.0, learned: true }]
+    {
         let network = network.clone().with_head(head);
         let pool = Pool::new(2).expect("threads");
         let mut engine = Cpu::new(network.clone(), 6, 3, pool).expect("valid");
@@ -243,7 +251,7 @@ fn a_frozen_backbone_stays_as_it_is() {
         let gradient = random(60, 2);
         engine.backward(&gradient).expect("fits");
         let gradients = engine.tensors(TensorKind::Gradients);
-        engine.step(&Sgd { learning_rate: 0.1, momentum: 0.9, weight_decay: 1e-2, clip_grad_norm: None });
+        engine.step(&Optimizer::sgd(0.1, 0.9, 1e-2));
         let after = engine.tensors(TensorKind::Parameters);
         for ((tensor, (before, after)), gradient) in
             network.parameters().iter().zip(before.iter().zip(&after)).zip(&gradients)
@@ -259,4 +267,34 @@ fn a_frozen_backbone_stays_as_it_is() {
         engine.backward(&gradient).expect("fits");
         assert!(engine.tensors(TensorKind::Gradients).iter().all(|tensor| tensor.iter().any(|g| *g != 0.0)));
     }
+}
+
+/// With learnable weight scaling, one factor per class is all that is trained.
+#[test]
+fn weight_scaling_trains_a_factor_per_class() {
+    let linear = Network::new(Architecture::ResNet8, 3, [16, 16], 10).expect("valid");
+    let engine = |network: &Network| Cpu::new(network.clone(), 6, 3, Pool::new(2).expect("threads")).expect("valid");
+    let (images, scaled) = (random(6 * 3 * 16 * 16, 1), linear.clone().with_head(Head::Lws));
+    let (mut base, mut engine) = (engine(&linear), engine(&scaled));
+    assert_eq!(
+        engine.forward(&images, false).expect("fits"),
+        base.forward(&images, false).expect("fits"),
+        "factors of 1"
+    );
+    engine.freeze_backbone(true);
+    let before = engine.tensors(TensorKind::Parameters);
+    for step in 0..3 {
+        engine.forward(&images, true).expect("fits");
+        engine.backward(&random(60, step)).expect("fits");
+        engine.step(&Optimizer::sgd(0.1, 0.9, 1e-2));
+    }
+    let after = engine.tensors(TensorKind::Parameters);
+    for (tensor, (before, after)) in scaled.parameters().iter().zip(before.iter().zip(&after)) {
+        assert_eq!(before != after, tensor.name == "linear.scale", "{}", tensor.name);
+    }
+    // the factors multiply the logits, bias included
+    let scales = after.last().expect("there");
+    let logits = base.forward(&images, false).expect("fits").to_vec();
+    let want: Vec<f64> = logits.iter().zip(scales.iter().cycle()).map(|(z, s)| f64::from(*z) * f64::from(*s)).collect();
+    close(engine.forward(&images, false).expect("fits"), &want, 1e-6, "logits");
 }

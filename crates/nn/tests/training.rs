@@ -7,7 +7,7 @@ use equipoise_data::batch::normalize::Normalize;
 use equipoise_data::batch::sampler::{Sampler, SamplerKind, Shard};
 use equipoise_data::batch::small::SmallTransform;
 use equipoise_data::{Pixels, Split};
-use equipoise_nn::{Architecture, ConvolutionAlgorithm, Cpu, Engine, Network, Sgd};
+use equipoise_nn::{Architecture, ConvolutionAlgorithm, Cpu, Engine, Network, Optimizer};
 use equipoise_pool::Pool;
 use equipoise_simd::SimdLevel;
 
@@ -54,7 +54,7 @@ fn train(part: &Split, places: &[u32], epochs: u64, seed: u64, augment: bool, ke
             loss += summary.loss * at.len() as f64;
             engine.backward(&grad).expect("fits");
             let rate = 0.1 * (1.0 - epoch as f32 / epochs as f32);
-            engine.step(&Sgd { learning_rate: rate, momentum: 0.9, weight_decay: 2e-4, clip_grad_norm: None });
+            engine.step(&Optimizer::sgd(rate, 0.9, 2e-4));
         }
         losses.push(loss / places.len() as f64);
     }

@@ -17,6 +17,36 @@ pub struct EvaluationDetails {
     pub reliability: Vec<Vec<ReliabilityBin>>,
     /// The hardest images of the smallest classes: wrong predictions with the highest loss, class by class.
     pub hardest: Vec<HardExample>,
+    /// Which test images of each class were predicted correctly.
+    #[serde(default)]
+    pub correct: Vec<CorrectImages>,
+}
+
+/// Which images of a class were predicted correctly, in the order of the dataset: a hexadecimal digit for every four images, the
+/// first image in the highest bit.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct CorrectImages(String);
+
+impl CorrectImages {
+    /// The record of some images.
+    #[must_use]
+    pub fn new(correct: &[bool]) -> Self {
+        let digit = |four: &[bool]| {
+            let bits = four.iter().zip([8, 4, 2, 1]).map(|(correct, bit)| if *correct { bit } else { 0 });
+            char::from_digit(bits.sum(), 16).unwrap_or('0')
+        };
+        Self(correct.chunks(4).map(digit).collect())
+    }
+
+    /// Whether each of `number` images was predicted correctly; `None` if the record is of another number of images.
+    #[must_use]
+    pub fn images(&self, number: usize) -> Option<Vec<bool>> {
+        let digits: Option<Vec<u32>> = self.0.chars().map(|digit| digit.to_digit(16)).collect();
+        let digits = digits.filter(|digits| digits.len() == number.div_ceil(4))?;
+        let bits = digits.iter().flat_map(|digit| [8, 4, 2, 1].map(|bit| digit & bit != 0));
+        Some(bits.take(number).collect())
+    }
 }
 
 /// The classes of a group.
@@ -65,4 +95,21 @@ pub struct HardExample {
     pub true_probability: f64,
     /// Thumbnail: a PNG file in base 64.
     pub picture: Option<String>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn correct_images_are_read_back() {
+        for number in 0..19_usize {
+            let correct: Vec<bool> = (0..number).map(|i| i * i % 3 == 1).collect();
+            let record = CorrectImages::new(&correct);
+            assert_eq!(record.images(number), Some(correct));
+            assert_eq!(record.images(number + 4), None);
+        }
+        assert_eq!(CorrectImages::new(&[true, false, false, false, true]), CorrectImages("88".to_owned()));
+        assert_eq!(CorrectImages("8x".to_owned()).images(8), None);
+    }
 }

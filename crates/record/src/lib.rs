@@ -13,7 +13,7 @@ pub mod names;
 pub mod norms;
 pub mod result;
 
-pub use details::{ConfusedPair, EvaluationDetails, GroupMembers, HardExample, ReliabilityBin};
+pub use details::{ConfusedPair, CorrectImages, EvaluationDetails, GroupMembers, HardExample, ReliabilityBin};
 pub use folder::{FolderError, RunFolder};
 pub use metrics::{ClassCounts, EpochRecord, EpochTime, GroupAccuracy, Metrics};
 pub use norms::{GradientNorms, NormRegions, NormView};

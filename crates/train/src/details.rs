@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use equipoise_record::{ConfusedPair, EvaluationDetails, GroupMembers, HardExample, ReliabilityBin};
+use equipoise_record::{ConfusedPair, CorrectImages, EvaluationDetails, GroupMembers, HardExample, ReliabilityBin};
 
 use crate::evaluate::EvaluatedBatch;
 use crate::metrics::{CALIBRATION_BINS, EvaluationCounts, Prediction, calibration_bin};
@@ -26,6 +26,8 @@ pub(crate) struct DetailsCollector {
     reliability: Vec<[ReliabilityBin; CALIBRATION_BINS]>,
     /// The hardest images so far of each listed class, the hardest first.
     hardest: BTreeMap<u32, Vec<HardImage>>,
+    /// Whether each image of each class was predicted correctly.
+    correct: Vec<Vec<bool>>,
 }
 
 /// An image with a wrong prediction.
@@ -45,14 +47,17 @@ impl DetailsCollector {
         let smallest = last.into_iter().flat_map(|group| group.classes.iter().rev()).take(HARD_CLASSES);
         let hardest = smallest.map(|class| (*class as u32, Vec::new())).collect();
         let reliability = vec![[ReliabilityBin::default(); CALIBRATION_BINS]; data.groups.len()];
-        Self { group, classes: data.classes.len(), reliability, hardest }
+        let correct = vec![Vec::new(); data.classes.len()];
+        Self { group, classes: data.classes.len(), reliability, hardest, correct }
     }
 
     /// Adds a batch.
     pub(crate) fn add(&mut self, batch: &EvaluatedBatch<'_>) {
         for (row, (logits, &label)) in batch.logits.chunks_exact(self.classes).zip(batch.labels).enumerate() {
-            let Some(prediction) = Prediction::new(logits, label as usize) else { continue };
-            let correct = prediction.class == label as usize;
+            let prediction = Prediction::new(logits, label as usize);
+            let correct = prediction.as_ref().is_some_and(|prediction| prediction.class == label as usize);
+            self.correct[label as usize].push(correct);
+            let Some(prediction) = prediction else { continue };
             let bin = &mut self.reliability[self.group[label as usize]][calibration_bin(prediction.confidence)];
             bin.images += 1;
             bin.hits += u64::from(correct);
@@ -81,6 +86,7 @@ impl DetailsCollector {
             confused,
             reliability: self.reliability.iter().map(|bins| bins.iter().map(mean).collect()).collect(),
             hardest: self.hard_examples(data),
+            correct: self.correct.iter().map(|images| CorrectImages::new(images)).collect(),
         }
     }
 

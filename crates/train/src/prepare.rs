@@ -9,12 +9,12 @@ use equipoise_data::dataset::class_counts;
 use equipoise_data::describe::groups::ClassGroup;
 use equipoise_data::error::UnreadableFile;
 use equipoise_data::subset::index::Fingerprint;
-use equipoise_data::subset::split::split_validation;
+use equipoise_data::subset::split::{ValidationRule, split_validation};
 use equipoise_data::{DataError, Dataset, Images, Split};
 use equipoise_pool::Pool;
 
 use crate::error::{BrokenFile, TrainError};
-use crate::settings::Settings;
+use crate::settings::{DataSettings, Settings};
 
 /// Bytes of decoded photographs that are cached per split.
 const CACHE_BYTES: u64 = 4 << 30;
@@ -216,10 +216,11 @@ fn check_dataset(dataset: &Dataset, settings: &Settings) -> Result<(), TrainErro
 
 /// Takes a validation split out of the training split if the settings ask for one.
 pub(crate) fn take_validation_split(dataset: &mut Dataset, settings: &Settings) -> Result<(), TrainError> {
-    let fraction = settings.data.val_fraction;
+    let DataSettings { val_fraction: fraction, val_at_least: at_least, split_seed: seed, .. } = settings.data;
     if fraction > 0.0 {
         let of = (dataset.classes.len(), &dataset.groups);
-        let (train, val) = split_validation(&dataset.train, of, fraction, settings.data.split_seed)?;
+        let rule = ValidationRule { fraction, at_least, seed };
+        let (train, val) = split_validation(&dataset.train, of, rule)?;
         if val.labels.is_empty() {
             return refuse(dataset, format!("no class is large enough for 'data.val_fraction' = {fraction}"));
         }

@@ -15,11 +15,14 @@ pub enum Schedule {
         #[serde(default)]
         milestones: Vec<Milestone>,
     },
-    /// A linear warm-up, then half a cosine from the base learning rate to 0 at the end. It changes at every step.
+    /// A linear warm-up, then half a cosine from the base learning rate down to the floor. It changes at every step.
     Cosine {
         /// Epochs of warm-up, possibly a fraction. `None` is 2.5 % of all epochs, as in the paper.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         warmup_epochs: Option<f64>,
+        /// Learning rate at the end, as a fraction of the base learning rate.
+        #[serde(default, skip_serializing_if = "is_zero")]
+        floor: f64,
     },
     /// The base learning rate throughout.
     // the braces make serde refuse unknown fields
@@ -34,6 +37,10 @@ pub struct Milestone {
     pub epoch: u64,
     /// The new learning rate divided by the previous one.
     pub factor: f64,
+}
+
+fn is_zero(x: &f64) -> bool {
+    *x == 0.0
 }
 
 impl Schedule {
@@ -64,7 +71,7 @@ impl Schedule {
                 let passed = milestones.iter().filter(|milestone| milestone.epoch <= epoch);
                 passed.fold(warm, |learning_rate, milestone| learning_rate * milestone.factor)
             }
-            Self::Cosine { warmup_epochs } => {
+            Self::Cosine { warmup_epochs, floor } => {
                 let steps = steps.max(1) as f64;
                 let warmup = warmup_epochs.unwrap_or(epochs as f64 / 40.0);
                 let (before, all, warm) = (epoch as f64 * steps + step as f64, epochs as f64 * steps, warmup * steps);
@@ -74,7 +81,7 @@ impl Schedule {
                 } else {
                     // (1 + cos) / 2 as the square of a sine: nothing cancels near the end, so no step has a learning rate of 0
                     let left = ((all - before) / (all - warm)).clamp(0.0, 1.0);
-                    base * (std::f64::consts::FRAC_PI_2 * left).sin().powi(2)
+                    base * (floor + (1.0 - floor) * (std::f64::consts::FRAC_PI_2 * left).sin().powi(2))
                 }
             }
             Self::Constant {} => base,
@@ -96,7 +103,10 @@ impl Schedule {
                 }
                 check_milestones(milestones, *warmup_epochs, epochs)
             }
-            Self::Cosine { warmup_epochs: Some(warmup) } if !(*warmup >= 0.0 && *warmup < epochs as f64) => {
+            Self::Cosine { floor, .. } if !(0.0..1.0).contains(floor) => {
+                Err(format!("floor is {floor}; it must be at least 0 and less than 1"))
+            }
+            Self::Cosine { warmup_epochs: Some(warmup), .. } if !(*warmup >= 0.0 && *warmup < epochs as f64) => {
                 Err(format!("warmup_epochs is {warmup}; it must be at least 0 and less than the {epochs} epochs"))
             }
             Self::Cosine { .. } | Self::Constant {} => Ok(()),
@@ -204,7 +214,7 @@ mod tests {
         for (warmup, epochs, steps) in
             [(0.0, 1, 1), (0.0, 10, 7), (2.0, 10, 7), (2.5, 10, 7), (0.1, 3, 100), (0.1, 2, 3)]
         {
-            let schedule = Schedule::Cosine { warmup_epochs: Some(warmup) };
+            let schedule = Schedule::Cosine { warmup_epochs: Some(warmup), floor: 0.0 };
             let rates = by_step(&schedule, epochs, steps);
             assert!(rates.iter().all(|rate| *rate > 0.0 && *rate <= 0.1), "{rates:?}");
             let warm = ((warmup * steps as f64).ceil() as usize).min(rates.len());
@@ -212,28 +222,29 @@ mod tests {
             assert!(rates[warm..].is_sorted_by(|a, b| a > b), "{rates:?}");
             assert!(rates.len() == 1 || rates.iter().any(|rate| *rate > 0.0999), "{rates:?}");
         }
-        let rates = by_step(&Schedule::Cosine { warmup_epochs: Some(5.0) }, 200, 391);
+        let rates = by_step(&Schedule::Cosine { warmup_epochs: Some(5.0), floor: 0.0 }, 200, 391);
         assert!((rates[0] - 0.1 / (5.0 * 391.0)).abs() < 1e-18);
         assert_eq!(rates[5 * 391], 0.1);
         assert!(rates[200 * 391 - 1] < 1e-9);
         assert!(
-            Schedule::Cosine { warmup_epochs: Some(0.0) }.learning_rate(0.1, 1_000_000, 999_999, 999_999, 1_000_000)
+            Schedule::Cosine { warmup_epochs: Some(0.0), floor: 0.0 }
+                .learning_rate(0.1, 1_000_000, 999_999, 999_999, 1_000_000)
                 > 0.0
         );
         // left out, the warm-up is the paper's share, however few epochs there are
-        let shared = |epochs| by_step(&Schedule::Cosine { warmup_epochs: None }, epochs, 391);
+        let shared = |epochs| by_step(&Schedule::Cosine { warmup_epochs: None, floor: 0.0 }, epochs, 391);
         assert_eq!(shared(200), rates);
         assert!(shared(1)[8] < 0.1 && shared(1)[10] > 0.0999);
-        assert_eq!(Schedule::Cosine { warmup_epochs: None }.check(1), Ok(()));
+        assert_eq!(Schedule::Cosine { warmup_epochs: None, floor: 0.0 }.check(1), Ok(()));
         // never negative, not even after the end
-        assert_eq!(Schedule::Cosine { warmup_epochs: Some(5.0) }.learning_rate(0.1, 200, 200, 0, 391), 0.0);
-        assert_eq!(Schedule::Cosine { warmup_epochs: Some(5.0) }.learning_rate(0.1, 200, 300, 7, 391), 0.0);
+        assert_eq!(Schedule::Cosine { warmup_epochs: Some(5.0), floor: 0.0 }.learning_rate(0.1, 200, 200, 0, 391), 0.0);
+        assert_eq!(Schedule::Cosine { warmup_epochs: Some(5.0), floor: 0.0 }.learning_rate(0.1, 200, 300, 7, 391), 0.0);
     }
 
     #[test]
     fn cosine_by_hand() {
         // one epoch of warm-up in 4 steps, then 8 steps: 1, cos(45 degrees) after 2, 1/2 after 4
-        let rates = by_step(&Schedule::Cosine { warmup_epochs: Some(1.0) }, 3, 4);
+        let rates = by_step(&Schedule::Cosine { warmup_epochs: Some(1.0), floor: 0.0 }, 3, 4);
         let want = [0.025, 0.05, 0.075, 0.1, 0.1];
         for (rate, want) in rates.iter().zip(want) {
             assert!((rate - want).abs() < 1e-15, "{rate}, not {want}");
@@ -241,6 +252,23 @@ mod tests {
         assert!((rates[6] - 0.05 * (1.0 + 0.5f64.sqrt())).abs() < 1e-15);
         assert!((rates[8] - 0.05).abs() < 1e-15);
         assert!((rates[10] - 0.05 * (1.0 - 0.5f64.sqrt())).abs() < 1e-15);
+    }
+
+    #[test]
+    fn cosine_with_a_floor_by_hand() {
+        let rates = by_step(&Schedule::Cosine { warmup_epochs: Some(1.0), floor: 0.1 }, 3, 4);
+        let half = 0.5f64.sqrt();
+        let want = [0.025, 0.05, 0.075, 0.1, 0.1];
+        for (rate, want) in rates.iter().zip(want) {
+            assert!((rate - want).abs() < 1e-15, "{rate}, not {want}");
+        }
+        // 0.01 is left of the 0.1; the other 0.09 fall with half a cosine
+        for (step, want) in [(6, 0.5 * (1.0 + half)), (8, 0.5), (10, 0.5 * (1.0 - half))] {
+            assert!((rates[step] - (0.01 + 0.09 * want)).abs() < 1e-15, "step {step}: {}", rates[step]);
+        }
+        let long = Schedule::Cosine { warmup_epochs: None, floor: 0.1 };
+        assert!((by_step(&long, 200, 98)[200 * 98 - 1] - 0.01).abs() < 1e-8);
+        assert_eq!(long.learning_rate(0.5, 200, 300, 0, 98), 0.05);
     }
 
     #[test]
@@ -267,21 +295,28 @@ mod tests {
             (steps(0, &[(5, f64::NAN)]), "milestones[0].factor is NaN; it must be finite and more than 0"),
             (steps(0, &[(5, f64::INFINITY)]), "milestones[0].factor is inf; it must be finite and more than 0"),
             (
-                Schedule::Cosine { warmup_epochs: Some(-1.0) },
+                Schedule::Cosine { warmup_epochs: Some(-1.0), floor: 0.0 },
                 "warmup_epochs is -1; it must be at least 0 and less than the 10 epochs",
             ),
             (
-                Schedule::Cosine { warmup_epochs: Some(10.0) },
+                Schedule::Cosine { warmup_epochs: Some(10.0), floor: 0.0 },
                 "warmup_epochs is 10; it must be at least 0 and less than the 10 epochs",
             ),
             (
-                Schedule::Cosine { warmup_epochs: Some(f64::NAN) },
+                Schedule::Cosine { warmup_epochs: Some(f64::NAN), floor: 0.0 },
                 "warmup_epochs is NaN; it must be at least 0 and less than the 10 epochs",
+            ),
+            (Schedule::Cosine { warmup_epochs: None, floor: 1.0 }, "floor is 1; it must be at least 0 and less than 1"),
+            (
+                Schedule::Cosine { warmup_epochs: Some(1.0), floor: -0.1 },
+                "floor is -0.1; it must be at least 0 and less than 1",
             ),
         ] {
             assert_eq!(schedule.check(10), Err(want.to_owned()));
         }
-        for schedule in [steps(9, &[(10, 2.0)]), Schedule::Cosine { warmup_epochs: Some(9.5) }, Schedule::Constant {}] {
+        for schedule in
+            [steps(9, &[(10, 2.0)]), Schedule::Cosine { warmup_epochs: Some(9.5), floor: 0.0 }, Schedule::Constant {}]
+        {
             assert_eq!(schedule.check(10), Ok(()));
             assert_eq!(schedule.check(0), Err("epochs must be at least 1".to_owned()));
         }
@@ -292,8 +327,9 @@ mod tests {
         let schedules = [
             Schedule::paper(200),
             Schedule::paper(1),
-            Schedule::Cosine { warmup_epochs: Some(2.5) },
-            Schedule::Cosine { warmup_epochs: None },
+            Schedule::Cosine { warmup_epochs: Some(2.5), floor: 0.0 },
+            Schedule::Cosine { warmup_epochs: None, floor: 0.0 },
+            Schedule::Cosine { warmup_epochs: None, floor: 0.1 },
             Schedule::Constant {},
         ];
         for schedule in schedules {
@@ -303,7 +339,7 @@ mod tests {
         let text = "name = \"multi-step\"\nwarmup_epochs = 5\nmilestones = [{ epoch = 161, factor = 0.01 }, { epoch = 181, factor = 0.01 }]";
         assert_eq!(toml::from_str::<Schedule>(text).expect("read"), Schedule::paper(200));
         let whole = toml::from_str::<Schedule>("name = \"cosine\"\nwarmup_epochs = 5").expect("read");
-        assert_eq!(whole, Schedule::Cosine { warmup_epochs: Some(5.0) });
+        assert_eq!(whole, Schedule::Cosine { warmup_epochs: Some(5.0), floor: 0.0 });
     }
 
     #[test]

@@ -4,16 +4,21 @@
 //! ```text
 //! S_c     = sum_i v_{c,i}^alpha                                   effective size of class c
 //! W_{c,i} ~ 1 / v'_{c,i}^alpha,  v' = v + prior T_c / N           weight inside class c (intra-category)
-//! M_{m,n} = gamma ln min(1, S_n / S_m)                            margin on logit n for label m (inter-category);
-//!                                                                 gamma ln(S_n / S_m) with `two_sided`
+//! M_{m,n} = gamma ln min(1, S_n / S_m)                            margin on logit n for label m (inter-category)
 //! L       = W_{y,i} CE(z + M_y, y),   i the region of g = 1 - p_y
+//!
+//! margin: two-sided        M_{m,n} = gamma ln(S_n / S_m)
+//! margin: unbiased         M_{m,n} = -ln(2 S_m / S_n - 1) for S_m > S_n, else 0
+//! weighting: quantile      W_{c,i} = 1 + kappa (u - 1/2),   u the share of class c with a smaller g
 //! ```
 //!
 //! # Symbols
 //! v_{c,i} is the density of the gradient norms g of class c in region i of [0, 1] in the previous epoch: examples in the
 //! region / (N d_{c,i}) for N regions of width d. T_c is the number of examples behind it, p = softmax(z), CE the
 //! cross-entropy. W and M are constants: no gradient flows through them. Adaptive regions (AURA): after an epoch
-//! d_i <- 1 / ln(e + v_i), scaled to the sum 1. Uniform regions (URA): d_i = 1 / N always.
+//! d_i <- 1 / ln(e + v_i), scaled to the sum 1. Uniform regions (URA): d_i = 1 / N always. With `memory: live`, every batch
+//! first multiplies the examples in all regions of all classes by `momentum`, then adds 1 - momentum per example of its own;
+//! S_c = sum_i k_{c,i}^alpha with k the examples left, at least 1e-6.
 //!
 //! # Paper
 //! Zhang et al. 2022: Zhang, Lin, Zhang, Xu, "Solving The Long-Tailed Problem via Intra- and Inter-Category Balance" (GHM-CWAP), ICASSP
@@ -25,12 +30,15 @@
 //! instead, classes with few hard examples among many easy ones, the head, would pull harder than without weights. And a
 //! uniform pseudo-histogram keeps W bounded (`prior: 5`). The paper to the letter is `normalize: none, prior: 0` (preset
 //! `paper`); it trains badly, and without gradient clipping not at all. 1 / ln(v), infinite at v = 1, becomes
-//! 1 / ln(e + v). Two-sided margins (the default) are ours; preset `reference` has the paper's.
+//! 1 / ln(e + v). Two-sided margins (the default) are ours; preset `reference` has the paper's. So are quantile weights,
+//! unbiased margins and gradient norms with the margins (`norm: adjusted`). Live histograms are what the authors' published
+//! scripts do for the paper's Table 1: `memory: live, intra: false, alpha: 1.2, bins: 10, momentum: 0.7`.
 //!
 //! # Reduces to
 //! `softmax` with `intra` and `inter` off. alpha 0 gives flat weights. In the first epoch weights are flat, and the margin
-//! is that of `logit-adjusted` with tau = gamma alpha, or with `two_sided: false` that of `seesaw` (q 0) with
-//! p = gamma alpha and the true counts for seen; with equal counts it is `softmax`.
+//! is that of `logit-adjusted` with tau = gamma alpha, or with `margin: one-sided` that of `seesaw` (q 0) with
+//! p = gamma alpha and the true counts for seen; with equal counts it is `softmax`. With `memory: live` and one region, S is
+//! a power of the class's frequency in the last batches.
 //!
 //! # Choosing
 //! The margin carries the gain; that the weight adds to it has not been shown (docs/results.md). The paper's values are
@@ -39,7 +47,8 @@
 //! some cost to the most frequent ones. A larger prior or a `cap` calms the weights. The rows of the paper's Table 3, all
 //! with preset `reference`: R is `seesaw` with q 0 (the margin from S alone, a row that the paper lacks, is
 //! `intra: false`), A-URA `inter: false, regions: uniform`, R+A-URA `regions: uniform`, R+A-AURA the preset itself. Mixed
-//! examples (mixup) are weighted but not counted.
+//! examples (mixup) are weighted but not counted. Live histograms depend on the order of batches and cannot be merged over
+//! workers.
 
 mod histogram;
 mod inter;
@@ -53,7 +62,7 @@ use crate::config::Preset;
 use crate::counts::Counts;
 use crate::error::{ConfigError, StateError};
 use crate::kernel::rows::{Job, Part, Row, Softmax, Weighed, Workspace};
-use crate::margin::{Form, LevelRows, NoMargin, RatioRows};
+use crate::margin::{LevelRows, NoMargin, RatioRows, Rows, UnbiasedRows};
 use crate::method::{ClassHistogram, Id, Method, State};
 use crate::parameters::{Parameters, parameters};
 
@@ -73,6 +82,8 @@ pub enum Regions {
     Adaptive,
     /// All regions are equally wide (URA).
     Uniform,
+    /// Region i of N begins at (i / N)^2.
+    Squared,
 }
 
 /// How the weights of a class are scaled.
@@ -87,18 +98,51 @@ pub enum Normalize {
     ValidBins,
     /// S_c / v^alpha, scaled to a mean of 1 over each batch.
     BatchMean,
+    /// 1 / v^alpha, scaled to a mean of 1 over each batch.
+    BatchPower,
     /// S_c / v^alpha, as printed in the paper.
     None,
 }
 
-/// Where the densities behind the weights come from.
+impl Normalize {
+    /// Whether the scale depends on the whole batch.
+    fn by_batch(self) -> bool {
+        matches!(self, Self::BatchMean | Self::BatchPower)
+    }
+}
+
+/// What the weight of an example follows from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Weighting {
+    /// The inverse density of its gradient norm in its class.
+    Density,
+    /// The share of its class that had a smaller gradient norm in the previous epoch.
+    Quantile,
+}
+
+/// The margin between two classes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum MarginKind {
+    /// gamma ln min(1, S_n / S_m).
+    OneSided,
+    /// gamma ln(S_n / S_m), as in balanced-softmax.
+    TwoSided,
+    /// -ln(2 S_m / S_n - 1) for S_m > S_n, else 0.
+    Unbiased,
+}
+
+/// Where densities and sizes come from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Memory {
     /// The previous epoch, frozen.
     Epoch,
-    /// A moving average over batches, including the current one.
+    /// The weights follow from a moving average over the batches that hold the class, including the current one.
     Ema,
+    /// Weights and sizes follow from histograms that fade with every batch, of all classes, including the current one.
+    Live,
 }
 
 /// The gradient norm of an example.
@@ -109,6 +153,8 @@ pub enum Norm {
     Softmax,
     /// 1 - sigmoid(z_y).
     SigmoidOwn,
+    /// 1 - softmax(z + M_y)_y, with the margins.
+    Adjusted,
 }
 
 parameters! {
@@ -120,10 +166,14 @@ parameters! {
         pub alpha: f64 = 0.9, where |x| (0.0..=10.0).contains(&x) => "in 0..=10";
         /// Strength of the margins, 0 (none) to 100.
         pub gamma: f64 = 1.1, where |x| (0.0..=100.0).contains(&x) => "in 0..=100";
-        /// Widths of the regions: adaptive (AURA) or uniform (URA).
+        /// Widths of the regions: adaptive (AURA), uniform (URA) or squared (region i begins at (i / N)^2).
         pub regions: Regions = Regions::Adaptive;
         /// Whether examples are weighted inside their class.
         pub intra: bool = true;
+        /// What the weights follow from: density or quantile (1 + kappa (u - 1/2), u the share of the class with smaller g).
+        pub weighting: Weighting = Weighting::Density;
+        /// Strength of quantile weights, 0 (none) to 2.
+        pub kappa: f64 = 0.5, where |x| (0.0..=2.0).contains(&x) => "in 0..=2";
         /// First epoch (from 0) in which examples are weighted. Before it every weight is 1.
         pub intra_start: u64 = 0;
         /// Exponent of the densities behind the weights, 0 to 10. If left out, alpha.
@@ -132,17 +182,18 @@ parameters! {
         pub intra_hard: bool = false;
         /// Whether classes have margins.
         pub inter: bool = true;
-        /// Whether margins are gamma ln(S_n / S_m), toward more frequent classes too, as in balanced-softmax.
-        pub two_sided: bool = true;
-        /// Scale of the weights: class-mean, class-gradient, valid-bins, batch-mean or none.
+        /// The margin: one-sided (the paper's), two-sided (gamma ln(S_n / S_m)) or unbiased (-ln(2 S_m / S_n - 1), one-sided).
+        pub margin: MarginKind = MarginKind::TwoSided;
+        /// Scale of the weights: class-mean, class-gradient, valid-bins, batch-mean, batch-power or none.
         pub normalize: Normalize = Normalize::ClassGradient;
         /// Uniform pseudo-examples per real one that keep the weights bounded, 0 to 1e6.
         pub prior: f64 = 5.0, where |x| (0.0..=1e6).contains(&x) => "in 0..=1e6";
-        /// Source of the densities behind the weights: epoch (the previous one) or ema (moving average over batches).
+        /// Source of densities and sizes: epoch (the previous one), ema (weights from a moving average over batches) or live
+        /// (weights and sizes from histograms that fade with every batch).
         pub memory: Memory = Memory::Epoch;
-        /// Momentum of the moving average with memory ema, at least 0 and less than 1.
+        /// Share of a histogram that is left after a batch with memory ema or live, at least 0 and less than 1.
         pub momentum: f64 = 0.75, where |x| (0.0..1.0).contains(&x) => "at least 0 and less than 1";
-        /// The gradient norm: softmax (1 - p_y) or sigmoid-own (1 - sigmoid(z_y)).
+        /// The gradient norm: softmax (1 - p_y), sigmoid-own (1 - sigmoid(z_y)) or adjusted (1 - p_y with the margins).
         pub norm: Norm = Norm::Softmax;
         /// Upper limit of the weights, more than 0. If left out, there is no limit.
         pub cap: Option<f64> = None, where |x| x.is_none_or(|x| x > 0.0 && x.is_finite()) => "more than 0";
@@ -153,7 +204,7 @@ impl Parameters for CwapConfig {
     type Method = Cwap;
     const CORRECTS_FOR_COUNTS: bool = true;
     fn preset(preset: Preset) -> Self {
-        let reference = Self { gamma: 0.8, two_sided: false, ..Self::default() };
+        let reference = Self { gamma: 0.8, margin: MarginKind::OneSided, ..Self::default() };
         match preset {
             // the paper to the letter
             Preset::Paper => Self { normalize: Normalize::None, prior: 0.0, ..reference },
@@ -169,8 +220,11 @@ impl Parameters for CwapConfig {
         Ok(())
     }
     fn build(&self, counts: &Counts) -> Cwap {
-        let histogram = Histogram::new(counts, self.bins as usize);
-        let averages = (self.memory == Memory::Ema).then(|| Averages::new(counts.classes(), self.bins as usize));
+        let bins = self.bins as usize;
+        let histogram = Histogram::new(counts, bins, self.regions);
+        let exponent = (self.memory == Memory::Live).then_some(self.alpha);
+        let averages = (self.memory != Memory::Epoch)
+            .then(|| Box::new(Averages::new(counts.classes(), bins, self.regions, exponent)));
         let mut cwap =
             Cwap { config: self.clone(), histogram, averages, margins: None, weights: Vec::new(), filled: 0 };
         cwap.rebuild();
@@ -183,11 +237,11 @@ impl Parameters for CwapConfig {
 pub(crate) struct Cwap {
     config: CwapConfig,
     histogram: Histogram,
-    /// The moving averages, with `memory: ema`.
-    averages: Option<Averages>,
+    /// The moving averages, with `memory: ema` or `live`.
+    averages: Option<Box<Averages>>,
     /// The margins M, unless `inter` is off.
     margins: Option<Margins>,
-    /// The weights W of every class and region, with `memory: epoch`.
+    /// The weights W of every class and region, if they are frozen for an epoch.
     weights: Vec<f32>,
     /// Number of non-empty regions behind W.
     filled: u64,
@@ -196,31 +250,55 @@ pub(crate) struct Cwap {
 impl Cwap {
     fn scale(&self) -> Scale {
         let CwapConfig { alpha, intra_alpha, prior, normalize, intra_hard: hard, .. } = self.config;
-        let one = (self.config.memory == Memory::Ema).then_some(1.0 - self.config.momentum);
+        let one = (self.config.memory != Memory::Epoch).then_some(1.0 - self.config.momentum);
         Scale { alpha: intra_alpha.unwrap_or(alpha), prior, normalize, one, hard }
     }
 
-    /// Recomputes W and M from the histogram.
+    /// Writes the weight of every region of a class.
+    fn class_weights(&self, values: &[f64], widths: &[f64], into: &mut [f64]) {
+        match self.config.weighting {
+            Weighting::Density => self.scale().weights(values, widths, into),
+            Weighting::Quantile => intra::quantile_weights(values, widths, self.config.kappa, into),
+        }
+    }
+
+    /// Whether weights stay the same for an epoch.
+    fn frozen_weights(&self) -> bool {
+        self.config.memory == Memory::Epoch || self.config.weighting == Weighting::Quantile
+    }
+
+    /// Whether margins follow from the averages.
+    fn live(&self) -> Option<&Averages> {
+        self.averages.as_deref().filter(|_| self.config.memory == Memory::Live)
+    }
+
+    /// Recomputes W and M from the histograms.
     fn rebuild(&mut self) {
-        let bins = self.histogram.bins;
-        let epoch = self.config.memory == Memory::Epoch;
-        if self.config.intra && epoch {
-            let scale = self.scale();
-            let mut row = vec![0.0; bins];
-            self.weights.clear();
+        if self.config.intra && self.frozen_weights() {
+            let mut row = vec![0.0; self.histogram.bins];
+            let mut weights = std::mem::take(&mut self.weights);
+            weights.clear();
             for (values, widths) in self.histogram.classes() {
-                scale.weights(values, widths, &mut row);
-                self.weights.extend(row.iter().map(|w| *w as f32));
+                self.class_weights(values, widths, &mut row);
+                weights.extend(row.iter().map(|w| *w as f32));
             }
+            self.weights = weights;
         }
         let values = self.averages.as_ref().map_or(&self.histogram.values, |a| &a.values);
         self.filled = values.iter().filter(|v| **v > 0.0).count() as u64;
-        self.margins = self.config.inter.then(|| Margins::new(&self.sizes(), self.config.gamma, self.config.two_sided));
+        let CwapConfig { gamma, margin, alpha, momentum, .. } = self.config;
+        self.margins = self.config.inter.then(|| match self.live() {
+            Some(averages) => Margins::live(averages.log_sizes(momentum), gamma, margin, alpha),
+            None => Margins::new(&self.sizes(), gamma, margin),
+        });
     }
 
     /// The effective size S of every class.
     fn sizes(&self) -> Vec<f64> {
-        self.histogram.classes().map(|(values, _)| inter::size(values, self.config.alpha)).collect()
+        match self.live() {
+            Some(averages) => averages.log_sizes(self.config.momentum).map(f64::exp).collect(),
+            None => self.histogram.classes().map(|(values, _)| inter::size(values, self.config.alpha)).collect(),
+        }
     }
 
     /// The gradient norm g of an example.
@@ -229,6 +307,7 @@ impl Cwap {
             Norm::Softmax => part.sums.raw.miss(),
             // 1 - sigmoid(z) = sigmoid(-z)
             Norm::SigmoidOwn => 1.0 / (1.0 + part.sums.raw.own.exp()),
+            Norm::Adjusted => part.sums.adjusted.miss(),
         }
     }
 
@@ -236,7 +315,7 @@ impl Cwap {
         self.config.cap.map_or(weight, |cap| weight.min(cap))
     }
 
-    /// The weight W with `memory: epoch`, before the cap.
+    /// The weight W that is frozen for the epoch, before the cap.
     fn frozen(&self, part: &Part) -> f64 {
         let bins = self.histogram.bins;
         let at = part.label * bins;
@@ -244,9 +323,10 @@ impl Cwap {
         f64::from(self.weights[at + i])
     }
 
-    /// Whether the examples of an epoch are weighted.
+    /// Whether the examples of an epoch are weighted. Ranks are known once an epoch is counted.
     fn intra(&self, epoch: u64) -> bool {
-        self.config.intra && epoch >= self.config.intra_start
+        let first = u64::from(self.config.weighting == Weighting::Quantile).max(self.config.intra_start);
+        self.config.intra && epoch >= first
     }
 
     /// The weight and loss of a part, and the region it will be counted in.
@@ -257,7 +337,7 @@ impl Cwap {
 
     /// Runs the rows one by one, or in two sweeps if weights depend on the whole batch.
     fn run<M: Softmax>(&self, job: &mut Job<'_>, rows: &M) {
-        let jointly = self.config.memory == Memory::Ema || self.config.normalize == Normalize::BatchMean;
+        let jointly = !self.frozen_weights() || self.config.normalize.by_batch();
         if !self.intra(job.batch.epoch) || !jointly {
             job.fused(rows);
             return;
@@ -267,39 +347,91 @@ impl Cwap {
             return;
         }
         match &self.averages {
-            None => job.workspace.rows.iter_mut().flat_map(Row::parts_mut).for_each(|part| {
-                part.weighed.weight = self.frozen(part);
-            }),
-            Some(averages) => {
+            Some(averages) if !self.frozen_weights() => {
                 averages.absorb(job.workspace, self.config.momentum, |part| self.norm(part));
                 averages.weigh(job.workspace, &self.scale(), |part| self.norm(part));
             }
+            _ => job.workspace.rows.iter_mut().flat_map(Row::parts_mut).for_each(|part| {
+                part.weighed.weight = self.frozen(part);
+            }),
         }
-        let mean = match self.config.normalize {
-            Normalize::BatchMean => {
-                let parts = job.workspace.rows.iter().flat_map(Row::parts);
-                parts.map(|part| part.share * part.weighed.weight).sum::<f64>() / job.workspace.rows.len() as f64
-            }
-            _ => 1.0,
-        };
+        self.scale_by_batch(job.workspace);
         for part in job.workspace.rows.iter_mut().flat_map(Row::parts_mut) {
-            part.weighed = self.weighed(part, part.weighed.weight / mean);
+            part.weighed = self.weighed(part, part.weighed.weight);
         }
         job.gradients(rows);
+    }
+
+    /// Divides the weights by their mean over the batch, if that is their scale.
+    fn scale_by_batch(&self, workspace: &mut Workspace) {
+        if !self.config.normalize.by_batch() {
+            return;
+        }
+        let parts = workspace.rows.iter().flat_map(Row::parts);
+        let mean = parts.map(|part| part.share * part.weighed.weight).sum::<f64>() / workspace.rows.len() as f64;
+        workspace.rows.iter_mut().flat_map(Row::parts_mut).for_each(|part| part.weighed.weight /= mean);
+    }
+
+    /// Counts the batch first, as margins depend on it: a sweep for the gradient norms, then both passes over each row.
+    fn run_live(&self, job: &mut Job<'_>, averages: &Averages) {
+        if self.config.norm != Norm::SigmoidOwn {
+            job.sums(&NoMargin(|_: &Part| Weighed::default()));
+            if !job.finite() {
+                return;
+            }
+        }
+        let (batch, classes) = (job.batch, job.classes);
+        let norm = |part: &Part| match self.config.norm {
+            Norm::SigmoidOwn => 1.0 / (1.0 + f64::from(batch.logits[part.row * classes + part.label]).exp()),
+            // margins do not exist yet
+            Norm::Softmax | Norm::Adjusted => part.sums.raw.miss(),
+        };
+        averages.absorb(job.workspace, self.config.momentum, norm);
+        let mut table = std::mem::take(&mut job.workspace.table);
+        if let Some(margins) = &self.margins {
+            margins.fill(averages.log_sizes_with(job.workspace, self.config.momentum), &mut table);
+        }
+        let intra = self.intra(batch.epoch);
+        let frozen = self.frozen_weights();
+        if intra && !frozen {
+            averages.weigh(job.workspace, &self.scale(), norm);
+            self.scale_by_batch(job.workspace);
+        }
+        let weigh = |part: &Part| {
+            let weight = match (intra, frozen) {
+                (false, _) => 1.0,
+                (true, true) => self.frozen(part),
+                (true, false) => part.weighed.weight,
+            };
+            self.weighed(part, weight)
+        };
+        match self.margins.as_ref().map(|margins| margins.rows) {
+            None => job.fused(&NoMargin(weigh)),
+            Some(Rows::Ratios) => job.fused(&RatioRows { table: &table, boost: None, weigh }),
+            Some(Rows::Unbiased) => job.fused(&UnbiasedRows { table: &table, weigh }),
+            Some(Rows::Levels { most }) => job.fused(&LevelRows { table: &table, most, boost: None, weigh }),
+        }
+        job.workspace.table = table;
     }
 }
 
 impl Method for Cwap {
     fn rows(&self, job: &mut Job<'_>) {
+        if let Some(averages) = self.live() {
+            self.run_live(job, averages);
+            return;
+        }
         // with moving averages the weights are set between two sweeps, if at all
-        let intra = self.intra(job.batch.epoch) && self.config.memory == Memory::Epoch;
+        let intra = self.intra(job.batch.epoch) && self.frozen_weights();
         let weigh = |part: &Part| self.weighed(part, if intra { self.frozen(part) } else { 1.0 });
-        match &self.margins {
-            None => self.run(job, &NoMargin(weigh)),
-            Some(Margins { form: Form::Ratios, table, .. }) => self.run(job, &RatioRows { table, boost: None, weigh }),
-            Some(Margins { form: Form::Levels, table, most }) => {
-                self.run(job, &LevelRows { table, most: *most, boost: None, weigh });
-            }
+        let Some(Margins { rows, table, .. }) = &self.margins else {
+            self.run(job, &NoMargin(weigh));
+            return;
+        };
+        match *rows {
+            Rows::Ratios => self.run(job, &RatioRows { table, boost: None, weigh }),
+            Rows::Unbiased => self.run(job, &UnbiasedRows { table, weigh }),
+            Rows::Levels { most } => self.run(job, &LevelRows { table, most, boost: None, weigh }),
         }
     }
 
@@ -308,11 +440,17 @@ impl Method for Cwap {
         for row in workspace.rows.iter().filter(|row| row.count == 1) {
             self.histogram.count(row.parts[0].label, row.parts[0].weighed.region as usize);
         }
-        let intra = self.intra(batch.epoch);
+        let live = self.config.memory == Memory::Live;
+        let averaged = live || self.intra(batch.epoch) && !self.frozen_weights();
         if let Some(averages) = &mut self.averages
-            && intra
+            && averaged
         {
             self.filled = self.filled.saturating_add_signed(averages.put(workspace));
+        }
+        if let Some(margins) = &mut self.margins
+            && live
+        {
+            margins.table.copy_from_slice(&workspace.table);
         }
     }
 
@@ -322,7 +460,7 @@ impl Method for Cwap {
         if let Some(averages) = &mut self.averages
             && adaptive
         {
-            averages.recut();
+            averages.recut(self.config.momentum);
         }
         self.rebuild();
     }
@@ -339,16 +477,19 @@ impl Method for Cwap {
         let bins = self.histogram.bins;
         let cells = class * bins..(class + 1) * bins;
         let (values, widths) = match &self.averages {
-            None => (&self.histogram.values, &self.histogram.widths),
-            Some(averages) => (&averages.values, &averages.widths),
+            Some(averages) if !self.frozen_weights() => (&averages.values, &averages.widths),
+            _ => (&self.histogram.values, &self.histogram.widths),
         };
         let (densities, widths) = (values[cells.clone()].to_vec(), widths[cells.clone()].to_vec());
         let mut weights = vec![1.0; bins];
         if self.config.intra {
-            self.scale().weights(&densities, &widths, &mut weights);
+            self.class_weights(&densities, &widths, &mut weights);
             weights.iter_mut().for_each(|w| *w = self.capped(*w));
         }
-        let effective_size = inter::size(&self.histogram.values[cells], self.config.alpha);
+        let effective_size = match self.live() {
+            Some(averages) => averages.log_size(class, self.config.momentum).exp(),
+            None => inter::size(&self.histogram.values[cells], self.config.alpha),
+        };
         Some(ClassHistogram { effective_size, widths, densities, weights })
     }
 
@@ -359,15 +500,23 @@ impl Method for Cwap {
     }
 
     fn state(&self) -> State {
-        State::Cwap(self.histogram.state(self.averages.as_ref()))
+        State::Cwap(self.histogram.state(self.averages.as_deref()))
     }
 
     fn restore(&mut self, state: &State) -> Result<(), StateError> {
         let State::Cwap(state) = state else {
             return Err(StateError::Method { got: state.name(), want: "cwap" });
         };
-        let (histogram, averages) = self.histogram.restored(state, self.averages.is_some())?;
-        (self.histogram, self.averages) = (histogram, averages);
+        let averages = match (&self.averages, &state.average) {
+            (Some(averages), Some(state)) => Some(Box::new(averages.restored(state)?)),
+            (None, None) => None,
+            (want, got) => {
+                let (got, want) = (got.is_some().into(), want.is_some().into());
+                return Err(StateError::Length { field: "average", got, want });
+            }
+        };
+        self.histogram = self.histogram.restored(state)?;
+        self.averages = averages;
         self.rebuild();
         Ok(())
     }

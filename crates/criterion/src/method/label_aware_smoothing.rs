@@ -59,6 +59,13 @@ pub(crate) struct LabelAwareSmoothing {
     classes: f64,
 }
 
+impl LabelAwareSmoothing {
+    /// The same smoothing for every class.
+    pub(super) fn uniform(smooth: f64, classes: usize) -> Self {
+        Self { smooth: vec![smooth; classes], classes: classes as f64 }
+    }
+}
+
 impl Softmax for LabelAwareSmoothing {
     type Shape<'a> = WithMean;
     fn shape<'a>(&'a self, _part: &Part, _row: &'a mut Vec<f32>) -> WithMean {

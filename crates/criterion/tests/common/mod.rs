@@ -52,18 +52,45 @@ pub fn configs() -> Vec<(String, Config)> {
     add("cwap batch-mean", MethodConfig::Cwap(CwapConfig { normalize: Normalize::BatchMean, ..cwap.clone() }));
     add("cwap wide", MethodConfig::Cwap(CwapConfig { gamma: 60.0, ..cwap.clone() }));
     add("cwap weight", MethodConfig::Cwap(CwapConfig { inter: false, ..cwap.clone() }));
+    add("cwap unbiased", MethodConfig::Cwap(CwapConfig { margin: MarginKind::Unbiased, ..cwap.clone() }));
+    add("cwap quantile", MethodConfig::Cwap(CwapConfig { weighting: Weighting::Quantile, ..cwap.clone() }));
+    add("cwap adjusted", MethodConfig::Cwap(CwapConfig { norm: Norm::Adjusted, ..cwap.clone() }));
+    add("cwap live", MethodConfig::Cwap(CwapConfig { memory: Memory::Live, ..cwap.clone() }));
+    add("cwap live margin", MethodConfig::Cwap(live_margin()));
     add("cwap margin", MethodConfig::Cwap(CwapConfig { intra: false, ..cwap }));
     add("seesaw wide", MethodConfig::Seesaw(SeesawConfig { p: 40.0, ..SeesawConfig::default() }));
+    add("softmax smoothing", MethodConfig::Softmax(SoftmaxConfig { smoothing: 0.1 }));
     add("focal 0.5", MethodConfig::Focal(FocalConfig { gamma: 0.5 }));
     let drw = DrwConfig { start_epoch: 0, beta: 0.99, reduction: Reduction::Weights };
     all.push(("drw".to_owned(), Config { method: Id::Softmax.preset(Preset::Reference), drw: Some(drw) }));
     all
 }
 
+/// The margin of `cwap` alone, from histograms that fade with every batch.
+pub fn live_margin() -> CwapConfig {
+    CwapConfig {
+        bins: 10,
+        alpha: 1.2,
+        regions: Regions::Squared,
+        intra: false,
+        memory: Memory::Live,
+        momentum: 0.7,
+        norm: Norm::SigmoidOwn,
+        ..CwapConfig::preset(Preset::Reference)
+    }
+}
+
+/// Whether the criterion counts a batch before it uses what it counted, or weighs examples by the others of their batch.
+pub fn depends_on_the_batch(name: &str) -> bool {
+    name.starts_with("ghm")
+        || name.starts_with("seesaw")
+        || ["cwap ema", "cwap batch-mean", "cwap live", "cwap live margin"].contains(&name)
+}
+
 /// Whether the criterion is a softmax of raw logits plus something: its gradient's rows sum to 0 and a constant added to a
 /// row's logits changes nothing.
 pub fn shift_invariant(name: &str) -> bool {
-    !["vs", "cdt", "ghm paper", "equalization paper"].contains(&name)
+    !["vs", "cdt", "ghm paper", "equalization paper", "cwap live margin"].contains(&name)
 }
 
 /// Images per class: exponential, 500 to 5.

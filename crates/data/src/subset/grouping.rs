@@ -103,7 +103,7 @@ pub(super) fn held_out_groups(
     }
     let number = |images: &usize| {
         let wanted = (*images as f64 * fraction).round() as usize;
-        wanted.max(at_least).min(images.saturating_sub(1))
+        wanted.max(at_least.min(images / 2)).min(images.saturating_sub(1))
     };
     let wanted: Vec<usize> = images.iter().map(number).collect();
     let mut order: Vec<(&u64, &BTreeMap<usize, usize>)> = members.iter().collect();

@@ -2,7 +2,8 @@
 //!
 //! There is one rule for both: in every class, the images with the smallest random keys are held out. The fraction of a class
 //! is rounded to the nearest image, and no class loses its last image. A test split takes at least one image of every class
-//! that has two; a validation split may take none of a small class.
+//! that has two; a validation split may take none of a small class, unless a least number is given, of which a class gives
+//! at most half of its images.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -105,6 +106,17 @@ pub(crate) fn split_files(
     Ok((labeled(&train, names), labeled(&test, names)))
 }
 
+/// How a validation split is taken out of a training split.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct ValidationRule {
+    /// Fraction of every class that is held out, at least 0 and less than 1.
+    pub fraction: f64,
+    /// Least number of images of every class that are held out, or half of the class if that is less.
+    pub at_least: u32,
+    /// Seed of the choice of images.
+    pub seed: u64,
+}
+
 /// Takes a validation split out of a training split: what remains for training, and what is held out.
 ///
 /// # Errors
@@ -112,20 +124,21 @@ pub(crate) fn split_files(
 pub fn split_validation(
     train: &Split,
     (classes, groups): (usize, &FileGroups),
-    fraction: f64,
-    seed: u64,
+    rule: ValidationRule,
 ) -> Result<(Split, Split), DataError> {
+    let ValidationRule { fraction, at_least, seed } = rule;
     let draw = |example: u64| Example { seed, epoch: 0, example }.draws(Stream::ValidationSplit).at(0);
     if let (Images::Files(files), false) = (&train.images, groups.is_empty()) {
         class_counts(&train.labels, classes)?;
         let of = (&train.labels[..], &groups.of(files)[..]);
-        return Ok(train.divided(&held_out_groups(of, classes, (fraction, 0), &draw)));
+        return Ok(train.divided(&held_out_groups(of, classes, (fraction, at_least as usize), &draw)));
     }
     let key = |index: &u32| draw(u64::from(*index));
     let mut chosen = vec![false; train.labels.len()];
     for indices in indices_by_class(&train.labels, classes)? {
         let keys: Vec<u64> = indices.iter().map(key).collect();
-        for (index, held) in indices.iter().zip(held_out(&keys, fraction, 0)) {
+        let at_least = (at_least as usize).min(indices.len() / 2);
+        for (index, held) in indices.iter().zip(held_out(&keys, fraction, at_least)) {
             chosen[*index as usize] = held;
         }
     }
@@ -154,8 +167,9 @@ mod tests {
     #[test]
     fn a_fraction_of_every_class_is_held_out_for_validation() {
         let labels: Vec<u32> = [vec![0; 20], vec![1; 10], vec![2; 1], vec![4; 3]].concat();
-        let take =
-            |seed| split_validation(&split(&labels), (5, &FileGroups::default()), 0.2, seed).expect("valid labels");
+        let alone = FileGroups::default();
+        let rule = |at_least, seed| ValidationRule { fraction: 0.2, at_least, seed };
+        let take = |seed| split_validation(&split(&labels), (5, &alone), rule(0, seed)).expect("valid labels");
         let (train, val) = take(7);
         let counts = |split: &Split| class_counts(&split.labels, 5).expect("valid labels");
         assert_eq!((counts(&train), counts(&val)), (vec![16, 8, 1, 0, 2], vec![4, 2, 0, 0, 1]));
@@ -166,7 +180,12 @@ mod tests {
         assert_eq!(all, (0..34).collect::<Vec<u8>>());
         assert_eq!(take(7), (train.clone(), val));
         assert_ne!(take(8).0, train);
-        let out_of_range = split_validation(&split(&[9]), (5, &FileGroups::default()), 0.2, 0);
+        // at least five of the class of ten; half of the class of three, which is less
+        let (_, more) = split_validation(&split(&labels), (5, &alone), rule(5, 7)).expect("valid labels");
+        assert_eq!(counts(&more), [5, 5, 0, 0, 1]);
+        let (_, large) = split_validation(&split(&[0; 100]), (1, &alone), rule(5, 7)).expect("valid labels");
+        assert_eq!(large.labels.len(), 20, "the fraction, where it is more");
+        let out_of_range = split_validation(&split(&[9]), (5, &alone), rule(0, 0));
         assert!(matches!(out_of_range, Err(DataError::LabelRange { label: 9, .. })));
     }
 
@@ -195,7 +214,8 @@ mod tests {
         let Images::Files(test) = test.images else { panic!("not files") };
         let chosen: Vec<String> = test.iter().map(|p| p.display().to_string()).collect();
         assert_eq!(chosen, TEST_FILES.map(|file| format!("/data/{file}")));
-        let (_, val) = split_validation(&split(&[0; 20]), (1, &FileGroups::default()), 0.2, 5).expect("valid");
+        let rule = ValidationRule { fraction: 0.2, at_least: 0, seed: 5 };
+        let (_, val) = split_validation(&split(&[0; 20]), (1, &FileGroups::default()), rule).expect("valid");
         assert_eq!(val.images.pixels().expect("in memory").bytes[..], VAL_IMAGES);
     }
 

@@ -15,7 +15,7 @@ use crate::clock::duration;
 use crate::failure::Failure;
 use crate::options::{Environment, SettingArgs};
 use crate::output::{note, open_in_browser, percent, quoted};
-use crate::reports::{WrittenReport, print_plain, summary, write_report};
+use crate::reports::{LiveFolder, WrittenReport, print_plain, summary, write_report};
 use crate::training::{DisplayOptions, RunDisplay, execute_or_read};
 
 #[derive(clap::Args)]
@@ -143,7 +143,8 @@ fn execute_all(
             let path = folder.path().join(format!("{id}-s{seed}"));
             let title = format!("[{}/{total}] {id}", finished.folders.len() + 1);
             let mut display = RunDisplay::new(&title, settings.epochs, DisplayOptions::one_of_several(args.quiet));
-            let result = execute_or_read(&settings, &path, &environment.context(), &mut display, &resume)
+            let live = LiveFolder::OfComparison(folder);
+            let result = execute_or_read(&settings, &path, &environment.context(), &mut display, live, &resume)
                 .map_err(|failure| failure.about(&title))?;
             if !args.quiet {
                 let overall = percent(result.last.as_ref().and_then(|epoch| epoch.metrics.top1));

@@ -15,7 +15,7 @@ use crate::clock::duration;
 use crate::failure::Failure;
 use crate::options::{Environment, SettingArgs};
 use crate::output::{counted, note, open_in_browser, percent, quoted};
-use crate::reports::write_report;
+use crate::reports::{LiveFolder, write_report};
 use crate::training::{DisplayOptions, RunDisplay, execute};
 
 #[derive(clap::Args)]
@@ -28,11 +28,15 @@ way the run ends as if it had never stopped, bit for bit.
 The test split selects nothing: the best epoch is selected on a validation split (--val-fraction 0.1, or that of the dataset). Without
 one, the last epoch is reported. The preset `paper` also reports the best epoch on the test split, as the paper does, and says so.
 
+To choose settings without looking at the test split, compare runs on images that are held out (--val 0.1); then --refit trains on all
+training images with the settings of the run that was best: same epochs, no validation split, the last epoch counts.
+
 Examples:
   equipoise train
   equipoise train cifar10 --imbalance 100 --criterion cwap --model resnet32 --epochs 200
   equipoise train path/to/images --val-fraction 0.1 --set augment.randaugment=[2,9]
   equipoise train path/to/photos --model resnet50 --image-size 160 --batch-size 32 --lr 0.05 -o runs/photos
+  equipoise train cifar10 --imbalance 100 --val 0.1 -o runs/held-out && equipoise train --refit runs/held-out
   equipoise train --resume runs/fashion-mini-cwap-resnet32-s0
   equipoise train --config recommended --print-config")]
 pub(crate) struct Args {
@@ -45,8 +49,11 @@ pub(crate) struct Args {
     #[arg(short, long, value_name = "DIR")]
     output: Option<PathBuf>,
     /// Continue the run in this folder; name the dataset if it has moved
-    #[arg(long, value_name = "DIR", conflicts_with_all = ["output", "model", "imbalance", "epochs", "batch_size", "lr", "seed", "val_fraction", "image_size", "path_column", "label_column", "test_data", "val_data", "group_by", "test_fraction", "strict", "weights", "freeze_backbone", "preset", "config", "set", "criterion"])]
+    #[arg(long, value_name = "DIR", conflicts_with_all = ["output", "model", "imbalance", "epochs", "batch_size", "lr", "seed", "val", "val_fraction", "image_size", "path_column", "label_column", "test_data", "val_data", "group_by", "test_fraction", "strict", "weights", "freeze_backbone", "preset", "config", "set", "criterion"])]
     resume: Option<PathBuf>,
+    /// Train on all training images with the settings of this finished run, which held some out (--val)
+    #[arg(long, value_name = "RUN", conflicts_with_all = ["resume", "model", "imbalance", "epochs", "batch_size", "lr", "val", "val_fraction", "image_size", "path_column", "label_column", "test_data", "val_data", "group_by", "test_fraction", "strict", "weights", "freeze_backbone", "preset", "config", "set", "criterion"])]
+    refit: Option<PathBuf>,
     /// Print the settings as TOML and exit
     #[arg(long)]
     print_config: bool,
@@ -91,7 +98,7 @@ pub(crate) fn run(args: &Args, out: &mut impl Write) -> Result<(), Failure> {
     let options = DisplayOptions { quiet: args.quiet, epoch_lines: true, save_every };
     let mut display = RunDisplay::new("", run.trainer.settings().epochs, options);
     let resume = format!("equipoise train --resume {}", quoted(&path));
-    let result = execute(&mut run, &mut display, &resume)?;
+    let result = execute(&mut run, &mut display, LiveFolder::OfRun, &resume)?;
     let report = write_report(std::slice::from_ref(&path), &run.folder)?;
     if args.open {
         open_in_browser(&report.page)?;
@@ -104,12 +111,21 @@ pub(crate) fn run(args: &Args, out: &mut impl Write) -> Result<(), Failure> {
 
 /// The settings of the run that the options ask for.
 fn settings(args: &Args) -> Result<Settings, Failure> {
-    match &args.resume {
-        Some(path) => {
-            let text = read_text(&path.join(CONFIG))?;
-            Ok(Settings::from_toml(&text, &Settings::default())?)
+    let of_run = |path: &Path| -> Result<Settings, Failure> {
+        let text = read_text(&path.join(CONFIG))?;
+        Ok(Settings::from_toml(&text, &Settings::default())?)
+    };
+    match (&args.resume, &args.refit) {
+        (Some(path), _) => of_run(path),
+        (None, Some(path)) => {
+            let option = format!("--refit {}", path.display());
+            if !path.join(RESULT).exists() {
+                return Err(Failure::usage(format!("{option}: there is no finished run in this folder")));
+            }
+            let settings = of_run(path)?.refit().map_err(|error| Failure::from(error).about(&option))?;
+            args.settings.settings(settings, None)
         }
-        None => args.settings.settings(Settings::default(), args.criterion),
+        (None, None) => args.settings.settings(Settings::default(), args.criterion),
     }
 }
 

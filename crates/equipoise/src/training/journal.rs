@@ -12,11 +12,14 @@ use equipoise_train::trainer::{Directive, Observer, StepProgress};
 use super::RunDisplay;
 use crate::clock::{now, unix_seconds};
 use crate::failure::Failure;
+use crate::reports::LiveReport;
 
 /// Shows a run and records its epochs.
 pub(super) struct Journal<'a> {
     display: &'a mut RunDisplay,
     folder: &'a RunFolder,
+    /// The report that is shown meanwhile.
+    report: Option<LiveReport<'a>>,
     events: EventWriter,
     file: String,
     /// Start of the epoch, as far as this process knows.
@@ -30,7 +33,12 @@ pub(super) struct Journal<'a> {
 impl<'a> Journal<'a> {
     /// Continues the records of a folder. The events of finished epochs are written again, to one file: a killed process may have left
     /// half an event.
-    pub(super) fn new(folder: &'a RunFolder, display: &'a mut RunDisplay, epochs: u64) -> Result<Self, Failure> {
+    pub(super) fn new(
+        folder: &'a RunFolder,
+        display: &'a mut RunDisplay,
+        report: Option<LiveReport<'a>>,
+        epochs: u64,
+    ) -> Result<Self, Failure> {
         for name in [TIMES, NORMS] {
             folder.truncate_lines(name, usize::MAX)?;
         }
@@ -53,7 +61,7 @@ impl<'a> Journal<'a> {
             // the new file has everything that this one has
             let _ = fs::remove_file(folder.path().join(name));
         }
-        Ok(Self { display, folder, events, file, epoch_start: now(), earlier, error: None })
+        Ok(Self { display, folder, report, events, file, epoch_start: now(), earlier, error: None })
     }
 
     /// Seconds that the whole run has taken, or the first error in writing.
@@ -109,6 +117,9 @@ impl Observer for Journal<'_> {
         self.display.epoch(epoch, norms);
         if let Err(error) = self.record(epoch, norms) {
             self.error.get_or_insert(error);
+        }
+        if let Some(report) = self.report.as_mut().filter(|_| epoch.test.is_some()) {
+            report.update();
         }
     }
 }

@@ -14,13 +14,24 @@ use equipoise_train::settings::Settings;
 pub(crate) use self::display::{DisplayOptions, RunDisplay};
 use self::journal::Journal;
 use crate::failure::Failure;
+use crate::reports::{LiveFolder, LiveReport};
 use crate::signals::{Guard, received};
 
 /// Trains a run to its end and writes its result. `resume` is the command that continues the run if a signal stops it.
-pub(crate) fn execute(run: &mut Run, display: &mut RunDisplay, resume: &str) -> Result<RunResult, Failure> {
+pub(crate) fn execute(
+    run: &mut Run,
+    display: &mut RunDisplay,
+    live: LiveFolder<'_>,
+    resume: &str,
+) -> Result<RunResult, Failure> {
     // up to here nothing could be lost; from here on signals wait for the next step
     let _guard = Guard::new();
-    let mut journal = Journal::new(&run.folder, display, run.trainer.position().epoch)?;
+    let report = match live {
+        LiveFolder::Nowhere => None,
+        LiveFolder::OfRun => Some(LiveReport::new(&run.folder)),
+        LiveFolder::OfComparison(folder) => Some(LiveReport::new(folder)),
+    };
+    let mut journal = Journal::new(&run.folder, display, report, run.trainer.position().epoch)?;
     let Some(completion) = train(&mut run.trainer, &run.folder, &mut journal)? else {
         return Err(interrupted(run, resume));
     };
@@ -51,13 +62,14 @@ pub(crate) fn execute_or_read(
     folder: &Path,
     context: &RunContext<'_>,
     display: &mut RunDisplay,
+    live: LiveFolder<'_>,
     resume: &str,
 ) -> Result<RunResult, Failure> {
     if ExistingRun::find(folder, settings)? == ExistingRun::Finished {
         return read_result(folder, settings);
     }
     let mut run = Run::start_or_resume(settings, folder, context)?;
-    execute(&mut run, display, resume)
+    execute(&mut run, display, live, resume)
 }
 
 /// The result of a finished run with these settings.

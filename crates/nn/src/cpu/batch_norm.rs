@@ -10,8 +10,8 @@ use crate::kernel::fused_norm::{Centered, Normed, OutputGradient};
 
 /// Added to the variance.
 const EPSILON: f64 = 1e-5;
-/// The newest batch's share of the running statistics.
-const MOMENTUM: f32 = 0.1;
+/// The newest batch's share of the running statistics in training.
+pub(super) const MOMENTUM: f32 = 0.1;
 
 /// Rows of a layer's coefficients, with a value for every channel: a, b, the mean, and the three k.
 pub(super) const ROWS: usize = 6;
@@ -69,9 +69,9 @@ impl Layer {
 }
 
 impl Cpu {
-    /// Sets a layer's batch norm to the batch's statistics and updates the running ones. For every task, `partial_sums`
-    /// has the sums of y - running mean and of its square.
-    pub(super) fn norm_by_batch(&mut self, number: usize, tasks: usize, images: usize) {
+    /// Sets a layer's batch norm to the batch's statistics, which get this share of the running ones. For every task,
+    /// `partial_sums` has the sums of y - running mean and of its square.
+    pub(super) fn norm_by_batch(&mut self, number: usize, tasks: usize, images: usize, share: f32) {
         let layer = &mut self.layers[number];
         let (channels, [height, width]) = (layer.channels(), layer.convolution.geometry.out());
         let pixels = (images * height * width) as f64;
@@ -82,7 +82,7 @@ impl Cpu {
             let mean = f64::from(self.statistics[at_mean]) + sum;
             let variance = (squares - sum * sum).max(0.0);
             let unbiased = variance * pixels / (pixels - 1.0).max(1.0);
-            let update = |old: &mut f32, new: f64| *old = (1.0 - MOMENTUM) * *old + MOMENTUM * new as f32;
+            let update = |old: &mut f32, new: f64| *old = (1.0 - share) * *old + share * new as f32;
             update(&mut self.statistics[at_mean], mean);
             update(&mut self.statistics[at_variance], unbiased);
             layer.set_norm(c, mean, variance, &self.parameters);

@@ -3,8 +3,8 @@
 use equipoise_pool::Pool;
 
 use super::Cpu;
+use super::optimizer::CHUNK;
 use super::scratch::Shared;
-use super::sgd::CHUNK;
 use crate::buffer::Buffer;
 use crate::error::NnError;
 

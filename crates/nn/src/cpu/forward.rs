@@ -39,9 +39,10 @@ impl Cpu {
         Ok(number)
     }
 
-    /// Computes the features of a batch and keeps what the backward pass needs.
-    pub(super) fn backbone_forward(&mut self, images: usize) {
-        self.layer_forward(0, Source::Plain(self.activations.images.as_ptr()), images);
+    /// Computes the features of a batch and keeps what the backward pass needs. The batch gets this share of the running
+    /// statistics.
+    pub(super) fn backbone_forward(&mut self, images: usize, share: f32) {
+        self.layer_forward(0, Source::Plain(self.activations.images.as_ptr()), images, share);
         if self.network.stem.pool {
             self.max_pool_forward(images);
         }
@@ -52,19 +53,19 @@ impl Cpu {
             };
             for i in 0..self.blocks[block].layers.len() {
                 let layer = self.blocks[block].layers[i];
-                self.layer_forward(layer, source, images);
+                self.layer_forward(layer, source, images, share);
                 source = Source::Active(self.layers[layer].normed());
             }
             if let Some(projection) = self.blocks[block].projection {
                 let input = Source::Plain(self.activations.block_inputs[block].as_ptr());
-                self.layer_forward(projection, input, images);
+                self.layer_forward(projection, input, images, share);
             }
         }
         self.average_pool_forward(images);
     }
 
     /// Runs a layer's convolution, and sets its batch norm to the batch's statistics.
-    fn layer_forward(&mut self, number: usize, source: Source, images: usize) {
+    fn layer_forward(&mut self, number: usize, source: Source, images: usize, share: f32) {
         let layer = &mut self.layers[number];
         let (channels, task_images) = (layer.channels(), layer.task_images);
         let tasks = images.div_ceil(task_images);
@@ -91,6 +92,6 @@ impl Cpu {
             // and its own scratch.
             unsafe { convolution.forward(simd, &run, scratch) };
         });
-        self.norm_by_batch(number, tasks, images);
+        self.norm_by_batch(number, tasks, images, share);
     }
 }

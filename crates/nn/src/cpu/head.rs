@@ -1,7 +1,8 @@
 //! The head: from features to logits and back.
 //!
 //! A linear head is a 1 x 1 convolution of images with one pixel, plus a bias. A cosine head is the same convolution of
-//! normalized features with normalized weights, times a scale.
+//! normalized features with normalized weights, times a scale. A head with learnable weight scaling is a linear head whose
+//! logits are multiplied by a factor of their class.
 
 use std::ops::Range;
 
@@ -21,6 +22,8 @@ pub(super) struct HeadLayer {
     /// Where the weight and the bias are in the flat buffer of all parameters.
     pub(super) weight: Range<usize>,
     pub(super) bias: Range<usize>,
+    /// Where the scale of a cosine head that learns it is, or those of all classes, and padding; else empty.
+    pub(super) scale: Range<usize>,
     /// The weights as the kernels of the forward and of the backward pass read them.
     pub(super) forward_weights: Buffer,
     pub(super) backward_weights: Buffer,
@@ -64,6 +67,11 @@ impl HeadLayer {
             kind: network.head,
             weight: offsets.take_parameters(geometry.weights()),
             bias: offsets.take_parameters(outputs),
+            scale: offsets.take_parameters(match network.head {
+                Head::Cosine { learned: true, .. } => stored(1),
+                Head::Lws => outputs,
+                Head::Linear | Head::Cosine { learned: false, .. } => 0,
+            }),
             forward_weights: Buffer::new(convolution.packed()),
             backward_weights: Buffer::new(convolution.packed()),
             features: Buffer::new(batch_size * inputs),
@@ -105,16 +113,44 @@ impl HeadLayer {
         }
     }
 
-    /// Puts the gradient of the logits in the logits' place.
-    fn set_logits_gradient(&mut self, gradient: &[f32], classes: usize) {
-        let scale = match self.kind {
-            Head::Linear => 1.0,
-            Head::Cosine { scale } => scale,
-        };
+    /// The factors of the logits: one for every class, or one for all.
+    fn scales<'a>(&'a self, parameters: &'a [f32]) -> &'a [f32] {
+        match &self.kind {
+            Head::Linear => &[1.0],
+            Head::Cosine { scale, learned: false } => std::slice::from_ref(scale),
+            Head::Cosine { learned: true, .. } => &parameters[self.scale.start..=self.scale.start],
+            Head::Lws => &parameters[self.scale.clone()],
+        }
+    }
+
+    /// Whether only the scales of the head are trained.
+    pub(super) fn trains_scales_only(&self) -> bool {
+        self.kind == Head::Lws
+    }
+
+    /// The gradients of trained scales from that of the logits. What a scale multiplies is still in the logits' place,
+    /// without the bias.
+    fn scale_gradients(&self, gradient: &[f32], classes: usize, bias: &[f32], gradients: &mut [f32]) {
+        let mut sums = vec![0.0; classes];
+        let rows = self.logits.chunks_exact(self.convolution.geometry.outputs).zip(gradient.chunks_exact(classes));
+        for (logits, row) in rows {
+            for (((sum, x), b), g) in sums.iter_mut().zip(logits).zip(bias).zip(row) {
+                *sum += f64::from(x + b) * f64::from(*g);
+            }
+        }
+        match self.kind {
+            Head::Lws => gradients.iter_mut().zip(sums).for_each(|(to, sum)| *to = sum as f32),
+            _ => gradients[0] = sums.iter().sum::<f64>() as f32,
+        }
+    }
+
+    /// Puts the gradient of the logits, times the scales, in the logits' place.
+    fn set_logits_gradient(&mut self, gradient: &[f32], classes: usize, parameters: &[f32]) {
+        let scales: Vec<f32> = self.scales(parameters).iter().copied().cycle().take(classes).collect();
         let outputs = self.convolution.geometry.outputs;
         for (to, from) in self.logits.chunks_exact_mut(outputs).zip(gradient.chunks_exact(classes)) {
             to.fill(0.0);
-            to.iter_mut().zip(from).for_each(|(to, from)| *to = scale * from);
+            to.iter_mut().zip(from).zip(&scales).for_each(|((to, from), scale)| *to = scale * from);
         }
     }
 }
@@ -141,13 +177,14 @@ impl Cpu {
             // task writes the logits of its own images and its own scratch.
             unsafe { convolution.forward(simd, &run, scratch) };
         });
-        let bias = &self.parameters[head.bias.clone()];
+        let (bias, scales) = (&self.parameters[head.bias.clone()], head.scales(&self.parameters));
         self.logits.clear();
         for row in head.logits.chunks_exact(outputs).take(images) {
             let row = row.iter().zip(bias).take(self.network.classes);
             match head.kind {
                 Head::Linear => self.logits.extend(row.map(|(x, b)| x + b)),
-                Head::Cosine { scale } => self.logits.extend(row.map(|(x, _)| scale * x)),
+                Head::Cosine { .. } => self.logits.extend(row.map(|(x, _)| scales[0] * x)),
+                Head::Lws => self.logits.extend(row.zip(scales).map(|((x, b), scale)| scale * (x + b))),
             }
         }
     }
@@ -155,7 +192,11 @@ impl Cpu {
     /// Computes the gradients of the head's parameters and of the features from that of the logits.
     pub(super) fn head_backward(&mut self, gradient: &[f32], images: usize) {
         let classes = self.network.classes;
-        self.head.set_logits_gradient(gradient, classes);
+        if !self.head.scale.is_empty() {
+            let bias = &self.parameters[self.head.bias.clone()];
+            self.head.scale_gradients(gradient, classes, bias, &mut self.gradients[self.head.scale.clone()]);
+        }
+        self.head.set_logits_gradient(gradient, classes, &self.parameters);
         let bias = &mut self.gradients[self.head.bias.clone()];
         bias.fill(0.0);
         if !self.head.is_cosine() {
@@ -165,6 +206,9 @@ impl Cpu {
         }
         self.head_convolution_backward(images);
         let head = &self.head;
+        if head.trains_scales_only() {
+            self.gradients[head.weight.start..head.scale.start].fill(0.0);
+        }
         if head.is_cosine() {
             head.normalize_weights_backward(&mut self.gradients[head.weight.clone()]);
             let inputs = head.convolution.geometry.inputs;

@@ -11,7 +11,7 @@
 //! | `scratch` | tasks and their scratch memory |
 //! | `forward`, `backward`, `evaluation` | the passes of the backbone |
 //! | `batch_norm`, `residual`, `max_pool`, `average_pool`, `head` | what surrounds the convolutions, forward and backward |
-//! | `sgd`, `ema`, `packing` | what changes the weights, and brings them into the kernels' order |
+//! | `optimizer`, `ema`, `packing` | what changes the weights, and brings them into the kernels' order |
 //! | `tensors` | tensors in and out, in PyTorch's layout |
 
 mod average_pool;
@@ -23,11 +23,11 @@ mod forward;
 mod head;
 mod max_pool;
 mod memory;
+mod optimizer;
 mod packing;
 mod plan;
 mod residual;
 mod scratch;
-mod sgd;
 mod tensors;
 
 use std::ops::Range;
@@ -41,7 +41,7 @@ use self::memory::{ActivationGradients, Activations};
 use self::plan::{Layer, Plan, PlanOptions};
 use self::scratch::Tasks;
 use crate::buffer::Buffer;
-use crate::engine::{Engine, Sgd, TensorKind};
+use crate::engine::{Engine, Optimizer, TensorKind};
 use crate::error::NnError;
 use crate::kernel::convolution::ConvolutionAlgorithm;
 use crate::network::{Network, ResidualBlock};
@@ -63,6 +63,7 @@ pub struct Cpu {
     parameters: Buffer,
     gradients: Buffer,
     momentum: Buffer,
+    second_moment: Option<Buffer>,
     /// Flat buffer of the running means and variances.
     statistics: Buffer,
     ema: Option<Ema>,
@@ -77,6 +78,9 @@ pub struct Cpu {
     trained_images: usize,
     /// Whether only the head is trained.
     frozen: bool,
+    /// The parameters before an ascent, and whether the next step starts from them.
+    before_ascent: Option<Buffer>,
+    ascended: bool,
     /// The tasks of packing: a layer (the head comes last) and some of its input channels.
     packing: Vec<(usize, Range<usize>)>,
 }
@@ -119,6 +123,7 @@ impl Cpu {
             parameters: Buffer::new(plan.offsets.parameters),
             gradients: Buffer::new(plan.offsets.parameters),
             momentum: Buffer::new(plan.offsets.parameters),
+            second_moment: None,
             statistics: Buffer::new(plan.offsets.statistics),
             ema: None,
             activations: Activations::new(&plan, &network, batch_size),
@@ -128,6 +133,8 @@ impl Cpu {
             logits: Vec::with_capacity(batch_size * network.classes),
             trained_images: 0,
             frozen: false,
+            before_ascent: None,
+            ascended: false,
             packing: plan.packing(),
             layers: plan.layers,
             blocks: plan.blocks,
@@ -158,7 +165,7 @@ impl Engine for Cpu {
         self.trained_images = 0;
         let number = self.read_images(images)?;
         if train && !self.frozen {
-            self.backbone_forward(number);
+            self.backbone_forward(number, if self.ascended { 0.0 } else { batch_norm::MOMENTUM });
         } else {
             self.backbone_evaluate(number);
         }
@@ -194,9 +201,18 @@ impl Engine for Cpu {
         &mut self.gradients
     }
 
-    fn step(&mut self, sgd: &Sgd) -> f64 {
+    fn step(&mut self, optimizer: &Optimizer) -> f64 {
         self.trained_images = 0;
-        self.sgd_step(sgd)
+        self.optimizer_step(optimizer)
+    }
+
+    fn ascend(&mut self, rho: f32) -> f64 {
+        self.trained_images = 0;
+        self.ascent(rho)
+    }
+
+    fn start_second_moment(&mut self) {
+        self.second_moment_start();
     }
 
     fn start_ema(&mut self) {
@@ -209,6 +225,13 @@ impl Engine for Cpu {
 
     fn swap_ema(&mut self) -> Result<(), NnError> {
         self.ema_swap()
+    }
+
+    fn estimate_statistics(&mut self, images: &[f32], share: f32) -> Result<(), NnError> {
+        self.trained_images = 0;
+        let number = self.read_images(images)?;
+        self.backbone_forward(number, share);
+        Ok(())
     }
 
     fn tensors(&self, kind: TensorKind) -> Vec<Vec<f32>> {

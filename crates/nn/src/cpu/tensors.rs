@@ -5,6 +5,7 @@ use super::plan::Layer;
 use crate::engine::TensorKind;
 use crate::error::NnError;
 use crate::kernel::convolution::Geometry;
+use crate::network::Head;
 
 /// Where a tensor is inside a flat buffer.
 struct TensorLayout {
@@ -36,6 +37,10 @@ impl Cpu {
             (TensorKind::Parameters, _) => &self.parameters,
             (TensorKind::Gradients, _) => &self.gradients,
             (TensorKind::Momentum, _) => &self.momentum,
+            (TensorKind::SecondMoment, _) => match &self.second_moment {
+                Some(second_moment) => second_moment,
+                None => return Vec::new(),
+            },
             (TensorKind::Statistics, _) => &self.statistics,
             (TensorKind::EmaParameters, Some(ema)) => &ema.parameters,
             (TensorKind::EmaStatistics, Some(ema)) => &ema.statistics,
@@ -47,10 +52,14 @@ impl Cpu {
     pub(super) fn replace_tensors(&mut self, kind: TensorKind, values: &[Vec<f32>]) -> Result<(), NnError> {
         self.check_tensors(kind, values)?;
         let layouts = self.layouts(kind);
+        if kind == TensorKind::SecondMoment {
+            self.second_moment_start();
+        }
         let flat = match kind {
             TensorKind::Parameters => &mut self.parameters,
             TensorKind::Gradients => &mut self.gradients,
             TensorKind::Momentum => &mut self.momentum,
+            TensorKind::SecondMoment => self.second_moment.as_mut().expect("it was started above"),
             TensorKind::Statistics => &mut self.statistics,
             TensorKind::EmaParameters => &mut self.ema.as_mut().ok_or(NnError::NoEma)?.parameters,
             TensorKind::EmaStatistics => &mut self.ema.as_mut().ok_or(NnError::NoEma)?.statistics,
@@ -63,6 +72,7 @@ impl Cpu {
         // the activations of the last pass belong to the old values
         self.trained_images = 0;
         if kind == TensorKind::Parameters {
+            self.ascended = false;
             self.pack();
         }
         Ok(())
@@ -112,6 +122,14 @@ impl Cpu {
         let (features, classes) = (self.network.features(), self.network.classes);
         let weight =
             TensorLayout { start: head.weight.start, shape: [1, features, classes], padded: [inputs, outputs] };
-        if head.is_cosine() { vec![weight] } else { vec![weight, TensorLayout::vector(head.bias.start, classes)] }
+        match self.network.head {
+            Head::Linear => vec![weight, TensorLayout::vector(head.bias.start, classes)],
+            Head::Lws => {
+                let [bias, scale] = [&head.bias, &head.scale].map(|range| TensorLayout::vector(range.start, classes));
+                vec![weight, bias, scale]
+            }
+            Head::Cosine { learned: true, .. } => vec![weight, TensorLayout::vector(head.scale.start, 1)],
+            Head::Cosine { learned: false, .. } => vec![weight],
+        }
     }
 }

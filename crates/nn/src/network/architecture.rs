@@ -20,6 +20,11 @@ pub enum Architecture {
     ResNet20,
     /// ResNet-32 for small images.
     ResNet32,
+    /// ResNet-32 for small images with twice the channels: 32, 64 and 128.
+    ResNet32x2,
+    /// ResNet-32 for small images with four times the channels: 64, 128 and 256. Many papers on long-tailed data mean
+    /// this network when they write ResNet-32.
+    ResNet32x4,
     /// ResNet-44 for small images.
     ResNet44,
     /// ResNet-56 for small images.
@@ -40,11 +45,13 @@ pub(super) struct Layout {
 
 impl Architecture {
     /// Every architecture, those for small images first.
-    pub const ALL: [Self; 8] = [
+    pub const ALL: [Self; 10] = [
         Self::ResNet8,
         Self::ResNet14,
         Self::ResNet20,
         Self::ResNet32,
+        Self::ResNet32x2,
+        Self::ResNet32x4,
         Self::ResNet44,
         Self::ResNet56,
         Self::ResNet18,
@@ -59,6 +66,8 @@ impl Architecture {
             Self::ResNet14 => "resnet14",
             Self::ResNet20 => "resnet20",
             Self::ResNet32 => "resnet32",
+            Self::ResNet32x2 => "resnet32x2",
+            Self::ResNet32x4 => "resnet32x4",
             Self::ResNet44 => "resnet44",
             Self::ResNet56 => "resnet56",
             Self::ResNet18 => "resnet18",
@@ -80,23 +89,25 @@ impl Architecture {
 
     pub(super) fn layout(self) -> Layout {
         match self {
-            Self::ResNet8 => small(1),
-            Self::ResNet14 => small(2),
-            Self::ResNet20 => small(3),
-            Self::ResNet32 => small(5),
-            Self::ResNet44 => small(7),
-            Self::ResNet56 => small(9),
+            Self::ResNet8 => small(1, 1),
+            Self::ResNet14 => small(2, 1),
+            Self::ResNet20 => small(3, 1),
+            Self::ResNet32 => small(5, 1),
+            Self::ResNet32x2 => small(5, 2),
+            Self::ResNet32x4 => small(5, 4),
+            Self::ResNet44 => small(7, 1),
+            Self::ResNet56 => small(9, 1),
             Self::ResNet18 => large(BlockKind::Basic, [2, 2, 2, 2]),
             Self::ResNet50 => large(BlockKind::Bottleneck, [3, 4, 6, 3]),
         }
     }
 }
 
-/// Three stages of 16, 32 and 64 channels, with `blocks` blocks each.
-fn small(blocks: usize) -> Layout {
-    let stage = |width, stride| Stage { blocks, width, stride };
+/// Three stages of 16, 32 and 64 channels times `widen`, with `blocks` blocks each.
+fn small(blocks: usize, widen: usize) -> Layout {
+    let stage = |width, stride| Stage { blocks, width: width * widen, stride };
     Layout {
-        stem: Stem { width: 16, kernel: 3, stride: 1, pool: false },
+        stem: Stem { width: 16 * widen, kernel: 3, stride: 1, pool: false },
         block: BlockKind::Basic,
         shortcut: Shortcut::Padded,
         stages: vec![stage(16, 1), stage(32, 2), stage(64, 2)],
@@ -161,7 +172,8 @@ mod tests {
             assert_eq!(serde_json::from_str::<Architecture>(&json).expect("a name"), architecture);
         }
         let error = |name: &str| name.parse::<Architecture>().expect_err("unknown").to_string();
-        let known = "resnet8, resnet14, resnet20, resnet32, resnet44, resnet56, resnet18, resnet50";
+        let known =
+            "resnet8, resnet14, resnet20, resnet32, resnet32x2, resnet32x4, resnet44, resnet56, resnet18, resnet50";
         assert_eq!(
             error("resnet-32"),
             format!("unknown model 'resnet-32'; did you mean 'resnet32'? Known models: {known}")

@@ -91,10 +91,17 @@ pub enum Shortcut {
 pub enum Head {
     /// W f + b.
     Linear,
+    /// s (W f + b) with a factor s for every class, the only parameters of the head that are trained: learnable weight
+    /// scaling, *Decoupling representation and classifier for long-tailed recognition*, Kang et al., ICLR 2020. As in the
+    /// paper's code, the bias is scaled too.
+    Lws,
     /// `scale` times the cosine of the angle between the features and a class's weights.
     Cosine {
-        /// Factor of the cosines.
+        /// Factor of the cosines, or its initial value if it is trained.
         scale: f32,
+        /// Whether the factor is trained with the weights.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        learned: bool,
     },
 }
 
@@ -155,7 +162,7 @@ impl Network {
             before = after;
         }
         match self.head {
-            Head::Cosine { scale } if !(scale.is_finite() && scale > 0.0) => {
+            Head::Cosine { scale, .. } if !(scale.is_finite() && scale > 0.0) => {
                 Err(out_of_range("head.scale", &scale, &"finite and more than 0"))
             }
             _ => Ok(()),
@@ -189,7 +196,7 @@ mod tests {
         assert_eq!(refused(3, [0, 32], 10), "height = 0: must be 1 to 65536");
         assert_eq!(refused(3, [32, 32], 0), "classes = 0: must be 1 to 16777216");
         let network = new(3, [32, 32], 10).expect("valid");
-        let cosine = network.clone().with_head(Head::Cosine { scale: f32::NAN });
+        let cosine = network.clone().with_head(Head::Cosine { scale: f32::NAN, learned: false });
         assert_eq!(
             cosine.check().expect_err("refused").to_string(),
             "head.scale = NaN: must be finite and more than 0"

@@ -36,7 +36,8 @@ impl Network {
         }
     }
 
-    /// The trained tensors: every convolution's weight with the weight and bias of its batch norm, then the head's.
+    /// The trained tensors: every convolution's weight with the weight and bias of its batch norm, then the head's weight
+    /// with its bias and its scale, if it has them.
     #[must_use]
     pub fn parameters(&self) -> Vec<Tensor> {
         let mut all = Vec::new();
@@ -46,9 +47,16 @@ impl Network {
             all.push(Tensor::new(format!("{norm}.weight"), &[outputs]));
             all.push(Tensor::new(format!("{norm}.bias"), &[outputs]));
         }
-        all.push(Tensor::new(format!("{}.weight", self.head_name()), &[self.classes, self.features()]));
-        if self.head == Head::Linear {
-            all.push(Tensor::new(format!("{}.bias", self.head_name()), &[self.classes]));
+        let (head, classes) = (self.head_name(), self.classes);
+        all.push(Tensor::new(format!("{head}.weight"), &[classes, self.features()]));
+        match self.head {
+            Head::Linear => all.push(Tensor::new(format!("{head}.bias"), &[classes])),
+            Head::Lws => {
+                all.push(Tensor::new(format!("{head}.bias"), &[classes]));
+                all.push(Tensor::new(format!("{head}.scale"), &[classes]));
+            }
+            Head::Cosine { learned: true, .. } => all.push(Tensor::new(format!("{head}.scale"), &[1])),
+            Head::Cosine { learned: false, .. } => {}
         }
         all
     }
@@ -63,18 +71,28 @@ impl Network {
         self.layers().0.into_iter().flat_map(of_norm).collect()
     }
 
+    /// Initial value of a trained scale of the head.
+    fn initial_scale(&self) -> f32 {
+        match self.head {
+            Head::Linear | Head::Lws => 1.0,
+            Head::Cosine { scale, .. } => scale,
+        }
+    }
+
     /// Number of trained values.
     pub(crate) fn parameter_count(&self) -> usize {
         self.parameters().iter().map(Tensor::len).sum()
     }
 
     /// Initial values of the [`parameters`](Self::parameters): He's normal distribution (fan-in) for weights, 1 and 0
-    /// for batch norms, a uniform distribution for the head's bias. They are a function of the seed.
+    /// for batch norms, a uniform distribution for the head's bias, and the description's value for a trained scale. They
+    /// are a function of the seed.
     pub(crate) fn initial_parameters(&self, seed: u64) -> Vec<Vec<f32>> {
         let values = |(number, tensor): (usize, Tensor)| {
             let draws = Example { seed, epoch: 0, example: number as u64 }.draws(Stream::NetworkInit);
             let head = tensor.name.starts_with(self.head_name());
             match (tensor.shape.len(), tensor.name.ends_with(".weight")) {
+                (1, false) if tensor.name.ends_with(".scale") => vec![self.initial_scale(); tensor.len()],
                 (1, true) => vec![1.0; tensor.len()],
                 (1, false) if head => {
                     let bound = 1.0 / (self.features() as f64).sqrt();
@@ -104,6 +122,9 @@ mod tests {
             Network::new(architecture, 3, [size, size], classes).expect("valid").parameter_count()
         };
         assert_eq!([10, 100, 200].map(|classes| count(ResNet32, 32, classes)), [464_154, 470_004, 476_504]);
+        // two and four times the channels
+        let wide = [Architecture::ResNet32x2, Architecture::ResNet32x4];
+        assert_eq!(wide.map(|architecture| count(architecture, 32, 10)), [1849898, 7386186]);
         // He et al., table 6, and torchvision
         let small = [ResNet20, ResNet44, ResNet56].map(|architecture| count(architecture, 32, 10));
         assert_eq!(small, [269_722, 658_586, 853_018]);

@@ -176,13 +176,13 @@ pub(crate) fn logits(
     let mut w = tensors[&format!("{}.weight", network.head_name())].clone();
     let width = network.features();
     let scale = match network.head {
-        Head::Linear => 1.0,
-        Head::Cosine { scale } => {
+        Head::Linear | Head::Lws => 1.0,
+        Head::Cosine { scale, learned } => {
             for row in features.chunks_mut(width).chain(w.chunks_mut(width)) {
                 let length = row.iter().map(|x| x * x).sum::<f64>().sqrt();
                 row.iter_mut().for_each(|x| *x /= length);
             }
-            f64::from(scale)
+            if learned { tensors[&format!("{}.scale", network.head_name())][0] } else { f64::from(scale) }
         }
     };
     let bias = tensors.get(&format!("{}.bias", network.head_name()));
@@ -190,7 +190,10 @@ pub(crate) fn logits(
     for f in features.chunks(width) {
         for (c, w) in w.chunks(width).enumerate() {
             let dot: f64 = f.iter().zip(w).map(|(f, w)| f * w).sum();
-            logits.push(scale * dot + bias.map_or(0.0, |bias| bias[c]));
+            let logit = scale * dot + bias.map_or(0.0, |bias| bias[c]);
+            let own =
+                if network.head == Head::Lws { tensors[&format!("{}.scale", network.head_name())][c] } else { 1.0 };
+            logits.push(own * logit);
         }
     }
     (logits, used)

@@ -10,8 +10,9 @@ use crate::run::{ReportedEpoch, Run};
 /// Names of groups and their numbers of classes.
 type GroupSizes = Vec<(String, usize)>;
 
-/// Compares runs: one comparison for each dataset among them, in the order of the runs.
-pub(super) fn by_dataset(runs: Vec<Run>) -> Vec<Comparison> {
+/// Compares runs: one comparison for each dataset among them, in the order of the runs. Runs that have not finished are left out
+/// beside others that have, unless they are wanted.
+pub(super) fn by_dataset(runs: Vec<Run>, with_unfinished: bool) -> Vec<Comparison> {
     type Key = (String, Vec<Class>, GroupSizes);
     let mut datasets: Vec<(Key, Vec<Run>)> = Vec::new();
     for run in runs {
@@ -25,12 +26,12 @@ pub(super) fn by_dataset(runs: Vec<Run>) -> Vec<Comparison> {
             None => datasets.push((key, vec![run])),
         }
     }
-    datasets.into_iter().map(|((_, classes, groups), runs)| build(classes, &groups, runs)).collect()
+    datasets.into_iter().map(|((_, classes, groups), runs)| build(classes, &groups, runs, with_unfinished)).collect()
 }
 
-fn build(classes: Vec<Class>, groups: &GroupSizes, runs: Vec<Run>) -> Comparison {
+fn build(classes: Vec<Class>, groups: &GroupSizes, runs: Vec<Run>, with_unfinished: bool) -> Comparison {
     let mut notes = Vec::new();
-    let runs = finished_or_all(runs, &mut notes);
+    let runs = if with_unfinished { under_way(runs, &mut notes) } else { finished_or_all(runs, &mut notes) };
     let Labels { labels, shared } = labels::of(&runs);
     let epoch = match runs.iter().all(|run| run.has_best_epoch(false)) {
         true => ReportedEpoch::Best,
@@ -61,23 +62,38 @@ fn build(classes: Vec<Class>, groups: &GroupSizes, runs: Vec<Run>) -> Comparison
         });
     }
     styles::assign(&mut variants);
-    significance::mark_best(&mut variants, &resolution);
     let dataset = dataset_title(&runs);
     if classes.iter().all(|class| class.test == 0) {
         notes
             .push("There are no test images: the runs were trained on everything, and nothing is measured.".to_owned());
     }
-    Comparison { dataset, runs, variants, classes, groups: members, columns, epoch, shared, notes, resolution }
+    let mut comparison =
+        Comparison { dataset, runs, variants, classes, groups: members, columns, epoch, shared, notes, resolution };
+    significance::mark_best(&mut comparison);
+    comparison
+}
+
+/// The finished runs, and of variants without one those that have not finished.
+fn under_way(runs: Vec<Run>, notes: &mut Vec<String>) -> Vec<Run> {
+    let Labels { labels, .. } = labels::of(&runs);
+    let is_finished =
+        |label: &String| labels.iter().zip(&runs).any(|(known, run)| known == label && run.result.is_some());
+    let kept: Vec<bool> =
+        labels.iter().zip(&runs).map(|(label, run)| run.result.is_some() || !is_finished(label)).collect();
+    notes.extend(runs.iter().filter(|run| run.result.is_none()).map(unfinished_note));
+    runs.into_iter().zip(kept).filter_map(|(run, kept)| kept.then_some(run)).collect()
+}
+
+fn unfinished_note(run: &Run) -> String {
+    let (done, all) = (run.finished_epochs(), run.planned_epochs());
+    format!("{} has not finished: epoch {done} of {all}.", run.folder_name())
 }
 
 /// The finished runs, or all of them if none has finished.
 fn finished_or_all(runs: Vec<Run>, notes: &mut Vec<String>) -> Vec<Run> {
     let (finished, unfinished): (Vec<Run>, Vec<Run>) = runs.into_iter().partition(|run| run.result.is_some());
     if finished.is_empty() {
-        for run in &unfinished {
-            let (done, all) = (run.finished_epochs(), run.planned_epochs());
-            notes.push(format!("{} has not finished: epoch {done} of {all}.", run.folder_name()));
-        }
+        notes.extend(unfinished.iter().map(unfinished_note));
         return unfinished;
     }
     if !unfinished.is_empty() {

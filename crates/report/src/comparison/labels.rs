@@ -81,6 +81,7 @@ fn optional_table(key: &str) -> Option<&'static str> {
 fn describe(key: &str, value: Option<&str>) -> String {
     let name = match key {
         keys::DRW_START => return value.map_or("no drw".to_owned(), |start| format!("drw from {start}")),
+        keys::SAM_RHO => return value.map_or("no sam".to_owned(), |rho| format!("sam {rho}")),
         keys::SCHEDULE => return format!("{} schedule", value.unwrap_or("paper")),
         keys::MODEL => "model",
         keys::HEAD_SCALE => "head scale",

@@ -3,12 +3,14 @@
 //!
 //! - `build`: from runs to comparisons.
 //! - `labels`: names for variants, by the settings in which they differ.
+//! - `sampling`: how much of a difference is due to the choice of test images.
 //! - `significance`: which differences can be told from noise.
 //! - `styles`: colors and markers of variants.
 //! - `verdict`: the sentences.
 
 mod build;
 mod labels;
+mod sampling;
 mod significance;
 mod styles;
 mod verdict;
@@ -117,7 +119,13 @@ impl Comparison {
     /// Compares runs: one comparison for each dataset among them, in the order of the runs.
     #[must_use]
     pub fn all(runs: Vec<Run>) -> Vec<Self> {
-        build::by_dataset(runs)
+        build::by_dataset(runs, false)
+    }
+
+    /// As [`all`](Self::all), with the runs that have not finished beside those that have.
+    #[must_use]
+    pub fn all_under_way(runs: Vec<Run>) -> Vec<Self> {
+        build::by_dataset(runs, true)
     }
 
     /// Makes the variant with this label the baseline.
@@ -188,8 +196,7 @@ impl Comparison {
     #[must_use]
     pub fn difference(&self, variant: usize, column: usize) -> Option<Difference> {
         let baseline = self.variants.first().filter(|_| variant > 0)?;
-        let (own, other) = (&self.variants.get(variant)?.cells[column], &baseline.cells[column]);
-        significance::difference(own, other, significance::ERROR, self.resolution[column])
+        significance::difference(self, self.variants.get(variant)?, baseline, column, significance::ERROR)
     }
 
     /// Style of a variant, less than [`STYLES`].

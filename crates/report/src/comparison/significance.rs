@@ -2,15 +2,30 @@
 
 use equipoise_record::GroupMembers;
 
-use super::{Cell, Class, Variant};
+use super::{Class, Comparison, Variant};
+use crate::comparison::sampling::TestImages;
 use crate::statistics::Difference;
 
 /// Probability that a confidence interval misses the true difference.
 pub(super) const ERROR: f64 = 0.05;
 
-/// Difference between two cells, with an interval that is never narrower than the test set can resolve.
-pub(super) fn difference(own: &Cell, other: &Cell, error: f64, resolution: f64) -> Option<Difference> {
-    Some(Difference::of(&own.values, &other.values, error)?.at_least(resolution))
+/// Difference between two variants in a column. Its interval covers other seeds and other test images, and is never narrower than
+/// the test set can resolve.
+pub(super) fn difference(
+    comparison: &Comparison,
+    own: &Variant,
+    other: &Variant,
+    column: usize,
+    error: f64,
+) -> Option<Difference> {
+    let difference = Difference::of(&own.cells[column].values, &other.cells[column].values, error)?;
+    if difference.half.is_none() {
+        return Some(difference);
+    }
+    let Comparison { runs, epoch, classes, groups, resolution, .. } = comparison;
+    let images = TestImages { runs, epoch: *epoch, classes, groups };
+    let standard_error = images.standard_error(own, other, column);
+    Some(difference.with_error(standard_error, error).at_least(resolution[column]))
 }
 
 /// The accuracy that one test image is worth in each column, in percentage points.
@@ -29,20 +44,26 @@ pub(super) fn resolution(classes: &[Class], groups: &[GroupMembers], columns: us
 
 /// Marks the highest cell of each column if it is distinguishable from every other, with the error probability divided among
 /// the comparisons (Bonferroni).
-pub(super) fn mark_best(variants: &mut [Variant], resolution: &[f64]) {
-    let others = variants.len().saturating_sub(1).max(1);
-    let columns = variants.first().map_or(0, |variant| variant.cells.len());
-    for (column, resolution) in resolution.iter().enumerate().take(columns) {
-        let mean = |variant: &Variant| variant.cells[column].spread.map_or(f64::NEG_INFINITY, |spread| spread.mean);
-        let Some(best) = (0..variants.len()).max_by(|a, b| mean(&variants[*a]).total_cmp(&mean(&variants[*b]))) else {
-            continue;
-        };
-        let is_ahead = (0..variants.len()).filter(|other| *other != best).all(|other| {
-            let (own, other) = (&variants[best].cells[column], &variants[other].cells[column]);
-            let difference = difference(own, other, ERROR / others as f64, *resolution);
-            other.spread.is_none() || difference.is_some_and(|d| d.mean > 0.0 && d.distinguishable())
-        });
-        let is_alone = variants.iter().filter(|variant| variant.cells[column].spread.is_some()).count() < 2;
-        variants[best].cells[column].best = is_ahead && !is_alone;
+pub(super) fn mark_best(comparison: &mut Comparison) {
+    let best: Vec<Option<usize>> = (0..comparison.columns.len()).map(|column| best(comparison, column)).collect();
+    for (column, best) in best.into_iter().enumerate() {
+        if let Some(best) = best {
+            comparison.variants[best].cells[column].best = true;
+        }
     }
+}
+
+/// The variant that is ahead of all others in a column.
+fn best(comparison: &Comparison, column: usize) -> Option<usize> {
+    let variants = &comparison.variants;
+    let mean = |variant: usize| variants[variant].cells[column].spread.map(|spread| spread.mean);
+    let measured: Vec<usize> = (0..variants.len()).filter(|variant| mean(*variant).is_some()).collect();
+    let best =
+        measured.iter().copied().max_by(|a, b| f64::total_cmp(&mean(*a).unwrap_or(0.0), &mean(*b).unwrap_or(0.0)))?;
+    let error = ERROR / variants.len().saturating_sub(1).max(1) as f64;
+    let is_ahead = measured.iter().filter(|other| **other != best).all(|other| {
+        let difference = difference(comparison, &variants[best], &variants[*other], column, error);
+        difference.is_some_and(|d| d.mean > 0.0 && d.distinguishable())
+    });
+    (is_ahead && measured.len() > 1).then_some(best)
 }

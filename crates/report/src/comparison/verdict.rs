@@ -43,7 +43,7 @@ pub(super) fn sentence(comparison: &Comparison, variant: usize) -> String {
     let baseline = &comparison.variants[0];
     match differences.first() {
         None => format!("{} and {} have no accuracy in common to compare.", own.label, baseline.label),
-        Some((_, first)) if first.half.is_none() => single_seed_sentence(own, baseline, &differences),
+        Some((_, first)) if first.half.is_none() => observation_sentence(own, baseline, &differences),
         Some(_) => interval_sentence(&own.label, &baseline.label, &differences),
     }
 }
@@ -56,8 +56,8 @@ fn place(comparison: &Comparison, column: usize) -> String {
     }
 }
 
-/// The sentence for differences without an interval.
-fn single_seed_sentence(own: &Variant, baseline: &Variant, differences: &[(String, Difference)]) -> String {
+/// The sentence for differences without an interval: what is seen, not what is proved.
+fn observation_sentence(own: &Variant, baseline: &Variant, differences: &[(String, Difference)]) -> String {
     let part = |(index, (place, d)): (usize, &(String, Difference))| {
         let (than, to) = match index {
             0 => (format!(" than {}", baseline.label), format!(" to {}", baseline.label)),
@@ -73,10 +73,15 @@ fn single_seed_sentence(own: &Variant, baseline: &Variant, differences: &[(Strin
     let start = match (differences[0].1.pairs, own.runs.len(), baseline.runs.len()) {
         (1, 1, 1) => "In one run each".to_owned(),
         (1, ..) => "On the only seed that both have".to_owned(),
+        (2, ..) => "On two seeds".to_owned(),
         (_, own, other) => format!("In {own} against {other} runs without a common seed"),
     };
-    let parts = listed(&parts);
-    format!("{start}, {} is {parts}; one seed cannot tell how much of that is chance.", own.label)
+    let seeds = match differences[0].1.pairs {
+        1 => "one seed",
+        2 => "two seeds",
+        _ => "so few runs",
+    };
+    format!("{start}, {} is {}; {seeds} cannot tell how much of that is chance.", own.label, listed(&parts))
 }
 
 /// The sentence for differences with an interval.

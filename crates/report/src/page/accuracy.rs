@@ -55,8 +55,8 @@ fn explanation(article: &Article<'_>) -> String {
             true => {
                 ", ± half the width of its 95 % confidence interval over runs paired by seed; n.d. means not distinguishable \
                  from zero. Bold marks the highest accuracy of a column if it is distinguishable from every other, with the \
-                 5 % error divided among the comparisons (Bonferroni). Intervals account for the choice of seeds, not of test \
-                 images. None is narrower than one test image is worth, and each holds by itself, not all of them jointly. "
+                 5 % error divided among the comparisons (Bonferroni). Intervals account for the choice of seeds and of test \
+                 images; with fewer than three seeds there are none. Each holds by itself, not all of them jointly. "
             }
             false => "; with one seed each, nothing tells how much of it is chance, and nothing is bold. ",
         });

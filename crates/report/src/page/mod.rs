@@ -37,6 +37,21 @@ const SCRIPT: &str = concat!(
 /// Renders the page.
 #[must_use]
 pub fn page(comparisons: &[Comparison]) -> String {
+    document(&title(comparisons), "", &body(comparisons))
+}
+
+/// Renders the page of runs that are under way: it says so, and reloads itself every few seconds.
+#[must_use]
+pub fn live_page(comparisons: &[Comparison], seconds: u64) -> String {
+    let notice = format!(
+        "<p class=\"note live\" role=\"status\"><strong>Training is under way.</strong> This page reloads itself every {seconds} \
+         seconds.</p>\n"
+    );
+    let reload = format!("<meta http-equiv=\"refresh\" content=\"{seconds}\"/>\n");
+    document(&title(comparisons), &reload, &(notice + &body(comparisons)))
+}
+
+fn body(comparisons: &[Comparison]) -> String {
     let mut body = String::new();
     if comparisons.len() != 1 {
         body.push_str(&contents(comparisons));
@@ -45,12 +60,15 @@ pub fn page(comparisons: &[Comparison]) -> String {
         let level = if comparisons.len() > 1 { 2 } else { 1 };
         body.push_str(&Article { comparison, id: format!("c{index}"), level }.html());
     }
+    body
+}
+
+fn title(comparisons: &[Comparison]) -> String {
     let datasets: Vec<String> = comparisons.iter().map(|comparison| label(&comparison.dataset)).collect();
-    let title = match datasets.is_empty() {
+    match datasets.is_empty() {
         true => "Equipoise report".to_owned(),
         false => format!("{} – Equipoise report", short(&words::listed(&datasets), 120)),
-    };
-    document(&title, &body)
+    }
 }
 
 /// Heading and table of contents of a page with several comparisons, or none.
@@ -67,8 +85,8 @@ fn contents(comparisons: &[Comparison]) -> String {
     html + "</ol></nav></header>"
 }
 
-/// The document around the body.
-fn document(title: &str, body: &str) -> String {
+/// The document around the body. `reload` is markup of its head.
+fn document(title: &str, reload: &str, body: &str) -> String {
     format!(
         r#"<!DOCTYPE html>
 <html lang="en">
@@ -77,7 +95,7 @@ fn document(title: &str, body: &str) -> String {
 <meta name="viewport" content="width=device-width, initial-scale=1"/>
 <meta name="color-scheme" content="light dark"/>
 <meta http-equiv="Content-Security-Policy" content="default-src 'none'; img-src data:; style-src 'unsafe-inline'; script-src 'nonce-equipoise'; base-uri 'none'; form-action 'none'"/>
-<title>{}</title>
+{reload}<title>{}</title>
 <style>
 {STYLE_SHEET}</style>
 </head>

@@ -18,6 +18,7 @@ pub(crate) const DRW_START: &str = "criterion.drw.start_epoch";
 pub(crate) const LEARNING_RATE: &str = "optimizer.learning_rate";
 pub(crate) const CLIP_GRAD_NORM: &str = "optimizer.clip_grad_norm";
 pub(crate) const EMA_DECAY: &str = "optimizer.ema_decay";
+pub(crate) const SAM_RHO: &str = "optimizer.sam.rho";
 pub(crate) const SCHEDULE: &str = "optimizer.schedule.name";
 pub(crate) const MIXUP_ALPHA: &str = "augment.mixup_alpha";
 
@@ -26,8 +27,8 @@ pub(crate) const CRITERION_PREFIX: &str = "criterion.";
 /// Prefix of the criterion's own parameters.
 pub(crate) const PARAMS_PREFIX: &str = "criterion.params.";
 /// Optional tables: the prefix of their keys, and a key that is present whenever the table is.
-pub(crate) const OPTIONAL_TABLES: [(&str, &str); 2] =
-    [("criterion.drw.", DRW_START), ("optimizer.schedule.", SCHEDULE)];
+pub(crate) const OPTIONAL_TABLES: [(&str, &str); 3] =
+    [("criterion.drw.", DRW_START), ("optimizer.schedule.", SCHEDULE), ("optimizer.sam.", SAM_RHO)];
 
 /// Fields of the schedule in `result.json`.
 pub(crate) mod schedule {

@@ -4,6 +4,12 @@ mod student;
 #[cfg(test)]
 mod tests;
 
+/// Fewest runs that allow an interval: two that happen to agree would seem certain.
+pub const FEWEST_RUNS: usize = 3;
+
+/// Degrees of freedom with which Student's distribution is the normal one.
+const NORMAL: f64 = 1e6;
+
 /// Mean and standard deviation of some values.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Spread {
@@ -37,22 +43,23 @@ impl Spread {
 pub struct Difference {
     /// Mean of the first set minus mean of the second.
     pub mean: f64,
-    /// Half the width of the confidence interval around the mean; `None` if the runs are too few for one.
+    /// Half the width of the confidence interval around the mean; `None` with fewer than three pairs of runs, or three runs on
+    /// each side that are not paired.
     pub half: Option<f64>,
     /// Number of pairs of runs with the same seed; 0 if the runs were not paired.
     pub pairs: usize,
 }
 
 impl Difference {
-    /// Compares runs, given as seeds and values. Runs with the same seed are paired. If fewer than two seeds are shared but
-    /// both sets have at least two runs, they are compared without pairing (Welch). `error` is the probability that an
+    /// Compares runs, given as seeds and values. Runs with the same seed are paired. If fewer than three seeds are shared but
+    /// both sets have at least three runs, they are compared without pairing (Welch). `error` is the probability that an
     /// interval misses the true difference.
     #[must_use]
     pub fn of(first: &[(u64, f64)], second: &[(u64, f64)], error: f64) -> Option<Self> {
         let (first, second) = (&first_per_seed(first), &first_per_seed(second));
         let partner = |seed: u64| second.iter().find(|(s, _)| *s == seed).map(|(_, x)| *x);
         let pairs: Vec<f64> = first.iter().filter_map(|(seed, x)| partner(*seed).map(|y| x - y)).collect();
-        if pairs.len() < 2
+        if pairs.len() < FEWEST_RUNS
             && let (Some(a), Some(b)) = (Spread::over_seeds(first), Spread::over_seeds(second))
             && let Some(unpaired) = Self::welch(a, b, error)
         {
@@ -60,22 +67,32 @@ impl Difference {
         }
         if let Some(spread) = Spread::of(&pairs) {
             let n = pairs.len();
-            let half =
-                spread.sd.map(|sd| student::quantile(1.0 - error / 2.0, (n - 1) as f64) * sd / (n as f64).sqrt());
+            let sd = spread.sd.filter(|_| n >= FEWEST_RUNS);
+            let half = sd.map(|sd| student::quantile(1.0 - error / 2.0, (n - 1) as f64) * sd / (n as f64).sqrt());
             return Some(Self { mean: spread.mean, half, pairs: n });
         }
         let (a, b) = (Spread::over_seeds(first)?, Spread::over_seeds(second)?);
         Some(Self { mean: a.mean - b.mean, half: None, pairs: 0 })
     }
 
-    /// Welch's interval for two independent sets; `None` if one has a single value.
+    /// Welch's interval for two independent sets; `None` if one has too few values.
     fn welch(a: Spread, b: Spread, error: f64) -> Option<Self> {
+        if a.count.min(b.count) < FEWEST_RUNS {
+            return None;
+        }
         let (sd_a, sd_b) = (a.sd?, b.sd?);
         let (va, vb) = (sd_a.powi(2) / a.count as f64, sd_b.powi(2) / b.count as f64);
         let below = va.powi(2) / (a.count - 1) as f64 + vb.powi(2) / (b.count - 1) as f64;
         let freedom = if below > 0.0 { (va + vb).powi(2) / below } else { (a.count + b.count - 2) as f64 };
         let half = student::quantile(1.0 - error / 2.0, freedom) * (va + vb).sqrt();
         Some(Self { mean: a.mean - b.mean, half: Some(half), pairs: 0 })
+    }
+
+    /// Widens the interval by an independent error with this standard error, normally distributed.
+    #[must_use]
+    pub fn with_error(self, standard_error: f64, error: f64) -> Self {
+        let own = student::quantile(1.0 - error / 2.0, NORMAL) * standard_error;
+        Self { half: self.half.map(|half| half.hypot(own)), ..self }
     }
 
     /// Widens the interval to at least `half` on each side.

@@ -70,7 +70,7 @@ fn runs_with_the_same_seed_are_pairs() {
 }
 
 #[test]
-fn single_runs_allow_no_interval() {
+fn few_runs_allow_no_interval() {
     let one = Difference::of(&[(0, 3.0)], &[(0, 1.0)], 0.05).expect("a pair");
     assert_eq!(one, Difference { mean: 2.0, half: None, pairs: 1 });
     let apart = Difference::of(&[(0, 3.0)], &[(1, 1.0)], 0.05).expect("a difference");
@@ -80,7 +80,20 @@ fn single_runs_allow_no_interval() {
     // the same seed twice counts once
     let twice = Difference::of(&[(0, 3.0), (0, 3.0)], &[(0, 1.0)], 0.05).expect("a pair");
     assert_eq!(twice, one);
+    // two pairs that agree prove nothing
+    let two = Difference::of(&[(0, 3.0), (1, 4.0)], &[(0, 1.0), (1, 2.0)], 0.05).expect("two pairs");
+    assert_eq!(two, Difference { mean: 2.0, half: None, pairs: 2 });
+    assert!(!two.distinguishable());
     // equal runs have a difference of exactly 0, which is not distinguishable from 0
-    let same = Difference::of(&[(0, 1.0), (1, 2.0)], &[(0, 1.0), (1, 2.0)], 0.05).expect("two pairs");
+    let same =
+        Difference::of(&[(0, 1.0), (1, 2.0), (2, 0.0)], &[(0, 1.0), (1, 2.0), (2, 0.0)], 0.05).expect("three pairs");
     assert_eq!((same.mean, same.half, same.distinguishable()), (0.0, Some(0.0), false));
+}
+
+/// Errors of seeds and of test images add up as variances.
+#[test]
+fn independent_errors_add_up() {
+    let difference = Difference { mean: 5.0, half: Some(3.0), pairs: 3 };
+    assert_near(difference.with_error(4.0 / 1.959_964, 0.05).half.expect("an interval"), 5.0, 1e-4);
+    assert_eq!(Difference { half: None, ..difference }.with_error(1.0, 0.05).half, None);
 }

@@ -7,8 +7,8 @@ use std::path::{Path, PathBuf};
 
 use equipoise_record::names::{CONFIG, DETAILS, METRICS, NORMS, RESULT, TIMES};
 use equipoise_record::{
-    ClassCounts, ConfusedPair, EpochMetrics, EpochRecord, EpochTime, EvaluationDetails, GradientNorms, GroupAccuracy,
-    GroupMembers, HardExample, Metrics, NormRegions, NormView, ReliabilityBin, RunResult,
+    ClassCounts, ConfusedPair, CorrectImages, EpochMetrics, EpochRecord, EpochTime, EvaluationDetails, GradientNorms,
+    GroupAccuracy, GroupMembers, HardExample, Metrics, NormRegions, NormView, ReliabilityBin, RunResult,
 };
 use serde_json::json;
 
@@ -189,7 +189,13 @@ impl FakeRun {
                 .map(|_| vec![ReliabilityBin::default(), ReliabilityBin { images: 40, hits: 20, confidence: 0.6 }])
                 .collect(),
             hardest: vec![hard(PIXEL), hard("\"/><script>alert(1)</script>")],
+            correct: self.metrics(self.epochs).per_class.iter().map(Self::easiest_correct).collect(),
         }
+    }
+
+    /// The images of a class in order of difficulty: all runs get the first ones right.
+    fn easiest_correct(class: &ClassCounts) -> CorrectImages {
+        CorrectImages::new(&(0..class.test).map(|image| image < class.hits).collect::<Vec<_>>())
     }
 
     pub(crate) fn result(&self) -> RunResult {

@@ -19,7 +19,7 @@ pub use self::files::{CheckpointError, FoundCheckpoint};
 pub use self::format::{Corruption, RawCheckpoint};
 use crate::error::TrainError;
 use crate::norms::NormHistogram;
-use crate::settings::Settings;
+use crate::settings::{OptimizerKind, Settings};
 use crate::trainer::Position;
 
 /// Everything in a checkpoint that is not a tensor.
@@ -72,6 +72,8 @@ pub struct Checkpoint {
     pub(crate) trained_statistics: Vec<Vec<f32>>,
     /// Momentum of the optimizer.
     pub(crate) momentum: Vec<Vec<f32>>,
+    /// Second moment of AdamW; `None` for SGD.
+    pub(crate) second_moment: Option<Vec<Vec<f32>>>,
 }
 
 impl Checkpoint {
@@ -87,8 +89,10 @@ impl Checkpoint {
         let parameters: Vec<usize> = header.network.parameters().iter().map(Tensor::len).collect();
         let statistics: Vec<usize> = header.network.statistics().iter().map(Tensor::len).collect();
         // in the order of `Trainer::checkpoint`
-        let sections = [&parameters, &parameters, &statistics, &parameters, &statistics];
-        let sections = &sections[..if header.has_ema { 5 } else { 3 }];
+        let has_second_moment = header.settings.optimizer.name == OptimizerKind::AdamW;
+        let mut sections = vec![&parameters, &parameters, &statistics];
+        sections.extend(has_second_moment.then_some(&parameters));
+        sections.extend([&parameters, &statistics].into_iter().filter(|_| header.has_ema));
         if !raw.tensors.iter().map(Vec::len).eq(sections.iter().copied().flatten().copied()) {
             return Err(invalid("its tensors are not those of its network".to_owned()));
         }
@@ -96,11 +100,12 @@ impl Checkpoint {
         let mut take = |lengths: &Vec<usize>| tensors.by_ref().take(lengths.len()).collect::<Vec<_>>();
         let [trained_parameters, momentum, trained_statistics] =
             [take(&parameters), take(&parameters), take(&statistics)];
+        let second_moment = has_second_moment.then(|| take(&parameters));
         let [parameters, statistics] = match header.has_ema {
             true => [take(&parameters), take(&statistics)],
             false => [trained_parameters.clone(), trained_statistics.clone()],
         };
-        Ok(Self { header, parameters, statistics, trained_parameters, trained_statistics, momentum })
+        Ok(Self { header, parameters, statistics, trained_parameters, trained_statistics, momentum, second_moment })
     }
 }
 

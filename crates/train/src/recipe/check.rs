@@ -40,7 +40,18 @@ impl Recipe {
         for cell in &self.cells {
             self.check_cell(cell, &mut folders).map_err(|what| format!("cell '{}': {what}", cell.name))?;
         }
+        self.check_meant_cells()?;
         self.check_seeds()
+    }
+
+    fn check_meant_cells(&self) -> Result<(), String> {
+        for method in &self.methods {
+            let is_unknown = |name: &&String| !self.cells.iter().any(|cell| cell.matches(name));
+            if let Some(cell) = method.cells.iter().find(is_unknown) {
+                return Err(format!("method '{}': there is no cell '{cell}'", method.name));
+            }
+        }
+        Ok(())
     }
 
     fn check_cell(&self, cell: &Cell, folders: &mut BTreeSet<String>) -> Result<(), String> {
@@ -73,7 +84,7 @@ impl Recipe {
         let cells = self.cells.iter().flat_map(|cell| cell.schedules.values().chain([&cell.settings]));
         let mut tables = self.schedules.values().chain([&self.settings]).chain(methods).chain(cells);
         match tables.any(|settings| settings.contains_key("seed")) {
-            true => Err("'seed' cannot be set in a recipe; --seeds says how many there are".to_owned()),
+            true => Err("'seed' cannot be set in a recipe; 'seeds' of a method says how many there are".to_owned()),
             false => Ok(()),
         }
     }
@@ -86,6 +97,9 @@ impl TableMethod {
         }
         if !names.insert(self.name.clone()) {
             return Err("there are two methods with this name".to_owned());
+        }
+        if !(1..=1000).contains(&self.seeds) {
+            return Err(format!("seeds is {}; it must be from 1 to 1000", self.seeds));
         }
         match self.drw {
             Some(fraction) if !(fraction > 0.0 && fraction < 1.0) => {

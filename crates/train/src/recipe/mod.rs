@@ -19,10 +19,12 @@ use crate::run::files::read_text;
 use crate::settings::Settings;
 
 /// The recipes that the program knows by name.
-pub const RECIPES: [(&str, &str); 4] = [
+pub const RECIPES: [(&str, &str); 6] = [
     ("table1", include_str!("../../../../recipes/table1.toml")),
     ("table2", include_str!("../../../../recipes/table2.toml")),
     ("table3", include_str!("../../../../recipes/table3.toml")),
+    ("readings", include_str!("../../../../recipes/readings.toml")),
+    ("live", include_str!("../../../../recipes/live.toml")),
     ("ingredients", include_str!("../../../../recipes/ingredients.toml")),
 ];
 
@@ -60,7 +62,17 @@ pub struct TableMethod {
     pub label: String,
     /// Fraction of the epochs after which deferred re-weighting starts.
     drw: Option<f64>,
+    /// Number of runs, with seeds from 0 on, unless another number is asked for.
+    #[serde(default = "one")]
+    pub seeds: u64,
+    /// Cells or datasets it is meant for; empty for all. In others it is run if it is asked for by name.
+    #[serde(default)]
+    pub cells: Vec<String>,
     settings: toml::Table,
+}
+
+fn one() -> u64 {
+    1
 }
 
 /// A dataset of a table.

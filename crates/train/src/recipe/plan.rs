@@ -21,10 +21,10 @@ pub struct Selection<'a> {
     pub schedule: &'a str,
     /// Cells or datasets; empty for all.
     pub cells: Vec<&'a str>,
-    /// Methods; empty for those with a published number.
+    /// Methods; empty for those that are meant for a cell and, if it has published numbers, have one there.
     pub methods: Vec<&'a str>,
-    /// Number of seeds, from 0 on.
-    pub seeds: u64,
+    /// Number of seeds, from 0 on; `None` for the recipe's own.
+    pub seeds: Option<u64>,
 }
 
 /// A run of a recipe.
@@ -50,14 +50,16 @@ impl Recipe {
         self.check_selection(selection)?;
         let Selection { schedule, cells, methods, seeds } = selection;
         let is_wanted = |cell: &Cell, method: &TableMethod| match methods.is_empty() {
-            true => cell.published.is_empty() || cell.published.contains_key(&method.name),
+            true => method.is_for(cell),
             false => methods.contains(&method.name.as_str()),
         };
         let mut runs = Vec::new();
         let selected = |cell: &&Cell| cells.is_empty() || cells.iter().any(|name| cell.matches(name));
         for cell in self.cells.iter().filter(selected) {
-            for seed in 0..*seeds {
-                for method in self.methods.iter().filter(|method| is_wanted(cell, method)) {
+            let wanted: Vec<&TableMethod> = self.methods.iter().filter(|method| is_wanted(cell, method)).collect();
+            let seeds_of = |method: &TableMethod| seeds.unwrap_or(method.seeds);
+            for seed in 0..wanted.iter().map(|method| seeds_of(method)).max().unwrap_or(0) {
+                for method in wanted.iter().copied().filter(|method| seed < seeds_of(method)) {
                     let settings = self.settings(cell, method, schedule, seed)?;
                     let parent = output.join(schedule).join(cell.folder());
                     let folder = parent.join(format!("{}-s{seed}", method.name));
@@ -86,6 +88,14 @@ impl Recipe {
             return refuse("--criteria", name, self.methods.iter().map(|method| method.name.as_str()).collect());
         }
         Ok(())
+    }
+}
+
+impl TableMethod {
+    /// Whether the method is run in a cell without being asked for by name.
+    fn is_for(&self, cell: &Cell) -> bool {
+        let meant = self.cells.is_empty() || self.cells.iter().any(|name| cell.matches(name));
+        meant && (cell.published.is_empty() || cell.published.contains_key(&self.name))
     }
 }
 

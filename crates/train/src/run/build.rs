@@ -13,7 +13,7 @@ use super::weights::initialize;
 use crate::checkpoint::Checkpoint;
 use crate::error::TrainError;
 use crate::prepare::RunData;
-use crate::settings::Settings;
+use crate::settings::{OptimizerKind, Settings};
 use crate::trainer::Trainer;
 use crate::workers::SingleProcess;
 
@@ -100,11 +100,19 @@ fn check_augmentation(settings: &Settings, data: &RunData) -> Result<(), TrainEr
     Err(TrainError::Setting { field: "augment.crop_padding".to_owned(), what })
 }
 
+/// Learning rate of AdamW beyond which it is probably that of SGD.
+const ADAMW_LEARNING_RATE: f64 = 0.02;
+
 /// Warns of settings that are allowed but probably a mistake.
 fn warn_of_settings(settings: &Settings, images: usize, context: &RunContext<'_>) {
     let size = settings.batch_size;
     if size > images {
         context.feedback.warn(&format!("a batch of {size} is the whole training split of {images} images"));
+    }
+    let Settings { optimizer, .. } = settings;
+    if optimizer.name == OptimizerKind::AdamW && optimizer.learning_rate > ADAMW_LEARNING_RATE {
+        let rate = optimizer.learning_rate;
+        context.feedback.warn(&format!("a learning rate of {rate} is large for adamw; 0.001 is usual"));
     }
     let method = settings.criterion.method.id();
     if settings.logit_adjustment > 0.0 && method.corrects_for_counts() {

@@ -3,6 +3,7 @@
 use std::error::Error;
 use std::path::{Path, PathBuf};
 
+use equipoise_nn::network::Head;
 use equipoise_nn::{Cpu, Engine, Network, NnError, TensorKind, Weights};
 
 use equipoise_record::names::{BEST, CHECKPOINT, PREVIOUS};
@@ -68,8 +69,14 @@ pub fn initialize(
         true => from_safetensors(path, &network, &mut values)?,
         false => from_checkpoint(&load_checkpoint(path, feedback)?, classes, &network, &mut values),
     };
+    // a linear head has no scales, which start at 1
+    let scale = format!("{}.scale", network.head_name());
+    let missing: Vec<String> = missing.into_iter().filter(|name| network.head != Head::Lws || *name != scale).collect();
     if let Some(name) = missing.iter().find(|name| !name.starts_with(network.head_name())) {
         return Err(input_error(path, format!("weights of another network: it has no matching tensor '{name}'")));
+    }
+    if !missing.is_empty() && network.head == Head::Lws {
+        return Err(input_error(path, "it has no linear head for these classes, which 'lws' could scale".to_owned()));
     }
     if !missing.is_empty() {
         let path = path.display();
@@ -100,6 +107,12 @@ fn from_safetensors(path: &Path, network: &Network, values: &mut Tensors) -> Res
             let weights = parse(&source);
             (source, weights)
         }
+        // a linear head, which gets its scales now
+        Err(NnError::MissingTensor { name }) if network.head == Head::Lws && name.ends_with(".scale") => {
+            let source = network.clone().with_head(Head::Linear);
+            let weights = parse(&source);
+            (source, weights)
+        }
         weights => (network.clone(), weights),
     };
     let weights = weights.map_err(|error| input_error(path, error.to_string()))?;
@@ -116,7 +129,8 @@ fn from_checkpoint(
     let source = &checkpoint.header.network;
     let mut parameters = checkpoint.parameters.clone();
     // a head for other classes, or of another kind, is useless even if it has the same shape
-    if checkpoint.header.classes != classes || source.head != network.head {
+    let same_kind = source.head == network.head || (source.head, network.head) == (Head::Linear, Head::Lws);
+    if checkpoint.header.classes != classes || !same_kind {
         let of_head = source.parameters().into_iter().map(|tensor| tensor.name.starts_with(network.head_name()));
         parameters.iter_mut().zip(of_head).filter(|(_, of_head)| *of_head).for_each(|(values, _)| values.clear());
     }

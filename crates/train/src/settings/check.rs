@@ -5,7 +5,7 @@ use std::fmt::Display;
 use equipoise_data::subset::grouping::GroupBy;
 use equipoise_data::subset::split::SplitRule;
 
-use super::{DataSettings, OptimizerSettings, SelectBest, Settings};
+use super::{DataSettings, HeadKind, OptimizerKind, OptimizerSettings, Sam, SelectBest, Settings};
 use crate::error::TrainError;
 
 /// Returns an error that names the setting unless `ok`.
@@ -40,8 +40,14 @@ impl Settings {
         self.data.check()?;
         let scale = self.model.head_scale;
         require(scale > 0.0 && scale.is_finite(), "model.head_scale", scale, "finite and more than 0")?;
+        let (learned, cosine) = (self.model.learn_head_scale, self.model.head == HeadKind::Cosine);
+        require(!learned || cosine, "model.learn_head_scale", learned, "false unless 'model.head' is cosine")?;
+        self.check_lws()?;
         self.check_criterion()?;
         self.optimizer.check()?;
+        let bn_images = self.optimizer.ema_bn_images;
+        let frozen = "0 with 'model.freeze_backbone', which keeps the batch-norm statistics";
+        require(bn_images == 0 || !self.model.freeze_backbone, "optimizer.ema_bn_images", bn_images, frozen)?;
         let schedule = self.schedule().check(self.epochs);
         schedule.map_err(|what| TrainError::Setting { field: "optimizer.schedule".to_owned(), what })?;
         for (field, value) in
@@ -64,6 +70,16 @@ impl Settings {
         integers
             .into_iter()
             .try_for_each(|(field, value)| require(i64::try_from(value).is_ok(), field, value, "at most 2^63 - 1"))
+    }
+
+    /// Learnable weight scaling balances a network that is trained already.
+    fn check_lws(&self) -> Result<(), TrainError> {
+        let ready = self.model.freeze_backbone && self.model.weights.is_some();
+        let what = "lws only scales a trained head: it needs 'model.weights' and 'model.freeze_backbone'".to_owned();
+        if self.model.head == HeadKind::Lws && !ready {
+            return Err(TrainError::Setting { field: "model.head".to_owned(), what });
+        }
+        Ok(())
     }
 
     /// The parameters of the criterion. What only the class counts can tell is checked when the run starts.
@@ -93,22 +109,47 @@ impl DataSettings {
         fraction("data.max_broken", self.max_broken)?;
         self.group_by.as_deref().map(GroupBy::new).transpose()?;
         fraction("data.val_fraction", self.val_fraction)?;
+        let must = "0 unless 'data.val_fraction' is more than 0";
+        require(self.val_at_least == 0 || self.val_fraction > 0.0, "data.val_at_least", self.val_at_least, must)?;
         require(self.image_size <= 65_536, "data.image_size", self.image_size, "at most 65536")
     }
 }
 
 impl OptimizerSettings {
+    fn check_ema(&self) -> Result<(), TrainError> {
+        let Self { ema_decay, ema_epochs, ema_bn_images, .. } = *self;
+        fraction("optimizer.ema_decay", ema_decay)?;
+        require((ema_decay as f32) < 1.0, "optimizer.ema_decay", ema_decay, "less than 1 in 32 bits")?;
+        nonnegative("optimizer.ema_epochs", ema_epochs)?;
+        if ema_decay > 0.0 && ema_epochs > 0.0 {
+            let what =
+                "a run has either 'optimizer.ema_epochs' or 'optimizer.ema_decay'; set the other to 0".to_owned();
+            return Err(TrainError::Setting { field: "optimizer.ema_epochs".to_owned(), what });
+        }
+        let must = "0 unless 'optimizer.ema_epochs' or 'optimizer.ema_decay' is set";
+        require(ema_bn_images == 0 || self.has_ema(), "optimizer.ema_bn_images", ema_bn_images, must)
+    }
+
     /// The engine computes with 32 bits, so the values must be usable there too.
     fn check(&self) -> Result<(), TrainError> {
-        let Self { learning_rate, momentum, weight_decay, clip_grad_norm, ema_decay, .. } = *self;
+        let Self { learning_rate, momentum, nesterov, betas, epsilon, weight_decay, clip_grad_norm, .. } = *self;
         let usable = |value: f64| value as f32 > 0.0 && (value as f32).is_finite();
         require(usable(learning_rate), "optimizer.learning_rate", learning_rate, "finite and more than 0")?;
+        let factor = self.backbone_factor;
+        require(usable(factor), "optimizer.backbone_factor", factor, "finite and more than 0")?;
         fraction("optimizer.momentum", momentum)?;
+        let has_momentum = self.name == OptimizerKind::Sgd && momentum > 0.0;
+        require(!nesterov || has_momentum, "optimizer.nesterov", nesterov, "false without the momentum of `sgd`")?;
+        betas.into_iter().try_for_each(|beta| fraction("optimizer.betas", beta))?;
+        require(usable(epsilon), "optimizer.epsilon", epsilon, "finite and more than 0")?;
         nonnegative("optimizer.weight_decay", weight_decay)?;
         nonnegative("optimizer.clip_grad_norm", clip_grad_norm)?;
         let clip = clip_grad_norm == 0.0 || usable(clip_grad_norm);
         require(clip, "optimizer.clip_grad_norm", clip_grad_norm, "0 or a number that 32 bits can hold")?;
-        fraction("optimizer.ema_decay", ema_decay)?;
-        require((ema_decay as f32) < 1.0, "optimizer.ema_decay", ema_decay, "less than 1 in 32 bits")
+        if let Some(Sam { rho, start }) = self.sam {
+            require(usable(rho), "optimizer.sam.rho", rho, "finite and more than 0")?;
+            fraction("optimizer.sam.start", start)?;
+        }
+        self.check_ema()
     }
 }

@@ -110,6 +110,11 @@ pub const KEYS: &[Key] = &[
         "Fraction of every class's training images used for validation if the dataset has no validation split.",
     ),
     required(
+        "data.val_at_least",
+        COUNT,
+        "Least number of every class's validation images, or half of the class if that is less. `--val` sets it to 5.",
+    ),
+    required(
         "data.image_size",
         "integer, 0 to 65536",
         "Height and width that image files are scaled to. 0: 224 for photograph networks; for small networks 32, or 64 if the images are larger than 48 pixels.",
@@ -121,12 +126,21 @@ pub const KEYS: &[Key] = &[
     ),
     optional(
         "model.name",
-        "`resnet8`, `resnet14`, `resnet20`, `resnet32`, `resnet44`, `resnet56` (small images), `resnet18` or `resnet50` (photographs)",
+        "`resnet8`, `resnet14`, `resnet20`, `resnet32`, `resnet32x2`, `resnet32x4`, `resnet44`, `resnet56` (small images), `resnet18` or `resnet50` (photographs)",
         "`resnet32` for images of up to 96 pixels, `resnet18` for larger ones",
         "The network.",
     ),
-    required("model.head", "`linear` or `cosine`", "Classification head of the network."),
+    required(
+        "model.head",
+        "`linear`, `cosine` or `lws`",
+        "Classification head of the network. `lws` (learnable weight scaling, Kang et al., ICLR 2020) keeps the linear head of `model.weights` and trains a factor per class.",
+    ),
     required("model.head_scale", "number, more than 0", "Factor of the logits of a cosine head."),
+    required(
+        "model.learn_head_scale",
+        "`true` or `false`",
+        "Train the factor of a cosine head, from `model.head_scale` on and without weight decay.",
+    ),
     optional(
         "model.weights",
         "path",
@@ -164,14 +178,37 @@ pub const KEYS: &[Key] = &[
         "`weights`",
         "What the weighted sum of losses is divided by.",
     ),
+    required("optimizer.name", "`sgd` or `adamw`", "How gradients change the weights."),
     required("optimizer.learning_rate", "number, more than 0", "Learning rate that the schedule scales."),
-    required("optimizer.momentum", FRACTION, "Momentum of the optimizer."),
+    required(
+        "optimizer.backbone_factor",
+        "number, more than 0",
+        "Factor of the learning rate of everything but the head, for training that starts from `model.weights`.",
+    ),
+    required("optimizer.momentum", FRACTION, "Momentum of `sgd`."),
+    required("optimizer.nesterov", "`true` or `false`", "Nesterov's momentum, for `sgd`."),
+    required(
+        "optimizer.betas",
+        "two numbers, at least 0 and less than 1",
+        "Decays of the first and the second moment of `adamw`.",
+    ),
+    required("optimizer.epsilon", "number, more than 0", "Summand in the denominator of `adamw`."),
     required("optimizer.weight_decay", NONNEGATIVE, "Weight decay of all parameters."),
     required("optimizer.clip_grad_norm", NONNEGATIVE, "Largest global norm of a gradient. 0 disables clipping."),
     required(
         "optimizer.ema_decay",
         FRACTION,
-        "Decay of the EMA of the weights, which is evaluated in place of the weights. 0 disables it.",
+        "Decay of the EMA of the weights at every step. The EMA is evaluated in place of the weights. 0 disables it.",
+    ),
+    required(
+        "optimizer.ema_epochs",
+        NONNEGATIVE,
+        "Averaging time of the EMA in epochs, in place of `optimizer.ema_decay`: the decay is exp(-1 / (epochs x steps per epoch)). 0 disables it.",
+    ),
+    required(
+        "optimizer.ema_bn_images",
+        COUNT,
+        "Training images from which every evaluation estimates the batch-norm statistics of the EMA anew, as `torch.optim.swa_utils.update_bn` does. It costs a forward pass of these images. 0 evaluates the EMA of the running statistics.",
     ),
     optional(
         "optimizer.schedule.name",
@@ -186,11 +223,24 @@ pub const KEYS: &[Key] = &[
         "Epochs of linear warm-up, for `multi-step` and `cosine`.",
     ),
     optional(
+        "optimizer.schedule.floor",
+        FRACTION,
+        "0",
+        "Learning rate at the end of `cosine`, as a fraction of `optimizer.learning_rate`.",
+    ),
+    optional(
         "optimizer.schedule.milestones",
         "list of `{ epoch, factor }`",
         "none",
         "Epochs, from 1, from which on `multi-step` multiplies the learning rate by a factor.",
     ),
+    optional(
+        "optimizer.sam.rho",
+        "number, more than 0",
+        "no SAM",
+        "Length of the ascent of sharpness-aware minimization (Foret et al., ICLR 2021), which doubles the time of a step.",
+    ),
+    optional("optimizer.sam.start", FRACTION, "0", "Fraction of the epochs before the first one with SAM."),
     required(
         "augment.crop_padding",
         "integer, 0 to 1024",
@@ -218,7 +268,7 @@ pub const KEYS: &[Key] = &[
 ];
 
 /// Sections that a run need not have.
-pub(super) const OPTIONAL_SECTIONS: [&str; 2] = ["criterion.drw", "optimizer.schedule"];
+pub(super) const OPTIONAL_SECTIONS: [&str; 3] = ["criterion.drw", "optimizer.schedule", "optimizer.sam"];
 
 /// Whether a dotted name is a section with settings in it.
 pub(super) fn is_section(name: &str) -> bool {

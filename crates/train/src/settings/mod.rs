@@ -22,6 +22,7 @@ use serde::{Deserialize, Serialize};
 pub use equipoise_nn::Architecture;
 
 pub use self::keys::{KEYS, Key};
+use crate::error::TrainError;
 use crate::schedule::Schedule;
 
 /// Everything that the result of a run depends on.
@@ -102,6 +103,8 @@ pub struct DataSettings {
     pub split_seed: u64,
     /// Fraction of every class's training images used for validation if the dataset has no validation split.
     pub val_fraction: f64,
+    /// Least number of every class's validation images, or half of the class if that is less.
+    pub val_at_least: u32,
     /// Height and width that image files are scaled to; 0 leaves the choice to the size of the images and the network.
     pub image_size: u32,
     /// How often the images of each class are drawn.
@@ -118,6 +121,8 @@ pub struct ModelSettings {
     pub head: HeadKind,
     /// Factor of the logits of a cosine head.
     pub head_scale: f32,
+    /// Whether the factor of a cosine head is trained, from `head_scale` on.
+    pub learn_head_scale: bool,
     /// Weights to start from: a run folder, a checkpoint or a safetensors file.
     pub weights: Option<String>,
     /// Whether only the head is trained.
@@ -130,26 +135,70 @@ pub struct ModelSettings {
 pub enum HeadKind {
     /// A linear layer with bias.
     Linear,
+    /// A linear layer that stays as it is, with a trained factor for every class: learnable weight scaling.
+    Lws,
     /// The scaled cosine between the features and the weights of a class.
     Cosine,
 }
 
-/// The optimizer: SGD with momentum.
+/// How gradients change the weights.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum OptimizerKind {
+    /// Stochastic gradient descent with momentum.
+    Sgd,
+    /// Adam with decoupled weight decay (Loshchilov and Hutter, ICLR 2019).
+    #[serde(rename = "adamw")]
+    AdamW,
+}
+
+/// The optimizer.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct OptimizerSettings {
+    /// The optimizer.
+    pub name: OptimizerKind,
     /// Learning rate that the schedule scales.
     pub learning_rate: f64,
-    /// Momentum of the optimizer.
+    /// Factor of the learning rate of everything but the head.
+    pub backbone_factor: f64,
+    /// Momentum of SGD.
     pub momentum: f64,
+    /// Whether SGD has Nesterov's momentum.
+    pub nesterov: bool,
+    /// Decays of AdamW's first and second moment.
+    pub betas: [f64; 2],
+    /// Summand in AdamW's denominator.
+    pub epsilon: f64,
     /// Weight decay of all parameters.
     pub weight_decay: f64,
     /// Largest global norm of a gradient; 0 disables clipping.
     pub clip_grad_norm: f64,
-    /// Decay of the EMA of the weights, which is evaluated in place of the weights; 0 disables it.
+    /// Decay of the EMA of the weights at every step; 0 for a run without an EMA, or with [`ema_epochs`](Self::ema_epochs).
     pub ema_decay: f64,
+    /// Averaging time of the EMA of the weights, in epochs; 0 for a run without an EMA, or with [`ema_decay`](Self::ema_decay).
+    pub ema_epochs: f64,
+    /// Training images from which an evaluation estimates the batch-norm statistics of the EMA anew; 0 keeps the EMA of
+    /// the running statistics.
+    pub ema_bn_images: u32,
     /// Schedule of the learning rate; `None` is the paper's shape for the number of epochs.
     pub schedule: Option<Schedule>,
+    /// Sharpness-aware minimization; `None` disables it.
+    pub sam: Option<Sam>,
+}
+
+/// Sharpness-aware minimization (SAM): a step follows the gradient at the weights of a small ascent.
+///
+/// *Sharpness-aware minimization for efficiently improving generalization*, Foret et al., ICLR 2021. A step takes twice as
+/// long. Running statistics and the counts of the criterion come from the first of the two passes.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Sam {
+    /// Length of the ascent.
+    pub rho: f64,
+    /// Fraction of the epochs before the first one with SAM.
+    #[serde(default)]
+    pub start: f64,
 }
 
 impl Default for Settings {
@@ -190,6 +239,7 @@ impl Default for DataSettings {
             test_fraction: split.test_fraction,
             split_seed: split.seed,
             val_fraction: 0.0,
+            val_at_least: 0,
             image_size: 0,
             sampler: SamplerKind::Uniform,
         }
@@ -198,19 +248,52 @@ impl Default for DataSettings {
 
 impl Default for ModelSettings {
     fn default() -> Self {
-        Self { name: None, head: HeadKind::Linear, head_scale: 16.0, weights: None, freeze_backbone: false }
+        Self {
+            name: None,
+            head: HeadKind::Linear,
+            head_scale: 16.0,
+            learn_head_scale: false,
+            weights: None,
+            freeze_backbone: false,
+        }
     }
 }
 
 impl Default for OptimizerSettings {
     fn default() -> Self {
         Self {
+            name: OptimizerKind::Sgd,
             learning_rate: 0.1,
+            backbone_factor: 1.0,
             momentum: 0.9,
+            nesterov: false,
+            betas: [0.9, 0.999],
+            epsilon: 1e-8,
             weight_decay: 2e-4,
             clip_grad_norm: 0.0,
             ema_decay: 0.0,
+            ema_epochs: 0.0,
+            ema_bn_images: 0,
             schedule: None,
+            sam: None,
+        }
+    }
+}
+
+impl OptimizerSettings {
+    /// Whether the run keeps an EMA of the weights, which is evaluated in place of the weights.
+    #[must_use]
+    pub fn has_ema(&self) -> bool {
+        self.ema_decay > 0.0 || self.ema_epochs > 0.0
+    }
+
+    /// Decay of the EMA at every step, in a run with so many steps per epoch.
+    #[must_use]
+    pub fn ema_decay_per_step(&self, steps: u64) -> f64 {
+        match self.ema_epochs > 0.0 {
+            // below 1 in 32 bits too
+            true => (-1.0 / (self.ema_epochs * steps as f64)).exp().min(1.0 - f64::from(f32::EPSILON) / 2.0),
+            false => self.ema_decay,
         }
     }
 }
@@ -236,12 +319,36 @@ impl Settings {
         }
     }
 
+    /// The settings of a run with the same settings on all training images, without a validation split. It ends with its
+    /// last epoch.
+    ///
+    /// # Errors
+    /// If the run holds no images out.
+    pub fn refit(&self) -> Result<Self, TrainError> {
+        if self.data.val_fraction == 0.0 {
+            let what = "the run trained on all images already: it held none out for validation".to_owned();
+            return Err(TrainError::Setting { field: "data.val_fraction".to_owned(), what });
+        }
+        let mut settings = self.clone();
+        (settings.data.val_fraction, settings.data.val_at_least) = (0.0, 0);
+        (settings.select_best, settings.patience) = (SelectBest::Last, 0);
+        Ok(settings)
+    }
+
+    /// Length of SAM's ascent in an epoch, counted from 0; `None` for an epoch without SAM.
+    #[must_use]
+    pub fn sam_rho(&self, epoch: u64) -> Option<f64> {
+        let started = |sam: &Sam| epoch as f64 >= sam.start * self.epochs as f64;
+        self.optimizer.sam.filter(started).map(|sam| sam.rho)
+    }
+
     /// The classification head of the network.
     #[must_use]
     pub fn head(&self) -> Head {
         match self.model.head {
             HeadKind::Linear => Head::Linear,
-            HeadKind::Cosine => Head::Cosine { scale: self.model.head_scale },
+            HeadKind::Lws => Head::Lws,
+            HeadKind::Cosine => Head::Cosine { scale: self.model.head_scale, learned: self.model.learn_head_scale },
         }
     }
 }

@@ -22,7 +22,7 @@ fn settings_survive_a_round_trip() {
     settings.data.imbalance = Some(100.0);
     settings.augment.randaugment = RandAugment::new(2, 9).ok();
     settings.augment.color_jitter = ColorJitter::new(0.4, 0.4, 0.4, 0.1).ok();
-    settings.optimizer.schedule = Some(Schedule::Cosine { warmup_epochs: Some(1.0) });
+    settings.optimizer.schedule = Some(Schedule::Cosine { warmup_epochs: Some(1.0), floor: 0.1 });
     settings.model.weights = Some("a \"path\"".to_owned());
     for id in Id::ALL {
         for preset in [Preset::Paper, Preset::Reference, Preset::Recommended] {
@@ -97,11 +97,20 @@ fn values_that_cannot_be_used_are_refused() {
         ("[data]\nprofile = \"linear\"", "setting 'data.profile': unknown variant `linear`"),
         ("[data]\ntest_fraction = 0.0", "setting 'data.test_fraction' is 0; it must be more than 0 and less than 1"),
         ("[data]\nval_fraction = 1.0", "setting 'data.val_fraction' is 1; it must be at least 0 and less than 1"),
+        ("[data]\nval_at_least = 5", "setting 'data.val_at_least' is 5; it must be 0 unless 'data.val_fraction'"),
         ("[data]\nimage_size = 100000", "setting 'data.image_size' is 100000; it must be at most 65536"),
         ("[data]\nsampler = \"x\"", "setting 'data.sampler': unknown variant `x`"),
         ("[model]\nname = \"resnet9\"", "setting 'model.name': unknown model 'resnet9'"),
-        ("[model]\nhead = \"round\"", "setting 'model.head': unknown variant `round`, expected `linear` or `cosine`"),
+        (
+            "[model]\nhead = \"round\"",
+            "setting 'model.head': unknown variant `round`, expected one of `linear`, `lws`, `cosine`",
+        ),
         ("[model]\nhead_scale = 0.0", "setting 'model.head_scale' is 0; it must be finite and more than 0"),
+        ("[model]\nhead = \"lws\"", "setting 'model.head': lws only scales a trained head: it needs 'model.weights'"),
+        (
+            "[model]\nlearn_head_scale = true",
+            "setting 'model.learn_head_scale' is true; it must be false unless 'model.head' is cosine",
+        ),
         ("[criterion]\nmethod = \"focal\"\nparams = { gamma = -1.0 }", "focal: gamma is -1"),
         (
             "[criterion.drw]\nstart_epoch = 99",
@@ -109,10 +118,42 @@ fn values_that_cannot_be_used_are_refused() {
         ),
         ("[optimizer]\nlearning_rate = 1e300", "setting 'optimizer.learning_rate' is 1"),
         ("[optimizer]\nlearning_rate = -1.0", "setting 'optimizer.learning_rate' is -1; it must be finite and more"),
+        (
+            "[optimizer]\nbackbone_factor = 0.0",
+            "setting 'optimizer.backbone_factor' is 0; it must be finite and more than 0",
+        ),
         ("[optimizer]\nmomentum = 1", "setting 'optimizer.momentum' is 1; it must be at least 0 and less than 1"),
         ("[optimizer]\nweight_decay = inf", "setting 'optimizer.weight_decay' is inf; it must be finite"),
         ("[optimizer]\nclip_grad_norm = 1e-60", "setting 'optimizer.clip_grad_norm' is 0.0"),
         ("[optimizer]\nema_decay = 0.9999999999", "setting 'optimizer.ema_decay' is 0.9999999999; it must be less"),
+        ("[optimizer]\nname = \"adam\"", "setting 'optimizer.name': unknown variant `adam`, expected `sgd` or `adamw`"),
+        (
+            "[optimizer]\nnesterov = true\nmomentum = 0.0",
+            "setting 'optimizer.nesterov' is true; it must be false without the momentum of `sgd`",
+        ),
+        ("[optimizer]\nnesterov = true\nname = \"adamw\"", "setting 'optimizer.nesterov' is true; it must be false"),
+        ("[optimizer]\nbetas = [0.9, 1.0]", "setting 'optimizer.betas' is 1; it must be at least 0 and less than 1"),
+        ("[optimizer]\nepsilon = 0.0", "setting 'optimizer.epsilon' is 0; it must be finite and more than 0"),
+        ("[optimizer.sam]\nrho = 0.0", "setting 'optimizer.sam.rho' is 0; it must be finite and more than 0"),
+        (
+            "[optimizer.sam]\nrho = 0.1\nstart = 1.0",
+            "setting 'optimizer.sam.start' is 1; it must be at least 0 and less",
+        ),
+        ("[optimizer.sam]\nstart = 0.5", "setting 'optimizer.sam': missing field `rho`"),
+        ("[optimizer]\nema_epochs = -1.0", "setting 'optimizer.ema_epochs' is -1; it must be finite and at least 0"),
+        (
+            "[optimizer]\nema_epochs = 20.0\nema_decay = 0.99",
+            "setting 'optimizer.ema_epochs': a run has either 'optimizer.ema_epochs' or 'optimizer.ema_decay'; set the other to 0",
+        ),
+        ("[optimizer]\nema_bn_images = 100", "setting 'optimizer.ema_bn_images' is 100; it must be 0 unless"),
+        (
+            "[optimizer]\nema_epochs = 20.0\nema_bn_images = 100\n[model]\nfreeze_backbone = true",
+            "setting 'optimizer.ema_bn_images' is 100; it must be 0 with 'model.freeze_backbone'",
+        ),
+        (
+            "[optimizer.schedule]\nname = \"cosine\"\nfloor = 1.0",
+            "setting 'optimizer.schedule': floor is 1; it must be at least 0 and less than 1",
+        ),
         ("[optimizer.schedule]\nname = \"linear\"", "setting 'optimizer.schedule"),
         (
             "[optimizer.schedule]\nname = \"multi-step\"\nmilestones = [{ epoch = 99, factor = 0.1 }]",
@@ -147,7 +188,7 @@ fn options_change_single_settings() {
     assert_eq!(set("data.dataset", "cifar10").expect("text without quotes").data.dataset, "cifar10");
     assert_eq!(set("model.name", "resnet50").expect("known").model.name, Some(Architecture::ResNet50));
     let schedule = |name: &str| set("optimizer.schedule", name).expect("known").optimizer.schedule;
-    assert_eq!(schedule("cosine"), Some(Schedule::Cosine { warmup_epochs: None }));
+    assert_eq!(schedule("cosine"), Some(Schedule::Cosine { warmup_epochs: None, floor: 0.0 }));
     assert_eq!(schedule("constant"), Some(Schedule::Constant {}));
     assert_eq!(schedule("paper"), None);
     let cosine = set("optimizer.schedule.name", "cosine").expect("known");
@@ -205,6 +246,8 @@ fn every_setting_is_described() {
         ("model.weights", "weights.safetensors"),
         ("criterion.preset", "paper"),
         ("criterion.drw", "{ start_epoch = 3, beta = 0.9, reduction = \"batch\" }"),
+        ("optimizer.schedule.floor", "{ name = \"cosine\", floor = 0.1 }"),
+        ("optimizer.sam", "{ rho = 0.1, start = 0.5 }"),
         (
             "optimizer.schedule",
             "{ name = \"multi-step\", warmup_epochs = 2, milestones = [{ epoch = 9, factor = 0.1 }] }",
@@ -215,6 +258,7 @@ fn every_setting_is_described() {
     for key in KEYS.iter().filter(|key| key.unset.is_some()) {
         let example = examples.iter().find(|(name, _)| key.name.starts_with(name));
         let (name, value) = example.unwrap_or_else(|| panic!("an example of {}", key.name));
+        let name = name.strip_suffix(".floor").unwrap_or(name);
         let changed = Settings::default().with_value(name, value).unwrap_or_else(|error| panic!("{name}: {error}"));
         assert_ne!(changed, Settings::default(), "{name}");
         let shown = changed.table().expect("a table");
@@ -226,4 +270,16 @@ fn every_setting_is_described() {
     assert_eq!(table.lines().count(), KEYS.len() + 2);
     assert!(table.contains("| `optimizer.learning_rate` | number, more than 0 | `0.1` | Learning rate"), "{table}");
     assert!(KEYS.iter().all(|key| !key.about.contains('|') && !key.values.contains('|')));
+}
+
+#[test]
+fn an_ema_in_epochs_forgets_by_e_in_that_time() {
+    let decay = |ema_epochs: f64, ema_decay: f64, steps: u64| {
+        OptimizerSettings { ema_epochs, ema_decay, ..OptimizerSettings::default() }.ema_decay_per_step(steps)
+    };
+    assert!((decay(20.0, 0.0, 97).powi(20 * 97) - (-1.0f64).exp()).abs() < 1e-12);
+    // 20 epochs of CIFAR-10-LT at imbalance factor 100
+    assert!((decay(20.0, 0.0, 97) - 0.9995).abs() < 2e-5);
+    assert_eq!(decay(0.0, 0.998, 97), 0.998);
+    assert!((decay(1e9, 0.0, 1 << 40) as f32) < 1.0);
 }

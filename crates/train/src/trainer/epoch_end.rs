@@ -1,5 +1,7 @@
 //! The end of an epoch: evaluation, selection of the best epoch, checkpoint, records.
 
+use std::sync::Arc;
+
 use equipoise_nn::{Engine, TensorKind};
 use equipoise_record::names::{BEST, METRICS, NORMS};
 use equipoise_record::{EpochRecord, Metrics, RunFolder};
@@ -61,11 +63,9 @@ impl<E: Engine, W: Workers> Trainer<E, W> {
 
     /// Metrics on the validation split and on the test split; `None` if the observer stopped it.
     fn evaluate_splits(&mut self, observer: &mut dyn Observer) -> Result<Option<SplitMetrics>, TrainError> {
-        if self.has_ema() {
-            self.engine.swap_ema()?;
-        }
+        self.enter_ema()?;
         let (adjustment, batch_size) = (self.logit_adjustment(), self.engine_batch_size());
-        let data = &self.data;
+        let data = Arc::clone(&self.data);
         let splits: Vec<_> = data.val.iter().chain([&data.test]).collect();
         let total: usize = splits.iter().map(|split| split.labels.len()).sum();
         let (mut metrics, mut before) = (Vec::new(), 0);
@@ -77,9 +77,7 @@ impl<E: Engine, W: Workers> Trainer<E, W> {
             metrics.push(counts.metrics(&data.counts, &data.groups, &data.classes));
             before += split.labels.len();
         }
-        if self.has_ema() {
-            self.engine.swap_ema()?;
-        }
+        self.leave_ema()?;
         if metrics.len() < splits.len() {
             return Ok(None);
         }

@@ -5,10 +5,12 @@
 //!
 //! - Here: the loop over epochs and steps. `batches` prepares the next batch meanwhile, `step` is one step.
 //! - `epoch_end`: evaluation, the best epoch, records. `final_evaluation`: the details of a finished run.
+//! - `ema`: the average of the weights that is evaluated.
 //! - `observer`: who follows a run. `resume`: checkpoints. `divergence`: the error of a run that diverges.
 
 mod batches;
 mod divergence;
+mod ema;
 mod epoch_end;
 mod final_evaluation;
 mod observer;
@@ -33,7 +35,7 @@ use crate::error::TrainError;
 use crate::evaluate::LogitAdjustment;
 use crate::norms::NormRecorder;
 use crate::prepare::RunData;
-use crate::settings::{SelectBest, Settings};
+use crate::settings::{OptimizerKind, SelectBest, Settings};
 use crate::workers::Workers;
 
 /// How a run ended.
@@ -85,8 +87,11 @@ impl<E: Engine, W: Workers> Trainer<E, W> {
         check_network(engine.network(), &data)?;
         check_selection(&settings, &data)?;
         engine.freeze_backbone(settings.model.freeze_backbone);
-        if settings.optimizer.ema_decay > 0.0 {
+        if settings.optimizer.has_ema() {
             engine.start_ema();
+        }
+        if settings.optimizer.name == OptimizerKind::AdamW {
+            engine.start_second_moment();
         }
         Ok(Self {
             criterion: settings.criterion.init(&data.counts)?,
@@ -258,11 +263,6 @@ impl<E: Engine, W: Workers> Trainer<E, W> {
     /// Images that the engine has memory for.
     fn engine_batch_size(&self) -> usize {
         self.settings.batch_size.min(self.data.train.labels.len())
-    }
-
-    /// Whether the run is evaluated with an EMA of the weights, which the engine keeps.
-    fn has_ema(&self) -> bool {
-        self.settings.optimizer.ema_decay > 0.0
     }
 
     /// Learning rate of a step of the current epoch.

@@ -52,7 +52,8 @@ impl<E: Engine, W: Workers> Trainer<E, W> {
         let mut tensors = self.engine.tensors(TensorKind::Parameters);
         tensors.extend(self.engine.tensors(TensorKind::Momentum));
         tensors.extend(self.engine.tensors(TensorKind::Statistics));
-        // empty without an EMA
+        // empty without AdamW and without an EMA
+        tensors.extend(self.engine.tensors(TensorKind::SecondMoment));
         tensors.extend(self.engine.tensors(TensorKind::EmaParameters));
         tensors.extend(self.engine.tensors(TensorKind::EmaStatistics));
         RawCheckpoint { header, tensors }
@@ -69,6 +70,9 @@ impl<E: Engine, W: Workers> Trainer<E, W> {
         self.engine.set_tensors(TensorKind::Parameters, &checkpoint.trained_parameters)?;
         self.engine.set_tensors(TensorKind::Momentum, &checkpoint.momentum)?;
         self.engine.set_tensors(TensorKind::Statistics, &checkpoint.trained_statistics)?;
+        if let Some(second_moment) = &checkpoint.second_moment {
+            self.engine.set_tensors(TensorKind::SecondMoment, second_moment)?;
+        }
         if self.has_ema() {
             self.engine.set_tensors(TensorKind::EmaParameters, &checkpoint.parameters)?;
             self.engine.set_tensors(TensorKind::EmaStatistics, &checkpoint.statistics)?;

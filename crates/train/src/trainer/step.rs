@@ -1,11 +1,12 @@
 //! One training step: forward, criterion, backward, optimizer.
 
 use equipoise_criterion::{Batch, BatchError, Output, Summary};
-use equipoise_nn::{Engine, Sgd};
+use equipoise_nn::{Engine, Optimizer, UpdateRule};
 
 use super::Trainer;
 use super::batches::TrainBatch;
 use crate::error::TrainError;
+use crate::settings::{OptimizerKind, OptimizerSettings};
 use crate::workers::Workers;
 
 /// What the criterion writes in a step; kept to reuse the memory.
@@ -27,12 +28,23 @@ impl CriterionOutput {
     }
 }
 
+/// A pass over a batch: the only one, or the first of SAM, or that at the weights to which SAM has ascended.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Pass {
+    First,
+    AfterAscent,
+}
+
 impl<E: Engine, W: Workers> Trainer<E, W> {
     /// Trains on one batch.
     pub(super) fn step(&mut self, batch: &TrainBatch, learning_rate: f64) -> Result<(), TrainError> {
-        let summary = self.forward_and_criterion(batch)?;
-        self.engine.backward(&self.output.gradient)?;
-        self.average_gradients();
+        let summary = self.forward_and_criterion(batch, Pass::First)?;
+        self.backward()?;
+        if let Some(rho) = self.settings.sam_rho(self.position.epoch) {
+            self.ascend(batch, rho)?;
+            self.forward_and_criterion(batch, Pass::AfterAscent)?;
+            self.backward()?;
+        }
         self.update_weights(batch, learning_rate)?;
         self.update_ema()?;
         self.last_indices.clone_from(&batch.indices);
@@ -43,17 +55,21 @@ impl<E: Engine, W: Workers> Trainer<E, W> {
         Ok(())
     }
 
-    /// Loss of a batch. Leaves the gradient of the logits in the output buffers and counts the gradient norms.
-    fn forward_and_criterion(&mut self, batch: &TrainBatch) -> Result<Summary, TrainError> {
+    /// Loss of a batch. Leaves the gradient of the logits in the output buffers. Only the first pass counts anything.
+    fn forward_and_criterion(&mut self, batch: &TrainBatch, pass: Pass) -> Result<Summary, TrainError> {
         self.output.resize(batch.len(), self.data.classes.len());
         let logits = self.engine.forward(&batch.images, true)?;
         let (epoch, mixed) = (self.position.epoch, batch.mixed());
         // a mixed example has no gradient norm of its own
-        let has_norms = mixed.is_none();
+        let has_norms = mixed.is_none() && pass == Pass::First;
         let input = Batch { mixed, epoch, examples: &batch.examples, ..Batch::new(logits, &batch.labels) };
         let CriterionOutput { gradient, weights, norms } = &mut self.output;
         let output = Output { grad: gradient, weights, gradient_norms: has_norms.then_some(&mut norms[..]) };
-        match self.criterion.train(&input, output, &mut self.workspace) {
+        let result = match pass {
+            Pass::First => self.criterion.train(&input, output, &mut self.workspace),
+            Pass::AfterAscent => self.criterion.evaluate(&input, output, &mut self.workspace),
+        };
+        match result {
             Ok(summary) => {
                 if has_norms {
                     self.norms.add(norms, &batch.labels, weights);
@@ -67,38 +83,51 @@ impl<E: Engine, W: Workers> Trainer<E, W> {
         }
     }
 
-    /// Makes the gradients the mean over all workers.
-    fn average_gradients(&mut self) {
+    /// Gradients of all parameters: their mean over all workers.
+    fn backward(&mut self) -> Result<(), TrainError> {
+        self.engine.backward(&self.output.gradient)?;
         let size = self.workers.shard().size();
         if size > 1 {
             self.workers.sum_gradients(self.engine.gradients());
             self.engine.gradients().iter_mut().for_each(|g| *g /= size as f32);
         }
+        Ok(())
     }
 
-    /// Moves the EMA of the weights, if the run has one.
-    fn update_ema(&mut self) -> Result<(), TrainError> {
-        if self.has_ema() {
-            // a shorter horizon at first: otherwise the initial weights would stay for long
-            let steps = self.position.total_steps as f64;
-            let decay = self.settings.optimizer.ema_decay.min((1.0 + steps) / (10.0 + steps)) as f32;
-            self.engine.update_ema(decay)?;
-        }
-        Ok(())
+    /// Moves the weights uphill, where SAM takes its gradient.
+    fn ascend(&mut self, batch: &TrainBatch, rho: f64) -> Result<(), TrainError> {
+        let norm = self.engine.ascend(rho as f32);
+        self.check_norm(batch, norm)
     }
 
     /// Lets the optimizer change the weights.
     fn update_weights(&mut self, batch: &TrainBatch, learning_rate: f64) -> Result<(), TrainError> {
-        let optimizer = &self.settings.optimizer;
-        let norm = self.engine.step(&Sgd {
-            learning_rate: learning_rate as f32,
-            momentum: optimizer.momentum as f32,
-            weight_decay: optimizer.weight_decay as f32,
-            clip_grad_norm: (optimizer.clip_grad_norm > 0.0).then_some(optimizer.clip_grad_norm as f32),
-        });
+        let norm = self.engine.step(&self.optimizer(learning_rate));
+        self.check_norm(batch, norm)
+    }
+
+    /// A gradient that is not finite ends the run.
+    fn check_norm(&self, batch: &TrainBatch, norm: f64) -> Result<(), TrainError> {
         if norm.is_finite() {
             return Ok(());
         }
         Err(self.diverged(&batch.indices, self.position.step, format!("the gradient's norm is {norm}")))
+    }
+
+    /// The settings of the next optimizer step.
+    fn optimizer(&self, learning_rate: f64) -> Optimizer {
+        let OptimizerSettings { name, momentum, nesterov, betas, epsilon, weight_decay, clip_grad_norm, .. } =
+            self.settings.optimizer;
+        let step = self.position.total_steps + 1;
+        Optimizer {
+            rule: match name {
+                OptimizerKind::Sgd => UpdateRule::Sgd { momentum: momentum as f32, nesterov },
+                OptimizerKind::AdamW => UpdateRule::AdamW { betas, epsilon, step },
+            },
+            learning_rate: learning_rate as f32,
+            backbone_factor: self.settings.optimizer.backbone_factor as f32,
+            weight_decay: weight_decay as f32,
+            clip_grad_norm: (clip_grad_norm > 0.0).then_some(clip_grad_norm as f32),
+        }
     }
 }

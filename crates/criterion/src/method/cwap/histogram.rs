@@ -5,6 +5,8 @@
 
 use serde::{Deserialize, Serialize};
 
+use super::Regions;
+use super::inter::LEAST_LIVE_SIZE;
 use super::intra::Scale;
 use crate::counts::Counts;
 use crate::error::StateError;
@@ -21,6 +23,15 @@ pub(super) fn region(widths: &[f64], g: f64) -> usize {
         }
     }
     widths.len() - 1
+}
+
+/// The widths of a class's regions before the first epoch.
+fn first_widths(bins: usize, regions: Regions) -> impl Iterator<Item = f64> + Clone {
+    let n = bins as f64;
+    (0..bins).map(move |i| match regions {
+        Regions::Adaptive | Regions::Uniform => 1.0 / n,
+        Regions::Squared => (2 * i + 1) as f64 / (n * n),
+    })
 }
 
 /// AURA: the fuller a region was, the narrower it becomes. d_i = 1 / ln(e + v_i), scaled to the sum 1.
@@ -48,11 +59,11 @@ pub(super) struct Histogram {
 
 impl Histogram {
     /// The histogram before the first epoch: every class is spread evenly over its regions, v = n / N.
-    pub(super) fn new(counts: &Counts, bins: usize) -> Self {
+    pub(super) fn new(counts: &Counts, bins: usize, regions: Regions) -> Self {
         let cells = counts.classes() * bins;
-        let uniform = vec![1.0 / bins as f64; cells];
+        let widths: Vec<f64> = first_widths(bins, regions).cycle().take(cells).collect();
         let values = counts.iter().flat_map(|n| std::iter::repeat_n(n / bins as f64, bins)).collect();
-        Self { bins, counts: vec![0; cells], filling: uniform.clone(), values, widths: uniform }
+        Self { bins, counts: vec![0; cells], filling: widths.clone(), values, widths }
     }
 
     /// Densities and widths of every class in the snapshot.
@@ -100,12 +111,12 @@ impl Histogram {
             filling: self.filling.clone(),
             values: self.values.clone(),
             widths: self.widths.clone(),
-            average: averages.map(|a| AverageState { values: a.values.clone(), widths: a.widths.clone() }),
+            average: averages.map(Averages::state),
         }
     }
 
-    /// The histogram and averages of a state, if they fit.
-    pub(super) fn restored(&self, state: &CwapState, averaged: bool) -> Result<(Self, Option<Averages>), StateError> {
+    /// The histogram of a state, if it fits.
+    pub(super) fn restored(&self, state: &CwapState) -> Result<Self, StateError> {
         let cells = self.counts.len();
         check_length("bins", state.bins, self.bins)?;
         check_length("counts", state.counts.len(), cells)?;
@@ -116,23 +127,9 @@ impl Histogram {
         check_widths("filling", &state.filling, self.bins)?;
         check_widths("widths", &state.widths, self.bins)?;
         check_densities("values", &state.values)?;
-        let averages = match (&state.average, averaged) {
-            (Some(average), true) => {
-                check_length("average.values", average.values.len(), cells)?;
-                check_length("average.widths", average.widths.len(), cells)?;
-                check_densities("average.values", &average.values)?;
-                check_widths("average.widths", &average.widths, self.bins)?;
-                Some(Averages { bins: self.bins, values: average.values.clone(), widths: average.widths.clone() })
-            }
-            (None, false) => None,
-            (average, _) => {
-                let (got, want) = (average.is_some().into(), averaged.into());
-                return Err(StateError::Length { field: "average", got, want });
-            }
-        };
         let (counts, filling) = (state.counts.clone(), state.filling.clone());
         let (values, widths) = (state.values.clone(), state.widths.clone());
-        Ok((Self { bins: self.bins, counts, filling, values, widths }, averages))
+        Ok(Self { bins: self.bins, counts, filling, values, widths })
     }
 }
 
@@ -165,11 +162,11 @@ pub struct CwapState {
     pub values: Vec<f64>,
     /// Widths d of the regions of the previous epoch.
     pub widths: Vec<f64>,
-    /// The moving averages, with `memory: ema`.
+    /// The moving averages, with `memory: ema` or `live`.
     pub average: Option<AverageState>,
 }
 
-/// The moving averages of `memory: ema`.
+/// The moving averages of `memory: ema` and `live`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct AverageState {
@@ -177,6 +174,10 @@ pub struct AverageState {
     pub values: Vec<f64>,
     /// Widths of the regions.
     pub widths: Vec<f64>,
+    /// Number of batches counted.
+    pub batches: u64,
+    /// The batch after which the densities of each class were what they are here. They fade from then on with `memory: live`.
+    pub updated: Vec<u64>,
 }
 
 impl CwapState {
@@ -201,20 +202,120 @@ impl CwapState {
     }
 }
 
-/// `memory: ema`: densities as a moving average over batches, as in GHM and in the authors' early code.
+/// Densities as a moving average over batches, as in GHM and in the authors' early code. A batch is counted, then used.
 ///
-/// A batch is counted, then weighted. Classes absent from it keep their densities. Margins still follow from the counts of
-/// the epoch, as a batch says nothing about the size of a class.
+/// With `memory: ema`, classes absent from a batch keep their densities; margins still follow from the counts of the epoch, as
+/// such averages say nothing about the sizes of classes. With `memory: live`, the densities of all classes fade with every
+/// batch. This is computed when a class is next needed, so a batch costs no more than the classes in it.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Averages {
     bins: usize,
     pub(super) values: Vec<f64>,
     pub(super) widths: Vec<f64>,
+    /// Number of batches counted.
+    batches: u64,
+    /// The batch after which the densities of each class were as they are in `values`.
+    updated: Vec<u64>,
+    /// What `memory: live` adds.
+    live: Option<LiveSizes>,
+}
+
+/// The sizes S of classes whose histograms fade.
+#[derive(Clone, Debug, PartialEq)]
+struct LiveSizes {
+    alpha: f64,
+    /// ln sum_i k_i^alpha of every class after batch `updated`, for k the examples left in each region.
+    logs: Vec<f64>,
+}
+
+/// ln sum_i k_i^alpha for k the examples in each region.
+fn log_size(values: &[f64], widths: &[f64], alpha: f64) -> f64 {
+    let bins = values.len() as f64;
+    let examples = values.iter().zip(widths).map(|(v, d)| v * bins * d);
+    examples.filter(|k| *k > 0.0).map(|k| k.powf(alpha)).sum::<f64>().ln()
+}
+
+/// momentum^batches
+fn power(momentum: f64, batches: u64) -> f64 {
+    momentum.powi(batches.min(i32::MAX as u64) as i32)
+}
+
+impl LiveSizes {
+    /// The logarithm of a size after it has faded for some batches.
+    fn faded(&self, log: f64, batches: u64, momentum: f64) -> f64 {
+        let fading = if batches == 0 { 0.0 } else { self.alpha * momentum.ln() * batches as f64 };
+        // an empty histogram that does not fade: the largest of both, so never NaN
+        f64::max(log + fading, LEAST_LIVE_SIZE.ln())
+    }
 }
 
 impl Averages {
-    pub(super) fn new(classes: usize, bins: usize) -> Self {
-        Self { bins, values: vec![0.0; classes * bins], widths: vec![1.0 / bins as f64; classes * bins] }
+    /// Averages before the first batch. `alpha` is the exponent of the sizes with `memory: live`, otherwise `None`.
+    pub(super) fn new(classes: usize, bins: usize, regions: Regions, alpha: Option<f64>) -> Self {
+        let live = alpha.map(|alpha| LiveSizes { alpha, logs: vec![f64::NEG_INFINITY; classes] });
+        let widths = first_widths(bins, regions).cycle().take(classes * bins).collect();
+        Self { bins, values: vec![0.0; classes * bins], widths, batches: 0, updated: vec![0; classes], live }
+    }
+
+    pub(super) fn state(&self) -> AverageState {
+        let Self { values, widths, batches, updated, .. } = self.clone();
+        AverageState { values, widths, batches, updated }
+    }
+
+    /// The averages of a state, if they fit.
+    pub(super) fn restored(&self, state: &AverageState) -> Result<Self, StateError> {
+        check_length("average.values", state.values.len(), self.values.len())?;
+        check_length("average.widths", state.widths.len(), self.widths.len())?;
+        check_length("average.updated", state.updated.len(), self.updated.len())?;
+        check_densities("average.values", &state.values)?;
+        check_widths("average.widths", &state.widths, self.bins)?;
+        if let Some(index) = state.updated.iter().position(|batch| *batch > state.batches) {
+            return Err(StateError::Value { field: "average.updated", index, want: "at most the number of batches" });
+        }
+        let AverageState { values, widths, batches, updated } = state.clone();
+        let mut averages = Self { bins: self.bins, values, widths, batches, updated, live: self.live.clone() };
+        averages.rebuild_sizes();
+        Ok(averages)
+    }
+
+    /// Recomputes the sizes from the densities.
+    fn rebuild_sizes(&mut self) {
+        if let Some(LiveSizes { alpha, logs }) = &mut self.live {
+            let classes = self.values.chunks_exact(self.bins).zip(self.widths.chunks_exact(self.bins));
+            logs.clear();
+            logs.extend(classes.map(|(values, widths)| log_size(values, widths, *alpha)));
+        }
+    }
+
+    /// ln S of a class now.
+    pub(super) fn log_size(&self, class: usize, momentum: f64) -> f64 {
+        let live = self.live.as_ref();
+        live.map_or(0.0, |live| live.faded(live.logs[class], self.batches - self.updated[class], momentum))
+    }
+
+    /// ln S of every class now.
+    pub(super) fn log_sizes(&self, momentum: f64) -> impl Iterator<Item = f64> {
+        (0..self.updated.len()).map(move |class| self.log_size(class, momentum))
+    }
+
+    /// ln S of every class once the batch in `workspace` is counted.
+    pub(super) fn log_sizes_with(&self, workspace: &Workspace, momentum: f64) -> impl Iterator<Item = f64> {
+        let mut counted = workspace.classes.iter().zip(workspace.mass.chunks_exact(self.bins)).peekable();
+        (0..self.updated.len()).map(move |class| {
+            let Some(live) = &self.live else { return 0.0 };
+            match counted.next_if(|(c, _)| **c as usize == class) {
+                Some((_, values)) => {
+                    let widths = &self.widths[class * self.bins..][..self.bins];
+                    live.faded(log_size(values, widths, live.alpha), 0, momentum)
+                }
+                None => live.faded(live.logs[class], self.batches + 1 - self.updated[class], momentum),
+            }
+        })
+    }
+
+    /// What is left of a class's densities when the next batch is counted, apart from that batch.
+    fn left(&self, class: usize, momentum: f64) -> f64 {
+        power(momentum, if self.live.is_some() { self.batches + 1 - self.updated[class] } else { 1 })
     }
 
     /// Computes the densities of the batch's classes once it is counted: `workspace.classes` lists the classes in order,
@@ -236,12 +337,13 @@ impl Averages {
         for (&class, counts) in workspace.classes.iter().zip(workspace.gains.chunks_exact(bins)) {
             let at = class as usize * bins;
             let (values, widths) = (&self.values[at..at + bins], &self.widths[at..at + bins]);
-            if counts.iter().all(|k| *k == 0.0) {
+            if self.live.is_none() && counts.iter().all(|k| *k == 0.0) {
                 workspace.mass.extend_from_slice(values);
                 continue;
             }
+            let left = self.left(class as usize, momentum);
             let density = counts.iter().zip(widths).map(|(k, d)| k / (bins as f64 * d));
-            workspace.mass.extend(values.iter().zip(density).map(|(v, now)| momentum * v + (1.0 - momentum) * now));
+            workspace.mass.extend(values.iter().zip(density).map(|(v, now)| left * v + (1.0 - momentum) * now));
         }
     }
 
@@ -268,7 +370,13 @@ impl Averages {
     /// Keeps the densities of `workspace` and returns how many more regions are non-empty now.
     pub(super) fn put(&mut self, workspace: &Workspace) -> i64 {
         let mut more = 0;
+        self.batches += 1;
         for (&class, values) in workspace.classes.iter().zip(workspace.mass.chunks_exact(self.bins)) {
+            self.updated[class as usize] = self.batches;
+            if let Some(live) = &mut self.live {
+                let widths = &self.widths[class as usize * self.bins..][..self.bins];
+                live.logs[class as usize] = log_size(values, widths, live.alpha);
+            }
             for (old, new) in self.values[class as usize * self.bins..].iter_mut().zip(values) {
                 more += i64::from(*new > 0.0) - i64::from(*old > 0.0);
                 *old = *new;
@@ -277,9 +385,22 @@ impl Averages {
         more
     }
 
+    /// Lets the densities of all classes fade to what they are now, with `memory: live`.
+    fn fade_all(&mut self, momentum: f64) {
+        if self.live.is_none() {
+            return;
+        }
+        for (values, updated) in self.values.chunks_exact_mut(self.bins).zip(&mut self.updated) {
+            let left = power(momentum, self.batches - *updated);
+            values.iter_mut().for_each(|v| *v *= left);
+            *updated = self.batches;
+        }
+    }
+
     /// AURA between epochs: examples move from old regions to new ones by overlap.
-    pub(super) fn recut(&mut self) {
+    pub(super) fn recut(&mut self, momentum: f64) {
         let bins = self.bins;
+        self.fade_all(momentum);
         let mut cut_widths = vec![0.0; bins];
         for (values, widths) in self.values.chunks_exact_mut(bins).zip(self.widths.chunks_exact_mut(bins)) {
             if values.iter().all(|v| *v == 0.0) {
@@ -290,6 +411,7 @@ impl Averages {
             values.copy_from_slice(&new);
             widths.copy_from_slice(&cut_widths);
         }
+        self.rebuild_sizes();
     }
 }
 

@@ -58,6 +58,7 @@ impl Scale {
                 }
                 before / after
             }
+            Normalize::BatchPower => 1.0,
             Normalize::ValidBins | Normalize::BatchMean | Normalize::None => {
                 let filled = (0..values.len()).filter(|i| smooth(*i) > 0.0);
                 let (size, valid) = filled.fold((0.0, 0.0), |(s, n), i| (s + smooth(i).powf(self.alpha), n + 1.0));
@@ -65,5 +66,23 @@ impl Scale {
             }
         };
         into.iter_mut().for_each(|w| *w *= scale);
+    }
+}
+
+/// Writes the weight 1 + kappa (u - 1/2) of every region of a class, where u is the share of the class's examples that lie in
+/// easier regions, plus half of those in the same one. The mean over the class's examples is 1. Without examples all are 1.
+pub(super) fn quantile_weights(values: &[f64], widths: &[f64], kappa: f64, into: &mut [f64]) {
+    let bins = values.len() as f64;
+    let examples = |i: usize| values[i] * bins * widths[i];
+    let total: f64 = (0..values.len()).map(examples).sum();
+    if total == 0.0 {
+        into.fill(1.0);
+        return;
+    }
+    let mut easier = 0.0;
+    for (i, weight) in into.iter_mut().enumerate() {
+        let here = examples(i) / total;
+        *weight = 1.0 + kappa * (easier + here / 2.0 - 0.5);
+        easier += here;
     }
 }

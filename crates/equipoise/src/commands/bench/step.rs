@@ -4,7 +4,7 @@ use std::io::Write;
 use std::time::Duration;
 
 use equipoise_criterion::{Batch, Config, Criterion, Id, Output, Preset, SimdLevel, Workspace};
-use equipoise_nn::{ConvolutionAlgorithm, Cpu, Engine, Network, NnError, Sgd};
+use equipoise_nn::{ConvolutionAlgorithm, Cpu, Engine, Network, NnError, Optimizer};
 use equipoise_train::run::memory::{available_bytes, peak_mb};
 use equipoise_train::settings::Architecture;
 use serde_json::json;
@@ -16,7 +16,7 @@ use crate::options::ThreadArgs;
 
 #[derive(clap::Args)]
 pub(crate) struct Args {
-    /// Network: resnet8, 14, 20, 32, 44 or 56 for small images, resnet18 or 50 for photographs
+    /// Network: resnet8, 14, 20, 32, 32x2, 32x4, 44 or 56 for small images, resnet18 or 50 for photographs
     #[arg(long, value_name = "NAME", default_value = "resnet32")]
     model: Architecture,
     /// Images per batch
@@ -109,7 +109,7 @@ fn measure(
     let images = normals(batch_size * args.channels * size * size, 1.0);
     let labels = labels(batch_size, args.classes);
     let (mut grad, mut weights) = (vec![0.0; batch_size * args.classes], vec![0.0; batch_size]);
-    let sgd = Sgd { learning_rate: 0.1, momentum: 0.9, weight_decay: 2e-4, clip_grad_norm: None };
+    let sgd = Optimizer::sgd(0.1, 0.9, 2e-4);
     let mut step = || -> Result<(), Failure> {
         let logits = engine.forward(&images, !args.evaluate)?;
         if let Some(criterion) = &mut criterion {

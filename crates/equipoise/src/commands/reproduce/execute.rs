@@ -1,4 +1,4 @@
-//! Executes the runs of a table, several at a time.
+//! Executes the runs of tables, several at a time.
 
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -8,10 +8,11 @@ use crate::clock::duration;
 use crate::failure::Failure;
 use crate::options::{Environment, pool};
 use crate::output::{note, percent, warn};
+use crate::reports::LiveFolder;
 use crate::training::{DisplayOptions, RunDisplay, execute_or_read};
 
 /// Executes the runs that have no result. A run that fails is reported and does not stop the others; returns the number of failures.
-pub(super) fn execute(args: &Args, jobs: &mut [Job<'_>]) -> Result<usize, Failure> {
+pub(super) fn execute(args: &Args, jobs: &mut [&mut Job<'_>]) -> Result<usize, Failure> {
     let total = jobs.len();
     let threads = (args.threads.pool()?.threads() / usize::from(args.jobs)).max(1);
     let queue = Mutex::new(jobs.iter_mut().enumerate());
@@ -56,7 +57,8 @@ fn execute_one(
     let title = format!("[{}/{total}] {} {} seed {}", number + 1, run.cell.name, run.method.name, run.settings.seed);
     let options = DisplayOptions::one_of_several(args.quiet || args.jobs > 1);
     let mut display = RunDisplay::new(&title, run.settings.epochs, options);
-    let result = execute_or_read(&run.settings, &run.folder, &environment.context(), &mut display, "the same command")
+    let (context, resume) = (environment.context(), "the same command");
+    let result = execute_or_read(&run.settings, &run.folder, &context, &mut display, LiveFolder::Nowhere, resume)
         .map_err(|failure| failure.about(&title))?;
     if !args.quiet {
         let overall = percent(result.last.as_ref().and_then(|epoch| epoch.metrics.top1));

@@ -1,6 +1,6 @@
-//! `equipoise reproduce`: a published table next to ours.
+//! `equipoise reproduce`: published tables next to ours.
 //!
-//! The runs of the table that are missing are executed, those that were interrupted are resumed, finished ones are read.
+//! The runs of the tables that are missing are executed, those that were interrupted are resumed, finished ones are read.
 
 mod execute;
 mod plan;
@@ -22,8 +22,11 @@ use crate::training::read_result;
 #[derive(clap::Args)]
 #[command(after_long_help = "\
 Tables: table1 (8 methods on CIFAR-10-LT, CIFAR-100-LT and Tiny-ImageNet-LT at four imbalance factors, ResNet-32), table2 (ImageNet-LT and
-iNaturalist 2017 by group, ResNet-50), table3 (the ablation), ingredients (what each part of our recommended recipe is worth; not a
-published table). Methods without a published number are run if --criteria names them.
+iNaturalist 2017 by group, ResNet-50), table3 (the ablation), and three that are not published: readings (of the method, over the paper's
+schedule), live (what in the live margin works), ingredients (what each part of our recommended recipe is worth). Methods without a published number are run if --criteria
+names them.
+
+Several tables are worked through in the order they are named: put what matters most first. A run that two tables share is made once.
 
 Finished runs are kept and interrupted ones are resumed: repeat the command to continue. The numbers are those of the last epoch; with the
 paper's schedule, the best epoch on the test split is shown too, as in the paper.
@@ -32,20 +35,21 @@ Examples:
   equipoise reproduce table1 --dry-run
   equipoise reproduce table1 --only cifar10/100 --schedule short --seeds 3
   equipoise reproduce table1 --only cifar10/100 --criteria softmax,seesaw,cwap
-  equipoise reproduce table3 --only cifar10/100 --schedule short")]
+  equipoise reproduce table3 --only cifar10/100 --schedule short
+  equipoise reproduce readings live table1 --only cifar10/100 --threads 1 --dry-run")]
 pub(crate) struct Args {
-    /// Name of a table, or a recipe of your own: a TOML file like those in recipes/
-    #[arg(value_name = "TABLE")]
-    table: String,
+    /// Names of tables, most important first, or recipes of your own: TOML files like those in recipes/
+    #[arg(value_name = "TABLE", required = true)]
+    tables: Vec<String>,
     /// Only these cells, separated by commas: a dataset, or a dataset with its imbalance factor
     #[arg(long, value_name = "CELL,..", value_delimiter = ',')]
     only: Vec<String>,
     /// Only these methods, separated by commas [default: those with a published number]
     #[arg(long, value_name = "NAME,..", value_delimiter = ',')]
     criteria: Vec<String>,
-    /// Number of runs per method, with seeds from 0 on
-    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..=1000))]
-    seeds: u64,
+    /// Number of runs per method, with seeds from 0 on [default: the recipe's, usually 1]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=1000))]
+    seeds: Option<u64>,
     /// Length of the runs: paper, or short, which has the same shape and fits a CPU (ingredients: long or short) [default: the longer]
     #[arg(long, value_name = "NAME")]
     schedule: Option<String>,
@@ -88,25 +92,34 @@ impl Args {
     }
 }
 
+/// A recipe and its selected runs.
+struct Table<'r> {
+    recipe: &'r Recipe,
+    schedule: &'r str,
+    jobs: Vec<Job<'r>>,
+}
+
 pub(crate) fn run(args: &Args, out: &mut impl Write) -> Result<(), Failure> {
-    let recipe = Recipe::load(&args.table)?;
-    let mut jobs = jobs(args, &recipe)?;
+    let recipes = args.tables.iter().map(|table| Recipe::load(table)).collect::<Result<Vec<_>, _>>()?;
+    let table = |recipe| Ok(Table { recipe, schedule: args.schedule(recipe), jobs: jobs(args, recipe)? });
+    let mut tables = recipes.iter().map(table).collect::<Result<Vec<_>, Failure>>()?;
     if !args.show {
-        let seconds = plan::estimate(args, &jobs)?;
+        let speed = plan::training_speed(args)?;
         if args.dry_run {
-            return plan::print(args, &recipe, &jobs, &seconds, out);
+            return plan::print(args, &tables, speed, out);
         }
         if !args.quiet {
-            plan::print_table(args, &recipe, &jobs, &seconds, &mut std::io::stderr())?;
+            plan::print_tables(args, &tables, speed, &mut std::io::stderr())?;
         }
-        plan::check_datasets(args, &jobs)?;
-        let failed = execute::execute(args, &mut jobs)?;
+        plan::check_datasets(args, &tables)?;
+        let mut jobs: Vec<&mut Job<'_>> = tables.iter_mut().flat_map(|table| &mut table.jobs).collect();
+        let (total, failed) = (jobs.len(), execute::execute(args, &mut jobs)?);
         if failed > 0 {
-            table::print(args, &recipe, &jobs, out)?;
-            return Err(anyhow!("{failed} of {} runs failed; the warnings above say why", jobs.len()).into());
+            table::print(args, &tables, out)?;
+            return Err(anyhow!("{failed} of {total} runs failed; the warnings above say why").into());
         }
     }
-    table::print(args, &recipe, &jobs, out)
+    table::print(args, &tables, out)
 }
 
 /// The selected runs of a table.

@@ -1,26 +1,20 @@
 //! What is left to run, and how long it takes on this machine.
 
+use std::collections::BTreeSet;
 use std::io::Write;
 use std::path::Path;
 
 use equipoise_data::acquire::catalog::KnownDataset;
 use equipoise_nn::{Cpu, Engine, Network, NnError};
-use equipoise_train::recipe::Recipe;
 use equipoise_train::settings::Architecture;
 use serde_json::{Value, json};
 
-use super::{Args, Job};
+use super::{Args, Job, Table};
 use crate::clock::{duration, timed};
 use crate::failure::Failure;
 
-/// Estimated seconds of the rest of every run.
-pub(super) fn estimate(args: &Args, jobs: &[Job<'_>]) -> Result<Vec<f64>, Failure> {
-    let speed = training_speed(args)?;
-    jobs.iter().map(|job| Ok(job.run.remaining_work()? / speed)).collect()
-}
-
 /// Multiply-adds of a forward pass per second in training, by a short measurement.
-fn training_speed(args: &Args) -> Result<f64, Failure> {
+pub(super) fn training_speed(args: &Args) -> Result<f64, Failure> {
     const BATCH_SIZE: usize = 128;
     let network = Network::new(Architecture::ResNet32, 3, [32, 32], 10)?;
     let work = BATCH_SIZE as f64 * network.multiply_adds() as f64;
@@ -38,53 +32,58 @@ fn training_speed(args: &Args) -> Result<f64, Failure> {
     Ok(work / best)
 }
 
-/// Prints the plan, as a table or as JSON.
-pub(super) fn print(
-    args: &Args,
-    recipe: &Recipe,
-    jobs: &[Job<'_>],
-    seconds: &[f64],
-    out: &mut impl Write,
-) -> Result<(), Failure> {
+/// Estimated seconds of the rest of a run.
+fn seconds(job: &Job<'_>, speed: f64) -> Result<f64, Failure> {
+    Ok(job.run.remaining_work()? / speed)
+}
+
+/// Prints the plan, as tables or as JSON.
+pub(super) fn print(args: &Args, tables: &[Table<'_>], speed: f64, out: &mut impl Write) -> Result<(), Failure> {
     if !args.json {
-        return print_table(args, recipe, jobs, seconds, out);
+        return print_tables(args, tables, speed, out);
     }
-    let line = |(job, seconds): (&Job<'_>, &f64)| {
+    let line = |job: &Job<'_>| -> Result<Value, Failure> {
         let run = &job.run;
-        json!({
+        Ok(json!({
             "cell": run.cell.name, "method": run.method.name, "seed": run.settings.seed,
             "epochs": run.settings.epochs, "done": run.epochs_done(),
-            "seconds": seconds.round(), "folder": run.folder.display().to_string(),
-        })
+            "seconds": seconds(job, speed)?.round(), "folder": run.folder.display().to_string(),
+        }))
     };
-    let plan: Vec<Value> = jobs.iter().zip(seconds).map(line).collect();
+    let plan = tables.iter().flat_map(|table| &table.jobs).map(line).collect::<Result<Vec<_>, _>>()?;
     Ok(writeln!(out, "{}", serde_json::to_string_pretty(&plan)?)?)
 }
 
-/// Prints the plan as a table, a row per cell.
-pub(super) fn print_table(
-    args: &Args,
-    recipe: &Recipe,
-    jobs: &[Job<'_>],
-    seconds: &[f64],
-    out: &mut impl Write,
-) -> Result<(), Failure> {
-    writeln!(out, "{}, {} schedule\n", recipe.title, args.schedule(recipe))?;
-    writeln!(out, "{:<20} {:>5} {:>5} {:>8} {:>7} {:>14}", "cell", "runs", "done", "started", "epochs", "time left")?;
-    for cell in &recipe.cells {
-        let of_cell = jobs.iter().zip(seconds).filter(|(job, _)| job.run.cell.name == cell.name);
-        let of_cell: Vec<(&Job<'_>, &f64)> = of_cell.collect();
-        let Some((first, _)) = of_cell.first() else { continue };
-        let done = of_cell.iter().filter(|(job, _)| job.result.is_some()).count();
-        let is_started = |job: &Job<'_>| job.run.epochs_done() > 0 && job.result.is_none();
-        let started = of_cell.iter().filter(|(job, _)| is_started(job)).count();
-        let left = duration(of_cell.iter().map(|(_, seconds)| **seconds).sum());
-        let missing = if has_dataset(args, first) { "" } else { "  no dataset" };
-        let (runs, epochs) = (of_cell.len(), first.run.settings.epochs);
-        writeln!(out, "{:<20} {runs:>5} {done:>5} {started:>8} {epochs:>7} {left:>14}{missing}", cell.name)?;
+/// Prints what is left of every table, a row per cell, and in total.
+pub(super) fn print_tables(args: &Args, tables: &[Table<'_>], speed: f64, out: &mut impl Write) -> Result<(), Failure> {
+    let mut total = 0.0;
+    let mut folders = BTreeSet::new();
+    for table in tables {
+        writeln!(out, "{}, {} schedule\n", table.recipe.title, table.schedule)?;
+        writeln!(
+            out,
+            "{:<20} {:>5} {:>5} {:>8} {:>7} {:>14}",
+            "cell", "runs", "done", "started", "epochs", "time left"
+        )?;
+        for cell in &table.recipe.cells {
+            let jobs: Vec<&Job<'_>> = table.jobs.iter().filter(|job| job.run.cell.name == cell.name).collect();
+            let Some(first) = jobs.first() else { continue };
+            let done = jobs.iter().filter(|job| job.result.is_some()).count();
+            let is_started = |job: &&&Job<'_>| job.run.epochs_done() > 0 && job.result.is_none();
+            let started = jobs.iter().filter(is_started).count();
+            let mut left = 0.0;
+            for job in &jobs {
+                let seconds = seconds(job, speed)?;
+                left += seconds;
+                total += if folders.insert(&job.run.folder) { seconds } else { 0.0 };
+            }
+            let missing = if has_dataset(args, first) { "" } else { "  no dataset" };
+            let (runs, epochs, left) = (jobs.len(), first.run.settings.epochs, duration(left));
+            writeln!(out, "{:<20} {runs:>5} {done:>5} {started:>8} {epochs:>7} {left:>14}{missing}", cell.name)?;
+        }
+        writeln!(out)?;
     }
-    let total = duration(seconds.iter().sum());
-    Ok(writeln!(out, "\n{total} in total on this machine, by a short measurement")?)
+    Ok(writeln!(out, "{} in total on this machine, by a short measurement", duration(total))?)
 }
 
 /// Whether the dataset of a run is available.
@@ -97,8 +96,9 @@ fn has_dataset(args: &Args, job: &Job<'_>) -> bool {
 }
 
 /// Refuses to start without the datasets of all runs.
-pub(super) fn check_datasets(args: &Args, jobs: &[Job<'_>]) -> Result<(), Failure> {
-    let missing = jobs.iter().find(|job| job.result.is_none() && !has_dataset(args, job));
+pub(super) fn check_datasets(args: &Args, tables: &[Table<'_>]) -> Result<(), Failure> {
+    let mut jobs = tables.iter().flat_map(|table| &table.jobs);
+    let missing = jobs.find(|job| job.result.is_none() && !has_dataset(args, job));
     let Some(job) = missing else { return Ok(()) };
     let dataset = &job.run.settings.data.dataset;
     Err(Failure::usage(match KnownDataset::by_name(dataset) {

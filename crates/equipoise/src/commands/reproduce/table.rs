@@ -99,31 +99,35 @@ fn accuracy(job: &Job<'_>, column: &str, best: bool) -> Option<f64> {
 }
 
 /// Prints the table of every cell.
-pub(super) fn print(args: &Args, recipe: &Recipe, jobs: &[Job<'_>], out: &mut impl Write) -> Result<(), Failure> {
+pub(super) fn print(args: &Args, tables: &[super::Table<'_>], out: &mut impl Write) -> Result<(), Failure> {
     let mut values = Vec::new();
-    let mut tables = Vec::new();
-    for cell in &recipe.cells {
-        let of_cell = CellTable::new(recipe, cell, jobs);
-        let rows = of_cell.rows(&mut values);
-        if !rows.is_empty() {
-            let title = format!("{}, {}, {} schedule", recipe.title, cell.name, args.schedule(recipe));
-            tables.push((&cell.name, Table { title, columns: of_cell.columns(), rows }));
+    let mut printed = Vec::new();
+    for super::Table { recipe, schedule, jobs } in tables {
+        for cell in &recipe.cells {
+            let of_cell = CellTable::new(recipe, cell, jobs);
+            let rows = of_cell.rows(&mut values);
+            if !rows.is_empty() {
+                let title = format!("{}, {}, {schedule} schedule", recipe.title, cell.name);
+                printed.push((&cell.name, Table { title, columns: of_cell.columns(), rows }));
+            }
         }
     }
     if args.json {
         return Ok(writeln!(out, "{}", serde_json::to_string_pretty(&values)?)?);
     }
-    for (number, (cell, table)) in tables.iter().enumerate() {
+    for (number, (cell, table)) in printed.iter().enumerate() {
         if number > 0 {
             writeln!(out)?;
         }
-        if args.markdown && tables.len() > 1 {
+        if args.markdown && printed.len() > 1 {
             writeln!(out, "**{cell}**\n")?;
         }
         write!(out, "{}", if args.markdown { table.markdown() } else { table.plain() })?;
     }
     if !args.markdown {
-        writeln!(out, "\nthe runs are in {}", quoted(&args.output.join(args.schedule(recipe))))?;
+        let mut folders: Vec<String> = tables.iter().map(|table| quoted(&args.output.join(table.schedule))).collect();
+        folders.dedup();
+        writeln!(out, "\nthe runs are in {}", folders.join(", "))?;
     }
     Ok(())
 }

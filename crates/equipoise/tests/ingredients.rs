@@ -1,0 +1,101 @@
+//! The ingredients of long runs with the real binary: what they leave in a run folder, and how they are combined.
+
+use std::process::{Command, Output, Stdio};
+
+use equipoise_testing::TempFolder;
+use serde_json::Value;
+
+fn equipoise(place: &TempFolder, args: &[&str]) -> Output {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_equipoise"));
+    command.current_dir(place.path()).env("EQUIPOISE_DATA", place.path().join("data")).stdin(Stdio::null());
+    command.args(args).output().expect("it runs")
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+/// The JSON that a command prints.
+fn json(place: &TempFolder, args: &[&str]) -> Value {
+    let out = equipoise(place, &[args, &["--json"]].concat());
+    assert!(out.status.success(), "{args:?}: {}", text(&out.stderr));
+    serde_json::from_slice(&out.stdout).expect("JSON")
+}
+
+/// A small run with more options.
+fn train(place: &TempFolder, more: &[&str]) -> Value {
+    let small = ["train", "--model", "resnet8", "--imbalance", "50", "--batch-size", "32", "--epochs", "2", "--quiet"];
+    json(place, &[&small[..], more].concat())
+}
+
+/// The message of a command that is refused.
+fn refused(place: &TempFolder, args: &[&str]) -> String {
+    let out = equipoise(place, args);
+    assert_eq!(out.status.code(), Some(2), "{}", text(&out.stderr));
+    text(&out.stderr)
+}
+
+/// The checkpoint carries the batch-norm statistics that the run was evaluated with.
+#[test]
+fn estimated_statistics_are_in_the_checkpoint() {
+    let place = TempFolder::new("ingredients");
+    let ema = ["--set", "optimizer.ema_epochs=2", "--seed", "3"];
+    let plain = train(&place, &[&ema[..], &["-o", "plain"]].concat());
+    let estimated = train(&place, &[&ema[..], &["--set", "optimizer.ema_bn_images=200", "-o", "estimated"]].concat());
+    assert_ne!(plain["last"]["top1"], estimated["last"]["top1"]);
+    for (run, result) in [("plain", plain), ("estimated", estimated)] {
+        assert_eq!(json(&place, &["evaluate", run])["metrics"]["top1"], result["last"]["top1"], "{run}");
+    }
+}
+
+#[test]
+fn what_was_chosen_on_images_held_out_is_refitted_on_all() {
+    let place = TempFolder::new("ingredients");
+    let counts = |result: &Value| {
+        result["train_counts"].as_array().expect("counts").iter().filter_map(Value::as_u64).sum::<u64>()
+    };
+    let held_out = train(&place, &["--val", "0.1", "--lr", "0.05", "-o", "held-out"]);
+    let refitted = json(&place, &["train", "--refit", "held-out", "-o", "refitted", "--quiet"]);
+    let whole = train(&place, &["--lr", "0.05", "-o", "whole", "--set", "select_best=last"]);
+    assert_eq!(held_out["best_is"], "the best epoch on the validation split");
+    assert_eq!(refitted["best_is"], "the last epoch");
+    assert!(counts(&held_out) < counts(&refitted));
+    assert_eq!((&refitted["last"], &refitted["train_counts"]), (&whole["last"], &whole["train_counts"]));
+    // at least five images of every class of ten
+    let smallest = |result: &Value| result["train_counts"].as_array().expect("counts")[8].as_u64().expect("a count");
+    assert_eq!(smallest(&whole) - smallest(&held_out), (smallest(&whole) / 2).min(5));
+    let again = refused(&place, &["train", "--refit", "refitted"]);
+    assert!(again.contains("--refit refitted: ") && again.contains("it held none out"), "{again}");
+    assert!(refused(&place, &["train", "--refit", "nowhere"]).contains("there is no finished run"));
+    assert!(refused(&place, &["train", "--refit", "held-out", "--lr", "1"]).contains("cannot be used with"));
+}
+
+/// Learnable weight scaling starts from a run or an export of it, and changes nothing but a factor per class.
+#[test]
+fn a_trained_head_is_scaled() {
+    let place = TempFolder::new("ingredients");
+    train(&place, &["-o", "first"]);
+    equipoise(&place, &["export", "first", "-o", "first.safetensors"]);
+    let scaled = |weights: &'static str, output: &'static str| {
+        let lws = ["--freeze-backbone", "--set", "model.head=lws", "--set", "data.sampler=class-balanced"];
+        train(&place, &[&lws[..], &["--weights", weights, "-o", output]].concat())
+    };
+    let (run, export) = (scaled("first", "scaled"), scaled("first.safetensors", "scaled-too"));
+    assert_eq!(run["last"], export["last"]);
+    equipoise(&place, &["export", "scaled", "-o", "scaled.safetensors"]);
+    let file = |name: &str| std::fs::read(place.path().join(name)).expect("an export");
+    // the weights are all there, and ten factors more
+    let tensor = |bytes: &[u8], name: &str| -> Vec<u8> {
+        let header = u64::from_le_bytes(*bytes.first_chunk().expect("8 bytes")) as usize;
+        let entries: Value = serde_json::from_slice(&bytes[8..8 + header]).expect("a header");
+        let offsets = &entries[name]["data_offsets"];
+        let at = |i: usize| 8 + header + offsets[i].as_u64().unwrap_or_else(|| panic!("no {name}")) as usize;
+        bytes[at(0)..at(1)].to_vec()
+    };
+    let (first, last) = (file("first.safetensors"), file("scaled.safetensors"));
+    for name in ["conv1.weight", "bn1.running_mean", "linear.weight", "linear.bias"] {
+        assert_eq!(tensor(&first, name), tensor(&last, name), "{name}");
+    }
+    assert_eq!(tensor(&last, "linear.scale").len(), 40);
+    assert!(refused(&place, &["train", "--set", "model.head=lws"]).contains("it needs 'model.weights'"));
+}

@@ -1,0 +1,194 @@
+//! The optimizer step: how the gradients change the parameters.
+
+use std::ops::Range;
+
+use equipoise_pool::Pool;
+
+use super::Cpu;
+use crate::buffer::Buffer;
+use crate::engine::{Optimizer, UpdateRule};
+
+/// Values of a task.
+pub(super) const CHUNK: usize = 1 << 13;
+
+/// The global norm of the gradients. Chunks are summed in their order, so that it does not depend on the threads.
+fn global_norm(gradients: &[f32], pool: &Pool) -> f64 {
+    let mut squares = vec![0.0; gradients.len().div_ceil(CHUNK)];
+    pool.each(&mut squares, |task, sum| {
+        let chunk = gradients.iter().skip(task * CHUNK).take(CHUNK);
+        *sum = chunk.map(|g| f64::from(*g).powi(2)).sum();
+    });
+    squares.iter().sum::<f64>().sqrt()
+}
+
+/// Some parameters that are updated alike.
+struct Group {
+    range: Range<usize>,
+    learning_rate: f32,
+    weight_decay: f32,
+}
+
+/// A chunk of the parameters with its gradients and the state of the optimizer.
+struct Chunk<'a> {
+    parameters: &'a mut [f32],
+    gradients: &'a [f32],
+    momentum: &'a mut [f32],
+    /// Empty for SGD.
+    second_moment: &'a mut [f32],
+}
+
+impl Chunk<'_> {
+    /// Stochastic gradient descent; the gradients are multiplied by `scale` first.
+    fn sgd(&mut self, group: &Group, scale: f32, momentum: f32) {
+        for ((w, m), g) in self.parameters.iter_mut().zip(self.momentum.iter_mut()).zip(self.gradients) {
+            let g = scale * g + group.weight_decay * *w;
+            *m = momentum * *m + g;
+            *w -= group.learning_rate * *m;
+        }
+    }
+
+    /// Stochastic gradient descent with Nesterov's momentum.
+    fn nesterov(&mut self, group: &Group, scale: f32, momentum: f32) {
+        for ((w, m), g) in self.parameters.iter_mut().zip(self.momentum.iter_mut()).zip(self.gradients) {
+            let g = scale * g + group.weight_decay * *w;
+            *m = momentum * *m + g;
+            *w -= group.learning_rate * (g + momentum * *m);
+        }
+    }
+
+    /// AdamW, whose corrections of the two moments' bias are given.
+    fn adamw(&mut self, group: &Group, scale: f32, adam: &AdamCoefficients) {
+        let AdamCoefficients { betas: [beta1, beta2], rests: [rest1, rest2], corrections, epsilon } = *adam;
+        let keep = 1.0 - group.learning_rate * group.weight_decay;
+        let moments = self.momentum.iter_mut().zip(self.second_moment.iter_mut());
+        for ((w, (m, v)), g) in self.parameters.iter_mut().zip(moments).zip(self.gradients) {
+            let g = scale * g;
+            *m = beta1 * *m + rest1 * g;
+            *v = beta2 * *v + rest2 * g * g;
+            *w = keep * *w - group.learning_rate * (corrections[0] * *m) / ((corrections[1] * *v).sqrt() + epsilon);
+        }
+    }
+}
+
+/// What all values of an AdamW step share, in 32 bits.
+struct AdamCoefficients {
+    betas: [f32; 2],
+    /// 1 - beta.
+    rests: [f32; 2],
+    /// 1 / (1 - beta^step).
+    corrections: [f32; 2],
+    epsilon: f32,
+}
+
+impl AdamCoefficients {
+    fn new(betas: [f64; 2], epsilon: f64, step: u64) -> Self {
+        let power = |beta: f64| beta.powf(step.max(1) as f64);
+        Self {
+            betas: betas.map(|beta| beta as f32),
+            rests: betas.map(|beta| (1.0 - beta) as f32),
+            corrections: betas.map(|beta| (1.0 / (1.0 - power(beta))) as f32),
+            epsilon: epsilon as f32,
+        }
+    }
+}
+
+impl Cpu {
+    /// Updates the parameters unless the gradients' norm, which is returned, is not finite.
+    pub(super) fn optimizer_step(&mut self, optimizer: &Optimizer) -> f64 {
+        let norm = global_norm(&self.gradients, &self.tasks.pool);
+        if !norm.is_finite() {
+            return norm;
+        }
+        self.return_from_ascent();
+        let scale = match optimizer.clip_grad_norm {
+            Some(most) if norm > f64::from(most) => (f64::from(most) / norm) as f32,
+            _ => 1.0,
+        };
+        if matches!(optimizer.rule, UpdateRule::AdamW { .. }) {
+            self.second_moment_start();
+        }
+        for group in self.groups(optimizer) {
+            self.update_group(&group, optimizer.rule, scale);
+        }
+        self.pack();
+        norm
+    }
+
+    /// Moves the parameters by `rho` along the gradients unless their norm, which is returned, is not finite.
+    pub(super) fn ascent(&mut self, rho: f32) -> f64 {
+        self.return_from_ascent();
+        let norm = global_norm(&self.gradients, &self.tasks.pool);
+        if !norm.is_finite() {
+            return norm;
+        }
+        let length = self.parameters.len();
+        let before = self.before_ascent.get_or_insert_with(|| Buffer::new(length));
+        before.copy_from_slice(&self.parameters);
+        self.ascended = true;
+        // a gradient of 0 has no direction
+        let scale = if norm > 0.0 { (f64::from(rho) / norm) as f32 } else { 0.0 };
+        let mut chunks: Vec<_> = self.parameters.chunks_mut(CHUNK).zip(self.gradients.chunks(CHUNK)).collect();
+        self.tasks.pool.each(&mut chunks, |_, (parameters, gradients)| {
+            parameters.iter_mut().zip(*gradients).for_each(|(w, g)| *w += scale * g);
+        });
+        self.pack();
+        norm
+    }
+
+    /// Restores the parameters before an ascent. Whoever calls it packs them.
+    fn return_from_ascent(&mut self) {
+        if let (true, Some(before)) = (self.ascended, &self.before_ascent) {
+            self.parameters.copy_from_slice(before);
+        }
+        self.ascended = false;
+    }
+
+    /// Allocates the second moment of AdamW, which starts at 0.
+    pub(super) fn second_moment_start(&mut self) {
+        let length = self.parameters.len();
+        self.second_moment.get_or_insert_with(|| Buffer::new(length));
+    }
+
+    /// The parameters that are trained, by how they are updated.
+    fn groups(&self, optimizer: &Optimizer) -> Vec<Group> {
+        let Optimizer { learning_rate, backbone_factor, weight_decay, .. } = *optimizer;
+        let head = &self.head;
+        let mut groups = Vec::new();
+        if !self.frozen {
+            let learning_rate = backbone_factor * learning_rate;
+            groups.push(Group { range: 0..head.weight.start, learning_rate, weight_decay });
+        }
+        if !head.trains_scales_only() {
+            groups.push(Group { range: head.weight.start..head.scale.start, learning_rate, weight_decay });
+        }
+        groups.push(Group { range: head.scale.clone(), learning_rate, weight_decay: 0.0 });
+        groups
+    }
+
+    fn update_group(&mut self, group: &Group, rule: UpdateRule, scale: f32) {
+        let range = || group.range.clone();
+        let second_moment: &mut [f32] = match &mut self.second_moment {
+            Some(second_moment) => &mut second_moment[range()],
+            None => &mut [],
+        };
+        let parameters = self.parameters[range()].chunks_mut(CHUNK).zip(self.momentum[range()].chunks_mut(CHUNK));
+        let mut second_moment = second_moment.chunks_mut(CHUNK);
+        let chunk = |((parameters, momentum), gradients)| {
+            let second_moment = second_moment.next().unwrap_or_default();
+            Chunk { parameters, gradients, momentum, second_moment }
+        };
+        let mut chunks: Vec<Chunk<'_>> = parameters.zip(self.gradients[range()].chunks(CHUNK)).map(chunk).collect();
+        match rule {
+            UpdateRule::Sgd { momentum, nesterov: false } => {
+                self.tasks.pool.each(&mut chunks, |_, chunk| chunk.sgd(group, scale, momentum));
+            }
+            UpdateRule::Sgd { momentum, nesterov: true } => {
+                self.tasks.pool.each(&mut chunks, |_, chunk| chunk.nesterov(group, scale, momentum));
+            }
+            UpdateRule::AdamW { betas, epsilon, step } => {
+                let adam = AdamCoefficients::new(betas, epsilon, step);
+                self.tasks.pool.each(&mut chunks, |_, chunk| chunk.adamw(group, scale, &adam));
+            }
+        }
+    }
+}
