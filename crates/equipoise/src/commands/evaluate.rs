@@ -16,9 +16,9 @@ use crate::output::{percent, printable, write_file};
 
 #[derive(clap::Args)]
 #[command(after_long_help = "\
-The best checkpoint is used if the run has one, else the newest. The dataset is that of the run unless another one with the same classes
-is named. Two corrections can be applied after training: --tau-norm divides the weights of each class in a linear head by their norm to
-the power of tau (Kang et al., ICLR 2020); --logit-adjustment subtracts tau times the log of the class's share of the training images
+The best checkpoint is used if the run has one, else the newest. The dataset is that of the run unless another one with the same classes \
+is named. Two corrections can be applied after training: --tau-norm divides the weights of each class in a linear head by their norm to \
+the power of tau (Kang et al., ICLR 2020); --logit-adjustment subtracts tau times the log of the class's share of the training images \
 (Menon et al., ICLR 2021).
 
 Examples:
