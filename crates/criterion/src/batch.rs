@@ -31,6 +31,14 @@ pub struct Mixed<'a> {
     pub share: &'a [f32],
 }
 
+impl Mixed<'_> {
+    /// Whether a row is anything but an ordinary row of its first label.
+    #[must_use]
+    pub fn is_mixture(&self, row: usize) -> bool {
+        self.share[row] < 1.0
+    }
+}
+
 impl<'a> Batch<'a> {
     /// A batch of epoch 0 without mixed labels.
     #[must_use]
@@ -106,8 +114,7 @@ fn labels(field: &'static str, labels: &[u32], classes: usize) -> Result<(), Bat
 /// The caller's buffers that a call writes into.
 ///
 /// # Shapes
-/// `grad` is B x C like the logits; `weights` and `gradient_norms` hold B numbers. After an error their contents are
-/// unspecified.
+/// `grad` is B x C like the logits; the others hold B numbers. After an error their contents are unspecified.
 #[derive(Debug)]
 pub struct Output<'a> {
     /// The gradient dL/dz.
@@ -120,13 +127,16 @@ pub struct Output<'a> {
     /// sigmoid forms of `ghm` and `equalization` report it too. A mixed row reports the mean over its two labels,
     /// weighted by their shares.
     pub gradient_norms: Option<&'a mut [f32]>,
+    /// The same for the probabilities that the loss is made of, if the caller asks for it: p is the softmax of the logits with
+    /// the criterion's margins, offsets and scales. The sigmoid forms have no such probabilities and report the raw ones.
+    pub adjusted_norms: Option<&'a mut [f32]>,
 }
 
 impl<'a> Output<'a> {
     /// Buffers for gradient and weights, without gradient norms.
     #[must_use]
     pub fn new(grad: &'a mut [f32], weights: &'a mut [f32]) -> Self {
-        Self { grad, weights, gradient_norms: None }
+        Self { grad, weights, gradient_norms: None, adjusted_norms: None }
     }
 }
 

@@ -77,7 +77,7 @@ impl Criterion {
     /// Computes loss, gradient and weights of a training batch, and counts the batch.
     ///
     /// # Shapes
-    /// Logits and `out.grad` are B x C; labels, `out.weights` and `out.gradient_norms` hold B values.
+    /// Logits and `out.grad` are B x C; labels and the other buffers of `out` hold B values.
     ///
     /// # Errors
     /// Returns an error that says what is wrong with the batch or a buffer; nothing is counted then.
@@ -111,15 +111,13 @@ impl Criterion {
         if let Some(norms) = &out.gradient_norms {
             length("gradient_norms", norms.len(), batch.len())?;
         }
+        if let Some(norms) = &out.adjusted_norms {
+            length("adjusted_norms", norms.len(), batch.len())?;
+        }
         let method = self.method.as_method();
         let denominator = self.lay_out(batch, method, workspace);
-        let mut pass = BatchPass {
-            batch,
-            classes: self.classes,
-            grad: out.grad,
-            raw_sums: out.gradient_norms.is_some(),
-            workspace,
-        };
+        let raw_sums = out.gradient_norms.is_some() || out.adjusted_norms.is_some();
+        let mut pass = BatchPass { batch, classes: self.classes, grad: out.grad, raw_sums, workspace };
         method.rows(&mut pass);
         if let Some(row) = workspace.rows.iter().position(|row| !row.finite) {
             return Err(self.not_finite(batch, row));
@@ -138,6 +136,11 @@ impl Criterion {
         if let Some(norms) = out.gradient_norms {
             for (norm, row) in norms.iter_mut().zip(&workspace.rows) {
                 *norm = row.gradient_norm() as f32;
+            }
+        }
+        if let Some(norms) = out.adjusted_norms {
+            for (norm, row) in norms.iter_mut().zip(&workspace.rows) {
+                *norm = row.adjusted_norm() as f32;
             }
         }
         Ok(Summary { loss: loss * over, regions: method.regions(workspace) })

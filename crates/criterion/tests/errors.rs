@@ -74,6 +74,9 @@ fn buffers_of_the_wrong_size() {
     let out = Output { gradient_norms: Some(&mut [0.0; 3]), ..Output::new(&mut grad[..6], &mut weights) };
     let error = criterion.evaluate(&batch, out, &mut workspace);
     assert_eq!(error, Err(BatchError::Length { field: "gradient_norms", got: 3, want: 2 }));
+    let out = Output { adjusted_norms: Some(&mut [0.0; 1]), ..Output::new(&mut grad[..6], &mut weights) };
+    let error = criterion.evaluate(&batch, out, &mut workspace);
+    assert_eq!(error, Err(BatchError::Length { field: "adjusted_norms", got: 1, want: 2 }));
 }
 
 #[test]

@@ -6,6 +6,7 @@ use std::path::Path;
 use std::process::{Command, Output, Stdio};
 
 use equipoise_criterion::Id;
+use equipoise_data::read::decode::{DecodeLimits, decode};
 use equipoise_testing::TempFolder;
 use serde_json::{Value, json};
 
@@ -318,6 +319,59 @@ fn inspect_shows_the_embedded_set() {
     assert_eq!(report["imbalance_factor"].as_f64(), Some(100.0));
 }
 
+/// A picture of training images, as they are and augmented.
+#[test]
+fn inspect_draws_augmented_images() {
+    let folder = TempFolder::new("cli");
+    let drawn = |data: &str, more: &[&str]| {
+        let file = folder.path().join("batch.png");
+        let file = file.to_str().expect("UTF-8");
+        stdout(&equipoise(&[&["inspect", data, "--output", file], more].concat(), ""));
+        let bytes = std::fs::read(file).expect("a picture");
+        let image = decode(&bytes, DecodeLimits::default()).expect("a PNG file");
+        (image.width, image.height, bytes)
+    };
+    let usual = drawn("fashion-mini", &[]);
+    // eight columns; four groups of an original and three versions
+    assert_eq!((usual.0, usual.1), (968, 2240));
+    assert!(usual == drawn("fashion-mini", &[]), "the same again");
+    for augment in ["randaugment=[2, 9]", "randaugment=[2, \"difficulty\"]", "policy=trivialaugment", "cmo=0.5"] {
+        assert!(drawn("fashion-mini", &["--augment", augment]).2 != usual.2, "{augment}");
+    }
+    let plain = drawn("fashion-mini", &["--augment", "augment.flip=false", "--augment", "crop_padding=0"]);
+    assert_ne!(plain.2, usual.2);
+    assert_eq!(drawn("fashion-mini", &["--augment", "recommended", "--groups", "rank:2", "--json"]).1, 1128);
+    // two classes of four images; one of them cannot be read
+    let data = folder.path().join("data");
+    for number in 0..8 {
+        let class = data.join(["cat", "dog"][number / 4]);
+        std::fs::create_dir_all(&class).expect("a folder");
+        let image = [&b"P6\n9 9\n255\n"[..], &[30 * number as u8; 243]].concat();
+        let image = if number == 2 { &image[..40] } else { &image[..] };
+        std::fs::write(class.join(format!("{number}.ppm")), image).expect("a file");
+    }
+    drawn(data.to_str().expect("UTF-8"), &["--augment", "cutmix=1.0"]);
+    let refused = |more: &[&str]| {
+        let out = equipoise(&[&["inspect", "fashion-mini"], more].concat(), "");
+        assert_eq!(out.status.code(), Some(2));
+        String::from_utf8_lossy(&out.stderr).into_owned()
+    };
+    assert!(refused(&["--augment", "cutout=8"]).contains("--output <FILE>"));
+    let output = ["--output", "batch.png", "--augment"];
+    assert!(
+        refused(&[&output[..], &["cutot=8"]].concat())
+            .contains("unknown setting 'cutot'; did you mean 'augment.cutout'?")
+    );
+    assert!(
+        refused(&[&output[..], &["cutmix=2"]].concat())
+            .contains("setting 'augment.cutmix' is 2; it must be more than 0")
+    );
+    assert!(refused(&[&output[..], &["best"]].concat()).contains("--augment best: no such file"));
+    let out = equipoise(&["inspect", "fashion-mini", "--output", "nowhere/batch.png"], "");
+    assert_eq!(out.status.code(), Some(1));
+    assert!(String::from_utf8_lossy(&out.stderr).contains("cannot write nowhere/batch.png"));
+}
+
 #[test]
 fn data_lists_sets_and_writes_subsets() {
     let list = stdout(&equipoise(&["data", "list"], ""));
@@ -327,8 +381,8 @@ fn data_lists_sets_and_writes_subsets() {
     );
     let list = stdout(&equipoise(&["data", "list", "--json", "--data-root", "nowhere"], ""));
     let list: Vec<Value> = list.lines().map(|line| serde_json::from_str(line).expect("JSON")).collect();
-    assert_eq!((&list[0]["here"], &list[0]["place"]), (&json!(true), &Value::Null));
-    assert_eq!((&list[3]["here"], &list[3]["place"]), (&json!(false), &Value::Null));
+    assert_eq!((&list[0]["here"], &list[0]["path"]), (&json!(true), &Value::Null));
+    assert_eq!((&list[3]["here"], &list[3]["path"]), (&json!(false), &Value::Null));
     assert_eq!(list[3]["files"][0]["bytes"], 170_052_171);
     let text = stdout(&equipoise(&["data", "index", "fashion-mini", "--imbalance", "10"], ""));
     assert!(text.starts_with("# fashion-mini, imbalance 10, profile exp, subset seed 0: "), "{text}");
@@ -366,7 +420,7 @@ fn data_lists_sets_and_writes_subsets() {
     let (code, said) = error(&["inspect", "fashion-mini", "--imbalance", "0.5"]);
     assert_eq!((code, said.as_str()), (Some(2), "equipoise: imbalance = 0.5: must be at least 1 and finite"));
     let (code, said) = error(&["inspect", "fashion-mini", "--test-fraction", "2"]);
-    assert_eq!((code, said.as_str()), (Some(2), "equipoise: test fraction = 2: must be more than 0 and less than 1"));
+    assert_eq!((code, said.as_str()), (Some(2), "equipoise: test fraction = 2: must be at least 0 and less than 1"));
     let (code, said) = error(&["inspect", concat!(env!("CARGO_MANIFEST_DIR"), "/Cargo.toml")]);
     assert!(code == Some(2) && said.contains("Cargo.toml: not a dataset: expected a folder per class,"), "{said}");
     let (code, said) = error(&["inspect", "nowhere"]);

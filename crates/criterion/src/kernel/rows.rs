@@ -143,6 +143,11 @@ impl Row {
         self.terms().iter().map(|p| p.share * p.sums.raw.one_minus_p()).sum()
     }
 
+    /// 1 - p_y of the adjusted logits, averaged over the labels by share.
+    pub(crate) fn adjusted_norm(&self) -> f64 {
+        self.terms().iter().map(|p| p.share * p.sums.adjusted.one_minus_p()).sum()
+    }
+
     /// The largest slope of the row's terms, before the batch's denominator.
     pub(crate) fn steepest(&self) -> f64 {
         self.terms().iter().map(|p| (p.gain * p.weighted.scale).abs()).fold(0.0, f64::max)

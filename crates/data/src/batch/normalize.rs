@@ -95,6 +95,12 @@ impl Normalize {
         level * self.scale[channel] + self.offset[channel]
     }
 
+    /// The level in 0..=255 of a normalized value, rounded to the nearest.
+    #[must_use]
+    pub fn level(&self, channel: usize, value: f32) -> u8 {
+        ((value - self.offset[channel]) / self.scale[channel]).round() as u8
+    }
+
     /// Normalizes an image, channel after channel of `plane` pixels.
     pub(crate) fn fill(&self, plane: usize, from: &[u8], to: &mut [f32]) {
         for (c, (from, to)) in from.chunks_exact(plane).zip(to.chunks_exact_mut(plane)).enumerate() {
@@ -107,6 +113,16 @@ impl Normalize {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn levels_come_back() {
+        for normalize in [Normalize::cifar(), Normalize::imagenet()] {
+            for (channel, level) in (0..3).flat_map(|channel| (0..=255u8).map(move |level| (channel, level))) {
+                assert_eq!(normalize.level(channel, normalize.value(channel, level.into())), level);
+            }
+        }
+        assert_eq!((Normalize::cifar().level(0, -9.0), Normalize::cifar().level(0, 9.0)), (0, 255));
+    }
 
     #[test]
     fn moments_of_images() {

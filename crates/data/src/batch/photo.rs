@@ -2,21 +2,26 @@
 //! evaluation.
 //!
 //! As in torchvision (Szegedy et al., CVPR 2015): a random area of 8 to 100 % with an aspect ratio of 3/4 to 4/3, at most ten
-//! attempts, else the center; resized by Pillow's antialiased bilinear filter. RandAugment and color jitter come between the
-//! crop and the normalization, in 8 bits.
+//! attempts, else the center; resized by Pillow's antialiased bilinear filter. RandAugment or another policy and color jitter
+//! come between the crop and the normalization, in 8 bits; cutout comes last.
 
-use equipoise_random::{Draws, Example, Stream};
+use equipoise_random::{Draws, Stream};
 
 use super::augmentation::Augmentation;
+use super::image_draw::ImageDraw;
 use super::normalize::Normalize;
 use super::ops::ImageOps;
 use super::resize::{Area, Resizer};
+use super::small::cut_out;
 use crate::read::decode::DecodedImage;
+
+/// First draw of cutout, after those of the attempts at an area.
+const CUTOUT_DRAWS: u64 = 2 + 4 * 10;
 
 /// Which area of a photograph is used.
 #[derive(Clone, Debug, PartialEq)]
 pub enum PhotoCrop {
-    /// A random area, resized to the image size; half of them are mirrored. For training.
+    /// A random area, resized to the image size. For training.
     RandomResizedCrop,
     /// The center after the shorter side is resized. For evaluation.
     CenterCrop {
@@ -37,8 +42,8 @@ pub(crate) struct PhotoTransform {
 }
 
 impl PhotoTransform {
-    /// A transform to square images. Of the augmentation policy, RandAugment and color jitter change random crops; center
-    /// crops are not augmented.
+    /// A transform to square images. The augmentation policy, except for its padding, changes random crops; center crops are
+    /// not augmented.
     pub(crate) fn new(image_size: u32, augmentation: Augmentation, normalize: Normalize) -> Self {
         let side = image_size as usize;
         let (resizer, ops) = (Resizer::new(side), ImageOps::new(side, side));
@@ -52,12 +57,12 @@ impl PhotoTransform {
     ///
     /// # Panics
     /// If `out` has another size.
-    pub(crate) fn crop(&mut self, image: &DecodedImage, crop: &PhotoCrop, example: Example, out: &mut [f32]) {
+    pub(crate) fn crop(&mut self, image: &DecodedImage, crop: &PhotoCrop, draw: &ImageDraw, out: &mut [f32]) {
         let side = self.image_size as usize;
         assert_eq!(out.len(), 3 * side * side, "the output must hold every pixel");
-        let draws = example.draws(Stream::PhotoCrop);
+        let draws = draw.example.draws(Stream::PhotoCrop);
         let random = *crop == PhotoCrop::RandomResizedCrop;
-        let mirrored = random && draws.at(1) & 1 == 1;
+        let mirrored = random && self.augmentation.flip && draws.at(1) & 1 == 1;
         match crop {
             PhotoCrop::RandomResizedCrop => {
                 // pixels outside of the area do not blend in, as if it were cut out first
@@ -70,11 +75,15 @@ impl PhotoTransform {
         if random && self.augmentation.has_ops() {
             self.bytes.resize(out.len(), 0);
             self.resizer.resize(image, mirrored, &mut self.bytes, |_, x| (x + 0.5) as u8);
-            self.augmentation.apply_ops(example, &mut self.ops, &mut self.bytes);
+            self.augmentation.apply_ops(draw.example, draw.level, &mut self.ops, &mut self.bytes);
             self.normalize.fill(side * side, &self.bytes, out);
         } else {
             let Normalize { scale, offset } = &self.normalize;
             self.resizer.resize(image, mirrored, out, |c, x| x * scale[c] + offset[c]);
+        }
+        if random && self.augmentation.cutout > 0 {
+            let below = |position: u64| (draws.unit(position) * side as f64) as usize;
+            cut_out(out, (side, side), (below(CUTOUT_DRAWS), below(CUTOUT_DRAWS + 1)), self.augmentation.cutout);
         }
     }
 
@@ -137,9 +146,9 @@ mod tests {
         DecodedImage { width, height, bytes: (0..width * height).flat_map(pixel).collect() }
     }
 
-    /// Without augmentation, and with pixels as they are.
+    /// With flips and nothing else, and with pixels as they are.
     fn transform(image_size: u32) -> PhotoTransform {
-        PhotoTransform::new(image_size, Augmentation::NONE, plain())
+        PhotoTransform::new(image_size, Augmentation { flip: true, ..Augmentation::NONE }, plain())
     }
 
     fn plain() -> Normalize {
@@ -148,8 +157,34 @@ mod tests {
 
     fn cropped(image: &DecodedImage, crop: &PhotoCrop, epoch: u64) -> Vec<f32> {
         let mut out = vec![f32::NAN; 3 * 16 * 16];
-        transform(16).crop(image, crop, Example { seed: 1, epoch, example: 0 }, &mut out);
+        transform(16).crop(image, crop, &ImageDraw::new(0, 1, epoch), &mut out);
         out
+    }
+
+    /// Flip and cutout do what they do to small images, and nothing when they are off.
+    #[test]
+    fn crops_are_mirrored_and_cut_out_if_the_policy_says_so() {
+        let image = gradient(40, 30);
+        let crop = |augmentation, epoch| {
+            let mut out = vec![f32::NAN; 3 * 16 * 16];
+            let (draw, crop) = (ImageDraw::new(0, 1, epoch), PhotoCrop::RandomResizedCrop);
+            PhotoTransform::new(16, augmentation, plain()).crop(&image, &crop, &draw, &mut out);
+            out
+        };
+        let flip = Augmentation { flip: true, ..Augmentation::NONE };
+        let cutout = Augmentation { cutout: 6, ..Augmentation::NONE };
+        let (mut mirrored, mut erased) = (0, 0);
+        for epoch in 0..40 {
+            let (base, flipped, cut) = (crop(Augmentation::NONE, epoch), crop(flip, epoch), crop(cutout, epoch));
+            let rows = || base.chunks(16).flat_map(|row| row.iter().rev().copied());
+            mirrored += usize::from(flipped.iter().copied().eq(rows()));
+            assert!(flipped == base || flipped.iter().copied().eq(rows()));
+            let changed: Vec<usize> = (0..256).filter(|i| cut[512 + i] != base[512 + i]).collect();
+            assert!(changed.iter().all(|i| cut[512 + i] == 0.0) && !changed.is_empty() && changed.len() <= 36);
+            erased = erased.max(changed.len());
+        }
+        assert!((10..=30).contains(&mirrored), "{mirrored} of 40");
+        assert_eq!(erased, 36);
     }
 
     #[test]
@@ -212,12 +247,7 @@ mod tests {
         ];
         for (image, row, column) in cases {
             let mut out = vec![f32::NAN; 3 * 22 * 22];
-            transform(22).crop(
-                &image,
-                &PhotoCrop::CenterCrop { resize: 26 },
-                Example { seed: 0, epoch: 0, example: 0 },
-                &mut out,
-            );
+            transform(22).crop(&image, &PhotoCrop::CenterCrop { resize: 26 }, &ImageDraw::new(0, 0, 0), &mut out);
             for i in 0..22 {
                 let (red, green) = (out[11 * 22 + i], out[22 * 22 + 22 * i + 11]);
                 assert!((red - f32::from(row[i])).abs() <= 1.01, "row, {i}: {red}, not {}", row[i]);
@@ -251,16 +281,16 @@ mod tests {
         let mut transform = PhotoTransform::new(16, augmentation, plain());
         let mut out = vec![f32::NAN; 3 * 16 * 16];
         let middle = PhotoCrop::CenterCrop { resize: 20 };
-        transform.crop(&image, &middle, Example { seed: 1, epoch: 0, example: 0 }, &mut out);
+        transform.crop(&image, &middle, &ImageDraw::new(0, 1, 0), &mut out);
         assert_eq!(out, cropped(&image, &middle, 0));
         for epoch in 0..20 {
             let mut want: Vec<u8> =
                 cropped(&image, &PhotoCrop::RandomResizedCrop, epoch).iter().map(|x| (x + 0.5) as u8).collect();
             let mut ops = ImageOps::new(16, 16);
-            let example = Example { seed: 1, epoch, example: 0 };
-            let drawn = randaugment.draw(example, 16, 16).chain(color_jitter.draw(example));
+            let draw = ImageDraw::new(0, 1, epoch);
+            let drawn = randaugment.draw(draw.example, 0, 16, 16).chain(color_jitter.draw(draw.example));
             drawn.for_each(|op| ops.apply(op, &mut want));
-            transform.crop(&image, &PhotoCrop::RandomResizedCrop, example, &mut out);
+            transform.crop(&image, &PhotoCrop::RandomResizedCrop, &draw, &mut out);
             let rounded: Vec<u8> = out.iter().map(|x| x.round() as u8).collect();
             assert_eq!(rounded, want, "epoch {epoch}");
         }

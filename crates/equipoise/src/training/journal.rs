@@ -118,7 +118,9 @@ impl Observer for Journal<'_> {
         if let Err(error) = self.record(epoch, norms) {
             self.error.get_or_insert(error);
         }
-        if let Some(report) = self.report.as_mut().filter(|_| epoch.test.is_some()) {
+        // the report of the finished run follows the last epoch
+        let is_shown = epoch.test.is_some() && epoch.epoch < self.display.epochs();
+        if let Some(report) = self.report.as_mut().filter(|_| is_shown) {
             report.update();
         }
     }

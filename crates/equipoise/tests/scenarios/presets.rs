@@ -68,7 +68,7 @@ fn the_preset_is_named_in_the_first_line_the_folder_and_the_tables() {
     let reference = first_line(&["--preset", "reference", "--set", "criterion.params.bins=7"]);
     assert!(reference.contains("; cwap (preset reference, bins 7), resnet8"), "{reference}");
     assert!(reference.ends_with("runs/fashion-mini-if200-cwap-reference-resnet8-s0"), "{reference}");
-    assert!(first_line(&["--criterion", "softmax"]).contains("; softmax, resnet8"));
+    assert!(first_line(&["--criterion", "balanced-softmax"]).contains("; balanced-softmax, resnet8"));
     let table = place.stdout(&["report", "runs", "--plain"]);
     assert!(table.contains("\ncwap (reference, bins 7) ") && table.contains("\ncwap "), "{table}");
     let csv = place.stdout(&["report", "runs", "--format", "csv", "--table", "runs"]);

@@ -17,6 +17,7 @@ use serde::{Deserialize, Serialize};
 
 pub use self::files::{CheckpointError, FoundCheckpoint};
 pub use self::format::{Corruption, RawCheckpoint};
+use crate::difficulty::Difficulty;
 use crate::error::TrainError;
 use crate::norms::NormHistogram;
 use crate::settings::{OptimizerKind, Settings};
@@ -58,6 +59,9 @@ pub struct CheckpointHeader {
     pub(crate) norms: NormHistogram,
     /// Gradient norms of the last finished epoch.
     pub(crate) last_norms: Option<GradientNorms>,
+    /// Levels of the classes, if RandAugment's magnitude follows the difficulty.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) difficulty: Option<Difficulty>,
 }
 
 /// A checkpoint whose tensors fit its network.

@@ -2,6 +2,8 @@
 
 use std::fmt::Display;
 
+use equipoise_data::batch::cutmix::CutMix;
+use equipoise_data::subset::grouping::GroupBy;
 use equipoise_data::subset::split::SplitRule;
 use equipoise_nn::network::Head;
 
@@ -51,12 +53,50 @@ impl Settings {
         require(bn_images == 0 || !self.model.freeze_backbone, "optimizer.ema_bn_images", bn_images, frozen)?;
         let schedule = self.schedule().check(self.epochs);
         schedule.map_err(|what| TrainError::Setting { field: "optimizer.schedule".to_owned(), what })?;
-        for (field, value) in
-            [("augment.crop_padding", self.augment.crop_padding), ("augment.cutout", self.augment.cutout)]
-        {
+        self.check_augmentation()
+    }
+
+    fn check_augmentation(&self) -> Result<(), TrainError> {
+        let augment = &self.augment;
+        for (field, value) in [("augment.crop_padding", augment.crop_padding), ("augment.cutout", augment.cutout)] {
             require(value <= 1024, field, value, "at most 1024")?;
         }
-        nonnegative("augment.mixup_alpha", self.augment.mixup_alpha)
+        if augment.policy.is_some() && augment.randaugment.is_some() {
+            let what =
+                "a run has either 'augment.policy' or 'augment.randaugment'; set the other one to none".to_owned();
+            return Err(TrainError::Setting { field: "augment.policy".to_owned(), what });
+        }
+        nonnegative("augment.mixup_alpha", augment.mixup_alpha)?;
+        self.check_mixing()
+    }
+
+    /// Images are mixed in at most one way.
+    fn check_mixing(&self) -> Result<(), TrainError> {
+        let augment = &self.augment;
+        for (field, value) in [("augment.cutmix", augment.cutmix), ("augment.cmo", augment.cmo)] {
+            let probability = value.unwrap_or(1.0);
+            require(probability > 0.0 && probability <= 1.0, field, probability, "more than 0 and at most 1")?;
+        }
+        let ways = [
+            ("augment.mixup_alpha", augment.mixup_alpha > 0.0),
+            ("augment.cutmix", augment.cutmix.is_some()),
+            ("augment.cmo", augment.cmo.is_some()),
+        ];
+        let mut ways = ways.into_iter().filter(|(_, is_used)| *is_used).map(|(field, _)| field);
+        if let (Some(first), Some(second)) = (ways.next(), ways.next()) {
+            let what = format!("images are already mixed by '{first}'; a run has at most one of mixup, CutMix and CMO");
+            return Err(TrainError::Setting { field: second.to_owned(), what });
+        }
+        let leaves_none = augment.mixup_alpha > 0.0 || augment.cutmix.is_some_and(|probability| probability >= 1.0);
+        if augment.follows_difficulty() && leaves_none {
+            let what =
+                "the magnitude 'difficulty' needs images that are not mixed; leave out mixup, or CutMix of all images";
+            return Err(TrainError::Setting { field: "augment.randaugment".to_owned(), what: what.to_owned() });
+        }
+        let too_short = augment.cmo.is_some() && self.epochs < CutMix::MIN_CMO_EPOCHS;
+        let must =
+            format!("at least {} with 'augment.cmo', which pauses in the first and last three", CutMix::MIN_CMO_EPOCHS);
+        require(!too_short, "epochs", self.epochs, &must)
     }
 
     /// TOML integers are signed: a run must be able to read its own settings.
@@ -125,7 +165,9 @@ impl DataSettings {
             return Err(TrainError::Setting { field: "data.subset_file".to_owned(), what });
         }
         let rule = SplitRule { test_fraction: self.test_fraction, seed: self.split_seed };
-        require(rule.check().is_ok(), "data.test_fraction", self.test_fraction, "more than 0 and less than 1")?;
+        require(rule.check().is_ok(), "data.test_fraction", self.test_fraction, "at least 0 and less than 1")?;
+        fraction("data.max_broken", self.max_broken)?;
+        self.group_by.as_deref().map(GroupBy::new).transpose()?;
         fraction("data.val_fraction", self.val_fraction)?;
         let must = "0 unless 'data.val_fraction' is more than 0";
         require(self.val_at_least == 0 || self.val_fraction > 0.0, "data.val_at_least", self.val_at_least, must)?;

@@ -169,7 +169,29 @@ fn values_that_cannot_be_used_are_refused() {
         ),
         ("[augment]\ncutout = 2000", "setting 'augment.cutout' is 2000; it must be at most 1024"),
         ("[augment]\nrandaugment = [0, 9]", "setting 'augment.randaugment': randaugment.ops = 0"),
+        (
+            "[augment]\nrandaugment = [2, \"hard\"]",
+            "setting 'augment.randaugment[1]': invalid value: string \"hard\", expected a magnitude",
+        ),
+        ("[augment]\npolicy = \"autoaugment\"", "setting 'augment.policy': unknown variant `autoaugment`, expected"),
+        (
+            "[augment]\npolicy = \"trivialaugment\"\nrandaugment = [2, 9]",
+            "setting 'augment.policy': a run has either 'augment.policy' or 'augment.randaugment'",
+        ),
         ("[augment]\ncolor_jitter = [0.4, 0.4, 0.4, 0.75]", "setting 'augment.color_jitter': color_jitter.hue = 0.75"),
+        ("[augment]\ncutmix = 1.5", "setting 'augment.cutmix' is 1.5; it must be more than 0 and at most 1"),
+        ("[augment]\ncmo = 0.0", "setting 'augment.cmo' is 0; it must be more than 0 and at most 1"),
+        (
+            "[augment]\ncmo = 0.5\nmixup_alpha = 0.2",
+            "setting 'augment.cmo': images are already mixed by 'augment.mixup_alpha'",
+        ),
+        ("[augment]\ncmo = 0.5\ncutmix = 0.5", "setting 'augment.cmo': images are already mixed by 'augment.cutmix'"),
+        (
+            "[augment]\nrandaugment = [2, \"difficulty\"]\nmixup_alpha = 0.2",
+            "setting 'augment.randaugment': the magnitude 'difficulty' needs images that are not mixed",
+        ),
+        ("[augment]\nrandaugment = [2, \"difficulty\"]\ncmo = 0.5", "fine"),
+        ("epochs = 6\n[augment]\ncmo = 0.5", "setting 'epochs' is 6; it must be at least 7 with 'augment.cmo'"),
         ("[augment]\nmixup_alpha = -1.0", "setting 'augment.mixup_alpha' is -1; it must be finite and at least 0"),
     ] {
         assert!(verdict(text).starts_with(want), "{text}: {}", verdict(text));
@@ -194,7 +216,7 @@ fn options_change_single_settings() {
     let set = |key: &str, value: &str| base.with_value(key, value);
     assert_eq!(set("epochs", "7").expect("valid").epochs, 7);
     assert_eq!(set("data.dataset", "cifar10").expect("text without quotes").data.dataset, "cifar10");
-    assert_eq!(set("model.name", "resnet50").expect("known").model.name, Architecture::ResNet50);
+    assert_eq!(set("model.name", "resnet50").expect("known").model.name, Some(Architecture::ResNet50));
     let schedule = |name: &str| set("optimizer.schedule", name).expect("known").optimizer.schedule;
     assert_eq!(schedule("cosine"), Some(Schedule::Cosine { warmup_epochs: None, floor: 0.0 }));
     assert_eq!(schedule("constant"), Some(Schedule::Constant {}));
@@ -263,7 +285,10 @@ fn every_setting_is_described() {
             "{ name = \"multi-step\", warmup_epochs = 2, milestones = [{ epoch = 9, factor = 0.1 }] }",
         ),
         ("augment.randaugment", "[2, 9]"),
+        ("augment.policy", "trivialaugment"),
         ("augment.color_jitter", "[0.4, 0.4, 0.4, 0.1]"),
+        ("augment.cutmix", "0.5"),
+        ("augment.cmo", "0.5"),
     ];
     for key in KEYS.iter().filter(|key| key.unset.is_some()) {
         let example = examples.iter().find(|(name, _)| key.name.starts_with(name));
@@ -292,4 +317,15 @@ fn an_ema_in_epochs_forgets_by_e_in_that_time() {
     assert!((decay(20.0, 0.0, 97) - 0.9995).abs() < 2e-5);
     assert_eq!(decay(0.0, 0.998, 97), 0.998);
     assert!((decay(1e9, 0.0, 1 << 40) as f32) < 1.0);
+}
+
+#[test]
+fn cmo_is_laid_out_for_the_epochs_of_a_run() {
+    let mut settings = Settings::default();
+    settings.optimizer.schedule = Some(Schedule::Constant {});
+    assert_eq!(settings.check_epochs_can_change(), Ok(()));
+    settings.augment.cutmix = Some(0.5);
+    assert_eq!(settings.check_epochs_can_change(), Ok(()));
+    (settings.augment.cutmix, settings.augment.cmo) = (None, Some(0.5));
+    assert!(settings.check_epochs_can_change().is_err_and(|what| what.starts_with("CMO")));
 }

@@ -9,7 +9,7 @@
 //! - `ema`: the average of the weights that is evaluated.
 //! - `observer`: who follows a run. `resume`: checkpoints. `divergence`: the error of a run that diverges.
 
-mod batches;
+pub(crate) mod batches;
 mod divergence;
 mod ema;
 mod epoch_end;
@@ -22,7 +22,7 @@ mod step;
 use std::sync::Arc;
 
 use equipoise_criterion::{Criterion, Workspace};
-use equipoise_data::batch::mixup::Mixup;
+use equipoise_data::batch::augmentation::Mixing;
 use equipoise_data::batch::sampler::{Sampler, Shard};
 use equipoise_nn::{Engine, Network};
 use equipoise_pool::Pool;
@@ -34,6 +34,7 @@ pub use self::range_test::{RangePoint, RateRange, suggested_rate};
 pub use self::resume::Position;
 use self::step::CriterionOutput;
 use crate::checkpoint::files;
+use crate::difficulty::Difficulty;
 use crate::error::TrainError;
 use crate::evaluate::LogitAdjustment;
 use crate::norms::NormRecorder;
@@ -61,7 +62,8 @@ pub struct Trainer<E, W> {
     workers: W,
     criterion: Criterion,
     sampler: Sampler,
-    mixup: Option<Mixup>,
+    /// How training images are mixed with others, if they are.
+    mixing: Option<Arc<Mixing>>,
     pool: Pool,
     workspace: Workspace,
     output: CriterionOutput,
@@ -75,6 +77,8 @@ pub struct Trainer<E, W> {
     /// Epochs that are in `metrics.jsonl`.
     recorded_epochs: usize,
     norms: NormRecorder,
+    /// Levels of the classes, if RandAugment's magnitude follows the difficulty.
+    difficulty: Option<Difficulty>,
     /// Gradient norms of the last finished epoch.
     last_norms: Option<GradientNorms>,
 }
@@ -105,7 +109,7 @@ impl<E: Engine, W: Workers> Trainer<E, W> {
                 data.classes.len(),
                 settings.seed,
             )?,
-            mixup: settings.augment.mixup()?,
+            mixing: settings.augment.mixing(&data.train.labels, data.classes.len())?.map(Arc::new),
             workspace: Workspace::with_pool(pool.clone()),
             output: CriterionOutput::default(),
             position: Position::default(),
@@ -114,6 +118,7 @@ impl<E: Engine, W: Workers> Trainer<E, W> {
             last_indices: Vec::new(),
             recorded_epochs: 0,
             norms: NormRecorder::new(&data.counts),
+            difficulty: settings.augment.follows_difficulty().then(|| Difficulty::new(data.classes.len())),
             last_norms: None,
             settings,
             data: Arc::new(data),
@@ -180,19 +185,21 @@ impl<E: Engine, W: Workers> Trainer<E, W> {
     /// The batches of the current epoch.
     fn epoch_batches<'a>(&self, data: &'a RunData) -> EpochBatches<'a> {
         let epoch = self.position.epoch;
-        let partners = self.mixup.is_some().then(|| self.sampler.epoch(epoch, Shard::WHOLE));
+        let mixing = self.mixing.clone().filter(|mixing| mixing.is_active(epoch, self.settings.epochs));
+        let partners = mixing.is_some().then(|| self.sampler.epoch(epoch, Shard::WHOLE));
         EpochBatches {
             train: &data.train,
-            mixup: self.mixup,
+            mixing,
             order: self.sampler.epoch(epoch, self.workers.shard()),
             partners: partners.unwrap_or_default(),
+            levels: self.difficulty.as_ref().map_or_else(Vec::new, |difficulty| difficulty.levels().to_vec()),
             batch_size: self.worker_batch_size(),
             seed: self.settings.seed,
             epoch,
         }
     }
 
-    /// Progress after a step with so many images.
+    /// Progress after a step with this many images.
     fn progress(&self, images: usize, steps: u64) -> StepProgress {
         let Position { epoch, step, loss_sum, images: trained, .. } = self.position;
         StepProgress { epoch: epoch + 1, step, steps, images: images as u64, loss: loss_sum / trained as f64 }

@@ -47,6 +47,7 @@ impl<E: Engine, W: Workers> Trainer<E, W> {
             has_ema: self.has_ema(),
             norms: self.norms.histogram().clone(),
             last_norms: self.last_norms.clone(),
+            difficulty: self.difficulty.clone(),
         };
         let header = serde_json::to_string(&header).expect("a header can be serialized");
         // in the order of `Checkpoint::new`
@@ -83,6 +84,7 @@ impl<E: Engine, W: Workers> Trainer<E, W> {
         self.best = header.best;
         self.norms.restore(&header.norms);
         self.last_norms.clone_from(&header.last_norms);
+        self.difficulty.clone_from(&header.difficulty);
         Ok(())
     }
 
@@ -104,11 +106,21 @@ impl<E: Engine, W: Workers> Trainer<E, W> {
         if settings.check_epochs_can_change().is_ok() {
             settings.epochs = self.settings.epochs;
         }
+        // equal networks were compared above
+        settings.choose_as(&self.settings);
         if let Some(field) = settings.difference(&self.settings) {
             return differs(&format!("it belongs to a run with another `{field}`"));
         }
         if header.has_ema != self.has_ema() {
             return differs("it has no EMA of the weights");
+        }
+        let classes = self.difficulty.as_ref().map(|_| self.data.classes.len());
+        let fits = match (&header.difficulty, classes) {
+            (Some(difficulty), Some(classes)) => difficulty.fits(classes),
+            (saved, expected) => saved.is_none() && expected.is_none(),
+        };
+        if !fits {
+            return differs("its levels of augmentation are not those of the classes");
         }
         Ok(())
     }
