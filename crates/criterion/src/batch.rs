@@ -31,6 +31,14 @@ pub struct Mixed<'a> {
     pub share: &'a [f32],
 }
 
+impl Mixed<'_> {
+    /// Whether a row is anything but an ordinary row of its first label.
+    #[must_use]
+    pub fn is_mixture(&self, row: usize) -> bool {
+        self.share[row] < 1.0
+    }
+}
+
 impl<'a> Batch<'a> {
     /// A batch of epoch 0 without mixed labels.
     #[must_use]
@@ -51,7 +59,7 @@ impl<'a> Batch<'a> {
     }
 
     /// The labels of a row with their shares: one, or two that add up to 1.
-    pub(crate) fn parts(&self, row: usize) -> ([(usize, f64); 2], usize) {
+    pub(crate) fn label_shares(&self, row: usize) -> ([(usize, f64); 2], usize) {
         let first = self.labels[row] as usize;
         let Some(mixed) = self.mixed else { return ([(first, 1.0), (0, 0.0)], 1) };
         let (second, share) = (mixed.labels[row] as usize, f64::from(mixed.share[row]));
@@ -106,8 +114,7 @@ fn labels(field: &'static str, labels: &[u32], classes: usize) -> Result<(), Bat
 /// The caller's buffers that a call writes into.
 ///
 /// # Shapes
-/// `grad` is B x C like the logits; `weights` and `gradient_norms` hold B numbers. After an error their contents are
-/// unspecified.
+/// `grad` is B x C like the logits; the others hold B numbers. After an error their contents are unspecified.
 #[derive(Debug)]
 pub struct Output<'a> {
     /// The gradient dL/dz.
@@ -120,25 +127,24 @@ pub struct Output<'a> {
     /// sigmoid forms of `ghm` and `equalization` report it too. A mixed row reports the mean over its two labels,
     /// weighted by their shares.
     pub gradient_norms: Option<&'a mut [f32]>,
+    /// The same for the probabilities that the loss is made of, if the caller asks for it: p is the softmax of the logits with
+    /// the criterion's margins, offsets and scales. The sigmoid forms have no such probabilities and report the raw ones.
+    pub adjusted_norms: Option<&'a mut [f32]>,
 }
 
 impl<'a> Output<'a> {
     /// Buffers for gradient and weights, without gradient norms.
     #[must_use]
     pub fn new(grad: &'a mut [f32], weights: &'a mut [f32]) -> Self {
-        Self { grad, weights, gradient_norms: None }
+        Self { grad, weights, gradient_norms: None, adjusted_norms: None }
     }
 }
 
-/// The loss of a batch, and statistics of its weights.
+/// The loss of a batch.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Summary {
     /// Loss of the batch.
     pub loss: f64,
-    /// Mean of the examples' weights.
-    pub mean_weight: f64,
-    /// Largest of the examples' weights.
-    pub max_weight: f64,
     /// Number of non-empty regions, over all classes, of the histogram behind the weights. `None` for criteria without a
     /// histogram.
     pub regions: Option<u64>,

@@ -3,13 +3,14 @@
 use std::fmt;
 use std::str::FromStr;
 
+use equipoise_support::nearest;
 use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::{Map, Value};
 
 use crate::counts::Counts;
 use crate::criterion::Criterion;
 use crate::drw::DrwConfig;
-use crate::error::ConfigError;
+use crate::error::{ConfigError, without_type_names};
 use crate::method::{Id, MethodConfig};
 
 /// A named choice of a criterion's parameters.
@@ -23,6 +24,21 @@ pub enum Preset {
     /// What we advise to train with today. The default, whichever way a criterion is chosen.
     #[default]
     Recommended,
+}
+
+impl Preset {
+    /// Every preset, the default first.
+    pub const ALL: [Self; 3] = [Self::Recommended, Self::Reference, Self::Paper];
+
+    /// The word that configurations and the command line use.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Paper => "paper",
+            Self::Reference => "reference",
+            Self::Recommended => "recommended",
+        }
+    }
 }
 
 /// A criterion with its parameters, and the schedule on top of it.
@@ -55,13 +71,16 @@ impl Config {
         let Ok(Value::Object(mut values)) = serde_json::to_value(method.preset(preset)) else {
             return Err(invalid(String::new(), "the preset is not an object".to_owned()));
         };
+        if let Some(name) = params.keys().find(|name| method.fields().iter().all(|field| field.name != **name)) {
+            return Err(unknown_parameter(method, name));
+        }
         values.extend(params.clone());
         let values = Value::Object(values);
         let mut track = serde_path_to_error::Track::new();
         let read = method.read_params(serde_path_to_error::Deserializer::new(&values, &mut track));
         let method = read.map_err(|error| match track.path().to_string().as_str() {
-            "." => invalid(String::new(), error.to_string()),
-            path => invalid(format!(".{path}"), error.to_string()),
+            "." => invalid(String::new(), without_type_names(&error.to_string())),
+            path => invalid(format!(".{path}"), without_type_names(&error.to_string())),
         })?;
         Ok(Self { method, drw })
     }
@@ -73,6 +92,17 @@ impl Config {
     pub fn init(&self, counts: &[u64]) -> Result<Criterion, ConfigError> {
         Criterion::new(self, &Counts::new(counts)?)
     }
+}
+
+/// The error for a parameter that a criterion does not have.
+fn unknown_parameter(method: Id, name: &str) -> ConfigError {
+    let known = method.fields().iter().map(|field| field.name);
+    let advice = match nearest(name, known.clone()) {
+        Some(near) => format!("did you mean '{near}'?"),
+        None if method.fields().is_empty() => format!("{method} has no parameters"),
+        None => format!("the parameters of {method} are {}", known.collect::<Vec<_>>().join(", ")),
+    };
+    ConfigError::Params { path: format!(".{name}"), what: format!("unknown parameter; {advice}") }
 }
 
 /// Reads `{"method": ID, "preset": NAME, "params": {..}, "drw": {..}}`. Only the method is required: `params` override the
@@ -136,6 +166,49 @@ impl FromStr for Id {
     }
 }
 
+impl MethodConfig {
+    /// The preset that fewest of the parameters differ from, and those that do: `bins 7`, `no inter`. Of presets that are
+    /// equally near, the default comes first.
+    #[must_use]
+    pub fn nearest_preset(&self) -> (Preset, Vec<String>) {
+        let values = |method: &Self| match serde_json::to_value(method) {
+            Ok(Value::Object(values)) => values,
+            _ => Map::new(),
+        };
+        let of = |preset: Preset| {
+            let base = values(&self.id().preset(preset));
+            let changed = values(self).into_iter().filter(|(name, value)| base.get(name) != Some(value));
+            (preset, changed.map(|(name, value)| parameter_label(&name, &value)).collect::<Vec<_>>())
+        };
+        let [first, others @ ..] = Preset::ALL.map(of);
+        others.into_iter().fold(first, |nearest, other| if other.1.len() < nearest.1.len() { other } else { nearest })
+    }
+
+    /// The criterion in a table or title: its name, and in parentheses the preset unless it is the default, and the
+    /// parameters that differ from it: `cwap (reference, bins 7)`.
+    #[must_use]
+    pub fn label(&self) -> String {
+        let (preset, changed) = self.nearest_preset();
+        let preset = (preset != Preset::default()).then(|| preset.name().to_owned());
+        let notes: Vec<String> = preset.into_iter().chain(changed).collect();
+        match notes.is_empty() {
+            true => self.id().to_string(),
+            false => format!("{} ({})", self.id(), notes.join(", ")),
+        }
+    }
+}
+
+/// A parameter with its value, for people.
+fn parameter_label(name: &str, value: &Value) -> String {
+    match value {
+        Value::Bool(true) => name.to_owned(),
+        Value::Bool(false) | Value::Null => format!("no {name}"),
+        Value::String(word) => format!("{name} {word}"),
+        Value::Number(number) => format!("{name} {}", number.as_f64().map_or(number.to_string(), |x| x.to_string())),
+        other => format!("{name} {other}"),
+    }
+}
+
 impl Id {
     /// The criterion with its default parameters: those of the default preset.
     #[must_use]
@@ -146,10 +219,7 @@ impl Id {
     /// The criterion whose name is nearest to `name`, if one is near.
     #[must_use]
     pub fn nearest(name: &str) -> Option<Self> {
-        let (distance, id) =
-            Self::ALL.iter().map(|id| (strsim::levenshtein(name, id.name()), *id)).min_by_key(|(d, _)| *d)?;
-        let part = Self::ALL.iter().find(|id| name.len() >= 3 && id.name().contains(name));
-        if distance <= 1 + name.len() / 4 { Some(id) } else { part.copied() }
+        nearest(name, Self::ALL.iter().map(|id| id.name()))?.parse().ok()
     }
 }
 
@@ -173,6 +243,25 @@ mod tests {
         }
         assert_eq!(Id::Cwap.default_config(), MethodConfig::Cwap(CwapConfig::default()));
         assert_eq!(Id::ClassBalanced.default_config(), MethodConfig::ClassBalanced(ClassBalancedConfig::default()));
+    }
+
+    #[test]
+    fn labels_name_the_preset_and_what_differs_from_it() {
+        for id in Id::ALL {
+            for preset in Preset::ALL {
+                let (nearest, changed) = id.preset(preset).nearest_preset();
+                assert_eq!((id.preset(nearest), changed.len()), (id.preset(preset), 0));
+            }
+            assert_eq!(id.default_config().label(), id.name());
+        }
+        let label = |text: &str| read(text).method.label();
+        assert_eq!(label(r#"{"method": "cwap", "preset": "reference"}"#), "cwap (reference)");
+        assert_eq!(
+            label(r#"{"method": "cwap", "preset": "reference", "params": {"bins": 7}}"#),
+            "cwap (reference, bins 7)"
+        );
+        assert_eq!(label(r#"{"method": "cwap", "params": {"inter": false}}"#), "cwap (no inter)");
+        assert_eq!(label(r#"{"method": "ldam", "params": {"scale": 20.0}}"#), "ldam (scale 20)");
     }
 
     #[test]

@@ -5,7 +5,7 @@ use crate::config::Config;
 use crate::counts::Counts;
 use crate::drw::Drw;
 use crate::error::{BatchError, ConfigError, StateError};
-use crate::kernel::rows::{Job, Row, Weighed, Workspace};
+use crate::kernel::rows::{BatchPass, Row, WeightedLoss, Workspace};
 use crate::method::{AnyMethod, ClassHistogram, Method, Reduction, State};
 
 /// A training criterion for one dataset.
@@ -31,20 +31,16 @@ pub struct Criterion {
     classes: usize,
     method: AnyMethod,
     drw: Option<Drw>,
-    warnings: Vec<String>,
+    /// Classes without training images.
+    empty: Vec<usize>,
 }
 
 impl Criterion {
     pub(crate) fn new(config: &Config, counts: &Counts) -> Result<Self, ConfigError> {
         let method = config.method.build(counts)?;
         let drw = config.drw.as_ref().map(|drw| Drw::new(drw, config.method.id(), counts)).transpose()?;
-        let mut warnings = Vec::new();
-        let weightless = method.as_method().ignores_empty_classes() || drw.is_some();
-        for class in counts.empty() {
-            let effect = if weightless { ": its weight is 0" } else { "" };
-            warnings.push(format!("class {class} has no training images{effect}"));
-        }
-        Ok(Self { config: config.clone(), classes: counts.classes(), method, drw, warnings })
+        let empty = counts.empty().collect();
+        Ok(Self { config: config.clone(), classes: counts.classes(), method, drw, empty })
     }
 
     /// The configuration that the criterion was built from.
@@ -59,19 +55,32 @@ impl Criterion {
         self.classes
     }
 
-    /// Warnings about the dataset's counts.
+    /// Warnings about the dataset's counts; `name` names a class.
     #[must_use]
-    pub fn warnings(&self) -> &[String] {
-        &self.warnings
+    pub fn warnings(&self, name: impl Fn(usize) -> String) -> Vec<String> {
+        const SHOWN: usize = 5;
+        let ignored = self.method.as_method().ignores_empty_classes() || self.drw.is_some();
+        let names: Vec<String> = self.empty.iter().take(SHOWN).map(|class| name(*class)).collect();
+        let more = self.empty.len() - names.len();
+        let (names, more) = (names.join(", "), if more > 0 { format!(" and {more} more") } else { String::new() });
+        let warning = match self.empty.len() {
+            0 => return Vec::new(),
+            1 => format!("class {names} has no training images{}", if ignored { ": its weight is 0" } else { "" }),
+            _ => format!(
+                "classes {names}{more} have no training images{}",
+                if ignored { ": their weights are 0" } else { "" }
+            ),
+        };
+        vec![warning]
     }
 
     /// Computes loss, gradient and weights of a training batch, and counts the batch.
     ///
     /// # Shapes
-    /// Logits and `out.grad` are B x C; labels, `out.weights` and `out.gradient_norms` hold B values.
+    /// Logits and `out.grad` are B x C; labels and the other buffers of `out` hold B values.
     ///
     /// # Errors
-    /// Says what is wrong with the batch or a buffer. Nothing was counted then.
+    /// Returns an error that says what is wrong with the batch or a buffer; nothing is counted then.
     pub fn train(
         &mut self,
         batch: &Batch<'_>,
@@ -89,7 +98,7 @@ impl Criterion {
     /// As for [`train`](Self::train).
     ///
     /// # Errors
-    /// Says what is wrong with the batch or a buffer.
+    /// Returns an error that says what is wrong with the batch or a buffer.
     pub fn evaluate(
         &self,
         batch: &Batch<'_>,
@@ -102,16 +111,19 @@ impl Criterion {
         if let Some(norms) = &out.gradient_norms {
             length("gradient_norms", norms.len(), batch.len())?;
         }
+        if let Some(norms) = &out.adjusted_norms {
+            length("adjusted_norms", norms.len(), batch.len())?;
+        }
         let method = self.method.as_method();
         let denominator = self.lay_out(batch, method, workspace);
-        let mut job =
-            Job { batch, classes: self.classes, grad: out.grad, raw_sums: out.gradient_norms.is_some(), workspace };
-        method.rows(&mut job);
+        let raw_sums = out.gradient_norms.is_some() || out.adjusted_norms.is_some();
+        let mut pass = BatchPass { batch, classes: self.classes, grad: out.grad, raw_sums, workspace };
+        method.rows(&mut pass);
         if let Some(row) = workspace.rows.iter().position(|row| !row.finite) {
             return Err(self.not_finite(batch, row));
         }
         let over = if denominator > 0.0 { 1.0 / denominator } else { 0.0 };
-        let (mut loss, mut sum, mut max) = (0f64, 0f64, 0f64);
+        let mut loss = 0f64;
         for (number, (row, weight)) in workspace.rows.iter().zip(out.weights).enumerate() {
             // the largest entry of a row's gradient is at most its slope
             let slope = row.steepest() * over;
@@ -119,8 +131,6 @@ impl Criterion {
                 return Err(BatchError::Overflow { row: number, weight: row.weight });
             }
             loss += row.loss;
-            sum += row.weight;
-            max = max.max(row.weight);
             *weight = row.weight as f32;
         }
         if let Some(norms) = out.gradient_norms {
@@ -128,12 +138,12 @@ impl Criterion {
                 *norm = row.gradient_norm() as f32;
             }
         }
-        Ok(Summary {
-            loss: loss * over,
-            mean_weight: sum / batch.len() as f64,
-            max_weight: max,
-            regions: method.regions(workspace),
-        })
+        if let Some(norms) = out.adjusted_norms {
+            for (norm, row) in norms.iter_mut().zip(&workspace.rows) {
+                *norm = row.adjusted_norm() as f32;
+            }
+        }
+        Ok(Summary { loss: loss * over, regions: method.regions(workspace) })
     }
 
     /// Writes the batch's rows into `workspace` and returns the denominator of the loss.
@@ -147,17 +157,17 @@ impl Criterion {
         // sums of the previous batch remain, but are overwritten before they are read
         workspace.rows.resize(batch.len(), Row::default());
         for (number, row) in workspace.rows.iter_mut().enumerate() {
-            let (parts, count) = batch.parts(number);
+            let (labels, count) = batch.label_shares(number);
             row.count = count;
-            for (part, (label, share)) in row.parts_mut().iter_mut().zip(parts) {
-                (part.row, part.label, part.share, part.gain) = (number, label, share, share * of(deferred, label));
-                part.weighed = Weighed::default();
+            for (term, (label, share)) in row.terms_mut().iter_mut().zip(labels) {
+                (term.row, term.label, term.share, term.gain) = (number, label, share, share * of(deferred, label));
+                term.weighted = WeightedLoss::default();
                 denominator += share * of(own, label) * of(dividing, label);
             }
         }
         let over = if denominator > 0.0 { 1.0 / denominator } else { 0.0 };
-        for part in workspace.rows.iter_mut().flat_map(Row::parts_mut) {
-            part.coefficient = part.gain * over;
+        for term in workspace.rows.iter_mut().flat_map(Row::terms_mut) {
+            term.coefficient = term.gain * over;
         }
         denominator
     }
@@ -205,7 +215,7 @@ impl Criterion {
     /// Puts a state back.
     ///
     /// # Errors
-    /// Says what does not fit. The criterion is unchanged then.
+    /// Returns an error that says what does not fit; the criterion is then unchanged.
     pub fn restore(&mut self, state: &State) -> Result<(), StateError> {
         self.method.as_method_mut().restore(state)
     }
@@ -213,7 +223,7 @@ impl Criterion {
     /// Adds what other workers have counted since all workers started from the same state.
     ///
     /// # Errors
-    /// Says what does not fit. The criterion is unchanged then.
+    /// Returns an error that says what does not fit; the criterion is then unchanged.
     pub fn merge(&mut self, others: &[State]) -> Result<(), StateError> {
         let mut state = self.state();
         for other in others {

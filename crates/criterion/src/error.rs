@@ -56,6 +56,30 @@ fn nearest_hint(name: &str) -> String {
     }
 }
 
+/// An error message of serde in plain words: without the names of Rust's types.
+#[must_use]
+pub fn without_type_names(message: &str) -> String {
+    const WHOLE: [&str; 8] = ["u8", "u16", "u32", "u64", "usize", "i32", "i64", "i128"];
+    let mut plain = Vec::new();
+    let mut words = message.split(' ').peekable();
+    while let Some(word) = words.next() {
+        let (name, end) = word.split_at(word.trim_end_matches([',', ';', '.']).len());
+        let expected = plain.last().is_some_and(|last: &String| last == "expected");
+        match name {
+            _ if !expected => plain.push(word.to_owned()),
+            _ if WHOLE.contains(&name) => plain.push(format!("a whole number{end}")),
+            "f32" | "f64" => plain.push(format!("a number{end}")),
+            // the name of the struct follows
+            "struct" => {
+                words.next();
+                plain.push("a table".to_owned());
+            }
+            _ => plain.push(word.to_owned()),
+        }
+    }
+    plain.join(" ")
+}
+
 /// A batch, or a buffer that came with it, cannot be used. Nothing was counted.
 #[derive(Clone, Debug, PartialEq, Error)]
 pub enum BatchError {
@@ -115,7 +139,9 @@ pub enum BatchError {
         value: f32,
     },
     /// The weight or the loss of an example overflows f32: the criterion's parameters are too extreme for the data.
-    #[error("labels[{row}]: the weight {weight} is too large; a smaller alpha, a prior or a cap keeps weights bounded")]
+    #[error(
+        "labels[{row}]: the weight {weight} or the loss overflows f32; choose less extreme parameters of the criterion"
+    )]
     Overflow {
         /// The row of the example.
         row: usize,

@@ -33,7 +33,7 @@ pub use drw::DrwConfig;
 pub use equipoise_pool::Pool;
 pub use equipoise_random as random;
 pub use equipoise_simd::SimdLevel;
-pub use error::{BatchError, ConfigError, StateError};
+pub use error::{BatchError, ConfigError, StateError, without_type_names};
 pub use kernel::rows::Workspace;
 pub use method::*;
 pub use parameters::Field;

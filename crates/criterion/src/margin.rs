@@ -4,8 +4,8 @@
 //! from l. If the levels are close together, their exponentials multiply e^z, which saves a second exponential. If they
 //! are not, or if margins are two-sided (l_j - l_y without a limit), they are added to the logits.
 
-use crate::kernel::rows::{Part, Softmax, Weighed};
-use crate::kernel::shape::{Boost, NARROW, Plain, Relative, Wide};
+use crate::kernel::rows::{LabelTerm, SoftmaxMethod, WeightedLoss};
+use crate::kernel::shape::{Compensation, LevelMargin, NARROW, Plain, RatioMargin};
 
 /// How a table represents the levels.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -57,36 +57,36 @@ pub(crate) enum Rows {
 /// Rows without a margin.
 pub(crate) struct NoMargin<W>(pub(crate) W);
 
-impl<W: Fn(&Part) -> Weighed + Sync> Softmax for NoMargin<W> {
+impl<W: Fn(&LabelTerm) -> WeightedLoss + Sync> SoftmaxMethod for NoMargin<W> {
     type Shape<'a>
         = Plain
     where
         Self: 'a;
-    fn shape<'a>(&'a self, _part: &Part, _row: &'a mut Vec<f32>) -> Plain {
+    fn shape<'a>(&'a self, _term: &LabelTerm, _row: &'a mut Vec<f32>) -> Plain {
         Plain
     }
-    fn weigh(&self, part: &Part) -> Weighed {
-        (self.0)(part)
+    fn weigh(&self, term: &LabelTerm) -> WeightedLoss {
+        (self.0)(term)
     }
 }
 
 /// Rows with a margin from ratios.
 pub(crate) struct RatioRows<'t, W> {
     pub(crate) table: &'t [f32],
-    pub(crate) boost: Option<Boost>,
+    pub(crate) compensation: Option<Compensation>,
     pub(crate) weigh: W,
 }
 
-impl<W: Fn(&Part) -> Weighed + Sync> Softmax for RatioRows<'_, W> {
+impl<W: Fn(&LabelTerm) -> WeightedLoss + Sync> SoftmaxMethod for RatioRows<'_, W> {
     type Shape<'a>
-        = Relative<'a>
+        = RatioMargin<'a>
     where
         Self: 'a;
-    fn shape<'a>(&'a self, part: &Part, _row: &'a mut Vec<f32>) -> Relative<'a> {
-        Relative { ratio: self.table, inverse: 1.0 / self.table[part.label], boost: self.boost }
+    fn shape<'a>(&'a self, term: &LabelTerm, _row: &'a mut Vec<f32>) -> RatioMargin<'a> {
+        RatioMargin { ratio: self.table, inverse: 1.0 / self.table[term.label], compensation: self.compensation }
     }
-    fn weigh(&self, part: &Part) -> Weighed {
-        (self.weigh)(part)
+    fn weigh(&self, term: &LabelTerm) -> WeightedLoss {
+        (self.weigh)(term)
     }
 }
 
@@ -101,19 +101,19 @@ pub(crate) fn unbiased(t: f32) -> f32 {
     t / (2.0 - t)
 }
 
-impl<W: Fn(&Part) -> Weighed + Sync> Softmax for UnbiasedRows<'_, W> {
+impl<W: Fn(&LabelTerm) -> WeightedLoss + Sync> SoftmaxMethod for UnbiasedRows<'_, W> {
     type Shape<'a>
-        = Relative<'a>
+        = RatioMargin<'a>
     where
         Self: 'a;
-    fn shape<'a>(&'a self, part: &Part, row: &'a mut Vec<f32>) -> Relative<'a> {
-        let inverse = 1.0 / self.table[part.label];
+    fn shape<'a>(&'a self, term: &LabelTerm, row: &'a mut Vec<f32>) -> RatioMargin<'a> {
+        let inverse = 1.0 / self.table[term.label];
         row.clear();
         row.extend(self.table.iter().map(|r| unbiased(f32::min(r * inverse, 1.0))));
-        Relative { ratio: row, inverse: 1.0, boost: None }
+        RatioMargin { ratio: row, inverse: 1.0, compensation: None }
     }
-    fn weigh(&self, part: &Part) -> Weighed {
-        (self.weigh)(part)
+    fn weigh(&self, term: &LabelTerm) -> WeightedLoss {
+        (self.weigh)(term)
     }
 }
 
@@ -122,19 +122,19 @@ pub(crate) struct LevelRows<'t, W> {
     pub(crate) table: &'t [f32],
     /// Largest margin: 0, or infinity for two-sided margins.
     pub(crate) most: f32,
-    pub(crate) boost: Option<Boost>,
+    pub(crate) compensation: Option<Compensation>,
     pub(crate) weigh: W,
 }
 
-impl<W: Fn(&Part) -> Weighed + Sync> Softmax for LevelRows<'_, W> {
+impl<W: Fn(&LabelTerm) -> WeightedLoss + Sync> SoftmaxMethod for LevelRows<'_, W> {
     type Shape<'a>
-        = Wide<'a>
+        = LevelMargin<'a>
     where
         Self: 'a;
-    fn shape<'a>(&'a self, part: &Part, _row: &'a mut Vec<f32>) -> Wide<'a> {
-        Wide::new(self.table, part.label, self.most, self.boost)
+    fn shape<'a>(&'a self, term: &LabelTerm, _row: &'a mut Vec<f32>) -> LevelMargin<'a> {
+        LevelMargin::new(self.table, term.label, self.most, self.compensation)
     }
-    fn weigh(&self, part: &Part) -> Weighed {
-        (self.weigh)(part)
+    fn weigh(&self, term: &LabelTerm) -> WeightedLoss {
+        (self.weigh)(term)
     }
 }

@@ -27,6 +27,10 @@ pub(crate) trait Parameters: Declared {
     /// Whether the criterion corrects for class sizes in training.
     const CORRECTS_FOR_COUNTS: bool;
 
+    /// The criterion's own factor on the logits, if they must be cosines. `None` for criteria that take any logits.
+    fn cosine_scale(&self) -> Option<f64> {
+        None
+    }
     /// The values of a preset. `Recommended` is always the default.
     fn preset(_preset: Preset) -> Self {
         Self::default()

@@ -69,6 +69,14 @@ macro_rules! methods {
                 match self { $(Self::$variant(_) => Id::$variant),* }
             }
 
+            /// The criterion's own factor on the logits, if they must be cosines: the network then needs a cosine head
+            /// without a scale, and its probabilities are the softmax of this factor times the cosines. `None` for criteria
+            /// that take any logits.
+            #[must_use]
+            pub fn cosine_scale(&self) -> Option<f64> {
+                match self { $(Self::$variant(config) => config.cosine_scale()),* }
+            }
+
             pub(crate) fn build(&self, counts: &Counts) -> Result<AnyMethod, ConfigError> {
                 match self { $(Self::$variant(config) => {
                     config.check()?;
@@ -118,7 +126,7 @@ macro_rules! methods {
             /// (`ghm` with momentum, `cwap` with `memory: ema`) depend on the order of batches and are refused.
             ///
             /// # Errors
-            /// Says what does not fit. The state is unchanged then.
+            /// Returns an error that says what does not fit; the state is then unchanged.
             pub fn merge(&mut self, other: &Self) -> Result<(), StateError> {
                 match (self, other) {
                     (Self::Stateless, Self::Stateless) => Ok(()),

@@ -74,6 +74,9 @@ fn buffers_of_the_wrong_size() {
     let out = Output { gradient_norms: Some(&mut [0.0; 3]), ..Output::new(&mut grad[..6], &mut weights) };
     let error = criterion.evaluate(&batch, out, &mut workspace);
     assert_eq!(error, Err(BatchError::Length { field: "gradient_norms", got: 3, want: 2 }));
+    let out = Output { adjusted_norms: Some(&mut [0.0; 1]), ..Output::new(&mut grad[..6], &mut weights) };
+    let error = criterion.evaluate(&batch, out, &mut workspace);
+    assert_eq!(error, Err(BatchError::Length { field: "adjusted_norms", got: 1, want: 2 }));
 }
 
 #[test]
@@ -151,7 +154,7 @@ fn parameters_out_of_range() {
 fn unknown_names() {
     let params = |text: &str| serde_json::from_str::<Config>(&format!("{{\"method\": \"focal\", \"params\": {text}}}"));
     let error = params("{\"gama\": 1}").expect_err("unknown").to_string();
-    assert!(error.contains("unknown field `gama`, expected `gamma`"), "{error}");
+    assert!(error.contains("params.gama: unknown parameter; did you mean 'gamma'?"), "{error}");
     assert!(params("{\"gamma\": \"x\"}").is_err());
     for (wrong, near) in [
         ("focall", "focal"),
@@ -227,6 +230,6 @@ fn states_that_cannot_be_merged() {
 #[test]
 fn classes_without_images_are_warned_of() {
     let criterion = ClassBalancedConfig::preset(Preset::Reference).init(&[50, 0, 2]).expect("valid");
-    assert_eq!(criterion.warnings(), ["class 1 has no training images: its weight is 0"]);
-    assert!(seesaw().warnings().is_empty());
+    assert_eq!(criterion.warnings(|class| class.to_string()), ["class 1 has no training images: its weight is 0"]);
+    assert!(seesaw().warnings(|class| class.to_string()).is_empty());
 }

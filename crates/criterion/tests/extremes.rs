@@ -107,8 +107,7 @@ fn hammer(name: &str, config: &Config, counts: &[u64], number: u64) {
             Err(BatchError::Overflow { .. }) if name.starts_with("reckless") => continue,
             Err(error) => panic!("{name}: {error}: {logits:?}"),
         };
-        let numbers = [summary.loss, summary.mean_weight, summary.max_weight];
-        assert!(numbers.iter().all(|x| x.is_finite() && *x >= 0.0), "{name}: {summary:?} {logits:?} {labels:?}");
+        assert!(summary.loss.is_finite() && summary.loss >= 0.0, "{name}: {summary:?} {logits:?} {labels:?}");
         assert!(
             grad.iter().chain(&weights).all(|x| x.is_finite()),
             "{name}: {grad:?} {weights:?} {logits:?} {labels:?}"

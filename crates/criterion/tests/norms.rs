@@ -69,6 +69,58 @@ fn asking_for_norms_changes_nothing_else() {
     }
 }
 
+/// The adjusted norms of a batch, without gradient norms.
+fn adjusted_norms(criterion: &Criterion, batch: &Batch<'_>) -> Vec<f32> {
+    let mut norms = vec![f32::NAN; batch.len()];
+    let result = call(batch, |batch, out| {
+        let out = Output { adjusted_norms: Some(&mut norms), ..Output::new(out.grad, out.weights) };
+        criterion.evaluate(batch, out, &mut Workspace::new())
+    });
+    result.expect("a good batch");
+    norms
+}
+
+/// z + ln n for `balanced-softmax`; the raw logits where a criterion does not adjust them, or has no softmax.
+#[test]
+fn adjusted_norms_are_those_of_the_adjusted_logits() {
+    let counts = counts(10);
+    let offset = |z: &[f32]| -> Vec<f32> { z.iter().zip(&counts).map(|(z, n)| z + (*n as f32).ln()).collect() };
+    for (id, preset, is_adjusted) in [
+        (Id::BalancedSoftmax, Preset::Reference, true),
+        (Id::Softmax, Preset::Reference, false),
+        (Id::Focal, Preset::Reference, false),
+        (Id::Ghm, Preset::Paper, false),
+        (Id::Equalization, Preset::Paper, false),
+    ] {
+        let criterion = Config::from(id.preset(preset)).init(&counts).expect("valid");
+        let owned = Owned::new(5, 11, 10, 4.0);
+        let got = [adjusted_norms(&criterion, &owned.batch()), adjusted_norms(&criterion, &owned.mixed())];
+        for (row, z) in owned.logits.chunks_exact(10).enumerate() {
+            let z = if is_adjusted { offset(z) } else { z.to_vec() };
+            let (first, second) = (norm(&z, owned.labels[row] as usize), norm(&z, owned.second[row] as usize));
+            let share = f64::from(owned.share[row]);
+            for (got, want) in got.iter().zip([first, share * first + (1.0 - share) * second]) {
+                assert!((f64::from(got[row]) - want).abs() <= 4e-6, "{id}, row {row}: {}, not {want}", got[row]);
+            }
+        }
+    }
+}
+
+/// For cross-entropy of adjusted logits, the gradient of the label's logit is -(1 - p_y) / B.
+#[test]
+fn adjusted_norms_agree_with_the_gradient() {
+    for id in [Id::Softmax, Id::BalancedSoftmax, Id::Seesaw, Id::LogitAdjusted] {
+        let mut criterion = Config::from(id.preset(Preset::Reference)).init(&counts(30)).expect("valid");
+        (0..5).for_each(|seed| drop(train(&mut criterion, &Owned::new(seed, 16, 30, 4.0).batch())));
+        let owned = Owned::new(9, 16, 30, 4.0);
+        let (norms, grad) = (adjusted_norms(&criterion, &owned.batch()), evaluate(&criterion, &owned.batch()).grad);
+        for (row, label) in owned.labels.iter().enumerate() {
+            let own = -16.0 * grad[row * 30 + *label as usize];
+            assert!((own - norms[row]).abs() < 4e-6, "{id}, row {row}: {}, not {own}", norms[row]);
+        }
+    }
+}
+
 #[test]
 fn norms_by_hand() {
     let softmax = |z: &[f32], label: u32| {

@@ -82,7 +82,7 @@ fn configurations_are_written_and_read() {
     assert_eq!(paper.method, MethodConfig::Seesaw(SeesawConfig { p: 0.5, q: 0.0, eps: 0.01 }));
     for (text, message) in [
         (r#"{"method": "sesaw"}"#, "did you mean 'seesaw'?"),
-        (r#"{"method": "seesaw", "params": {"pp": 1}}"#, "params.pp: unknown field `pp`"),
+        (r#"{"method": "seesaw", "params": {"pp": 1}}"#, "params.pp: unknown parameter; did you mean 'p'?"),
         (r#"{"method": "seesaw", "params": {"p": []}}"#, "params.p: invalid type: sequence"),
         (r#"{"method": "seesaw", "start": 3}"#, "unknown field `start`"),
         (r#"{"params": {}}"#, "missing field `method`"),

@@ -3,6 +3,7 @@
 use std::io;
 use std::path::PathBuf;
 
+use equipoise_support::nearest;
 use thiserror::Error;
 
 use crate::acquire::catalog::{KNOWN_DATASETS, KnownDataset};
@@ -61,12 +62,12 @@ pub enum DataError {
         name: &'static str,
     },
     /// Another process works in a folder.
-    #[error("{}: another process is working there{}", folder.display(), process_note(process))]
+    #[error("{}: another process is working there{}", folder.display(), process_note(*pid))]
     Busy {
         /// The folder.
         folder: PathBuf,
-        /// The other process's id, or nothing if it is unknown.
-        process: String,
+        /// The other process, if the lock file names it.
+        pid: Option<u32>,
     },
     /// A URL that cannot be used.
     #[error("{url}: {what}")]
@@ -220,6 +221,14 @@ pub enum DataError {
         /// What is wrong with it.
         what: String,
     },
+    /// A pattern of file names cannot be used.
+    #[error("{pattern}: {what}")]
+    Pattern {
+        /// The pattern.
+        pattern: String,
+        /// What is wrong with it.
+        what: String,
+    },
     /// Images cannot be grouped as asked.
     #[error("group-by `{text}`: {what}")]
     GroupBy {
@@ -241,7 +250,7 @@ pub enum DataError {
         images: usize,
     },
     /// A name is neither a known dataset nor a path.
-    #[error("`{name}` is neither a known dataset ({}) nor a path", known_names())]
+    #[error("`{name}` is neither a known dataset ({}) nor a path{}", known_names(), near_name(name))]
     Unknown {
         /// The name.
         name: String,
@@ -357,6 +366,12 @@ pub enum DataError {
     /// Photographs were asked for, but the images are in memory.
     #[error("images in memory all have one size; crops of photographs need image files")]
     NoPhotographs,
+    /// A sheet of images that cannot be drawn.
+    #[error("the sheet of images cannot be drawn: {what}")]
+    Sheet {
+        /// Why not.
+        what: String,
+    },
     /// A test fraction that leaves nothing for training.
     #[error("test fraction = {fraction}: must be at least 0 and less than 1")]
     TestFraction {
@@ -439,6 +454,11 @@ pub enum DataError {
     },
 }
 
+fn near_name(name: &str) -> String {
+    let near = nearest(name, KNOWN_DATASETS.iter().map(|known| known.name));
+    near.map(|near| format!("; did you mean `{near}`?")).unwrap_or_default()
+}
+
 fn known_names() -> String {
     KNOWN_DATASETS.iter().map(|known| known.name).collect::<Vec<_>>().join(", ")
 }
@@ -457,8 +477,8 @@ fn fetch_note(name: &str) -> String {
     if fetchable { format!("`equipoise data fetch {name}` downloads it, ") } else { String::new() }
 }
 
-fn process_note(process: &str) -> String {
-    if process.is_empty() { String::new() } else { format!(" (process {process})") }
+fn process_note(pid: Option<u32>) -> String {
+    pid.map(|pid| format!(" (process {pid})")).unwrap_or_default()
 }
 
 fn resume_note(have: u64, total: Option<u64>) -> String {

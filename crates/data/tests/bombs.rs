@@ -104,8 +104,8 @@ fn gzip(head: &[u8], megabytes: usize) -> Vec<u8> {
 }
 
 /// A PNG with these chunks between its header and its end.
-fn png(width: u32, height: u32, depth: u8, colour: u8, chunks: &[(&[u8], &[u8])]) -> Vec<u8> {
-    let header = [&width.to_be_bytes()[..], &height.to_be_bytes(), &[depth, colour, 0, 0, 0]].concat();
+fn png(width: u32, height: u32, depth: u8, color: u8, chunks: &[(&[u8], &[u8])]) -> Vec<u8> {
+    let header = [&width.to_be_bytes()[..], &height.to_be_bytes(), &[depth, color, 0, 0, 0]].concat();
     let mut out = b"\x89PNG\r\n\x1a\n".to_vec();
     for (name, bytes) in [(&b"IHDR"[..], &header[..])].iter().chain(chunks).chain(&[(&b"IEND"[..], &b""[..])]) {
         out.extend((bytes.len() as u32).to_be_bytes());

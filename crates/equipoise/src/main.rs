@@ -26,7 +26,7 @@ const START: &str = "\
 equipoise: train image classifiers that do not forget the tail
 
 Three commands to start with:
-  equipoise compare                 three criteria on the built-in dataset, in about a minute
+  equipoise compare                 three criteria on the built-in dataset, in about half a minute
   equipoise inspect path/to/images  a dataset before training: class sizes, imbalance, problems, advice
   equipoise train path/to/images    one run, with the criterion of your choice
 
@@ -51,6 +51,8 @@ enum Command {
     Compare(commands::compare::Args),
     /// Train a network
     Train(commands::train::Args),
+    /// Find out which learning rates work, with a plot
+    LrRange(commands::lr_range::Args),
     /// Evaluate a trained run
     Evaluate(commands::evaluate::Args),
     /// Compare finished runs: a report page, a verdict, tables
@@ -83,6 +85,7 @@ fn run(cli: Cli) -> Result<(), Failure> {
         None => out.write_all(START.as_bytes())?,
         Some(Command::Compare(args)) => commands::compare::run(&args, out)?,
         Some(Command::Train(args)) => commands::train::run(&args, out)?,
+        Some(Command::LrRange(args)) => commands::lr_range::run(&args, out)?,
         Some(Command::Evaluate(args)) => commands::evaluate::run(&args, out)?,
         Some(Command::Report(args)) => commands::report::run(&args, out)?,
         Some(Command::Reproduce(args)) => commands::reproduce::run(&args, out)?,

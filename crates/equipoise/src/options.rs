@@ -8,12 +8,14 @@ use equipoise_criterion::{Id, Pool, Preset};
 use equipoise_data::acquire::catalog::data_root;
 use equipoise_data::subset::long_tail::Profile;
 use equipoise_data::subset::split::SplitRule;
+use equipoise_train::checkpoint::CheckpointHeader;
 use equipoise_train::recipe::RECOMMENDED;
 use equipoise_train::run::RunContext;
 use equipoise_train::run::dataset::{LoadedDataset, load};
 use equipoise_train::run::files::{make_paths_absolute, read_text};
 use equipoise_train::settings::{Architecture, DataSettings, SelectBest, Settings};
 
+use crate::checkpoints;
 use crate::failure::Failure;
 use crate::progress::Console;
 
@@ -26,7 +28,7 @@ pub(crate) struct SettingArgs {
     /// Name of a dataset (see `equipoise data list`) or a path [default: fashion-mini]
     pub(crate) data: Option<String>,
     /// Network: resnet8, 14, 20, 32, 32x2, 32x4, 44 or 56 for small images, resnet18 or 50 for photographs [default: resnet32 or
-    /// resnet18, by the size of the images]
+    /// resnet18, by the size of the images; resnet8 for `compare` without a dataset]
     #[arg(long, value_name = "NAME")]
     model: Option<Architecture>,
     /// Draw a long-tailed subset with this imbalance factor
@@ -34,7 +36,7 @@ pub(crate) struct SettingArgs {
     imbalance: Option<f64>,
     /// Number of passes over the training images
     #[arg(long, value_name = "N")]
-    epochs: Option<u64>,
+    pub(crate) epochs: Option<u64>,
     /// Images per optimizer step
     #[arg(long, value_name = "N")]
     batch_size: Option<usize>,
@@ -71,7 +73,8 @@ pub(crate) struct SettingArgs {
     /// the images]
     #[arg(long, value_name = "PIXELS")]
     image_size: Option<u32>,
-    /// Weights to start from: a run folder, a checkpoint or a safetensors file
+    /// Weights to start from: a run folder, a checkpoint or a safetensors file. Network and image size are those of the run unless
+    /// they are given; classes are matched by name
     #[arg(long, value_name = "PATH")]
     weights: Option<String>,
     /// Train only the head
@@ -101,8 +104,13 @@ impl SettingArgs {
     /// The settings. Later sources override earlier ones: the base, the file, the criterion and the preset, the other options,
     /// `--set`.
     pub(crate) fn settings(&self, base: Settings, criterion: Option<Id>) -> Result<Settings, Failure> {
+        let source = self.weights.as_deref().map(weights_header).transpose()?.flatten();
+        let base = match &source {
+            Some(header) => with_network_of(header, base),
+            None => base,
+        };
         let mut settings = match &self.config {
-            Some(path) => read_config(path, &base)?,
+            Some(path) => read_config("--config", path, &base)?,
             None => base,
         };
         self.apply_criterion(&mut settings, criterion);
@@ -113,9 +121,12 @@ impl SettingArgs {
             };
             settings = settings.with_value(key.trim(), value.trim())?;
         }
+        if let Some(header) = &source {
+            take_head(header, &mut settings);
+        }
         settings.check()?;
         make_paths_absolute(&mut settings);
-        Ok(settings)
+        Ok(settings.with_head_of_criterion())
     }
 
     /// Another criterion or a preset replaces all parameters. Deferred re-weighting stays.
@@ -186,13 +197,41 @@ impl ColumnArgs {
     }
 }
 
-/// The settings in a TOML file, over a base.
-fn read_config(path: &Path, base: &Settings) -> Result<Settings, Failure> {
+/// What a checkpoint says about the weights in it; `None` for a safetensors file.
+fn weights_header(path: &str) -> Result<Option<CheckpointHeader>, Failure> {
+    match Path::new(path).extension().is_some_and(|extension| extension == "safetensors") {
+        true => Ok(None),
+        false => Ok(Some(checkpoints::read(Path::new(path))?.header)),
+    }
+}
+
+/// Settings with the network and the image size of a run whose weights are used.
+fn with_network_of(header: &CheckpointHeader, mut settings: Settings) -> Settings {
+    settings.model.name = header.settings.model.name;
+    settings.data.image_size = match header.network.size {
+        [height, width] if height == width => height as u32,
+        _ => settings.data.image_size,
+    };
+    settings
+}
+
+/// Takes the head of a run whose weights are used, unless the user chose one or a criterion needs one of its own.
+fn take_head(header: &CheckpointHeader, settings: &mut Settings) {
+    let criteria = [&header.settings.criterion, &settings.criterion];
+    let is_chosen = settings.model.head.is_some() || settings.model.head_scale.is_some();
+    if !is_chosen && criteria.iter().all(|criterion| criterion.method.cosine_scale().is_none()) {
+        settings.model.head = header.settings.model.head;
+        settings.model.head_scale = header.settings.model.head_scale;
+    }
+}
+
+/// The settings in a TOML file that an option names, over a base.
+pub(crate) fn read_config(option: &str, path: &Path, base: &Settings) -> Result<Settings, Failure> {
     let text = match path.to_str() {
         Some("recommended") => RECOMMENDED.to_owned(),
         Some(name) if !path.exists() => {
             return Err(Failure::usage(format!(
-                "--config {name}: no such file; the only recipe by name is 'recommended'"
+                "{option} {name}: no such file; the only recipe by name is 'recommended'"
             )));
         }
         _ => read_text(path)?,
@@ -217,6 +256,29 @@ impl ThreadArgs {
 /// A pool of threads; 0 for all cores.
 pub(crate) fn pool(threads: usize) -> Result<Pool, Failure> {
     Ok(Pool::new(threads).context("cannot start threads")?)
+}
+
+/// Corrections of a trained network's output.
+#[derive(clap::Args, Clone, Copy)]
+pub(crate) struct PostHocArgs {
+    /// Tau of the post-hoc logit adjustment [default: that of the run]
+    #[arg(long, alias = "logit-adjust", value_name = "TAU")]
+    pub(crate) logit_adjustment: Option<f64>,
+    /// Tau of the normalization of the head's weights
+    #[arg(long, value_name = "TAU", default_value_t = 0.0)]
+    pub(crate) tau_norm: f64,
+}
+
+impl PostHocArgs {
+    pub(crate) fn check(self) -> Result<(), Failure> {
+        for (name, tau) in [("--logit-adjustment", self.logit_adjustment.unwrap_or(0.0)), ("--tau-norm", self.tau_norm)]
+        {
+            if !(0.0..=100.0).contains(&tau) {
+                return Err(Failure::usage(format!("{name} {tau}: must be from 0 to 100")));
+            }
+        }
+        Ok(())
+    }
 }
 
 /// Where named datasets are.

@@ -68,8 +68,8 @@ pub(crate) fn bar(width: usize, done: u64, total: u64) -> String {
 #[derive(Default)]
 pub(crate) struct Console {
     reading: Mutex<Option<Progress>>,
-    /// Warnings that have been shown. Several runs on the same data say the same.
-    warned: Mutex<HashSet<String>>,
+    /// Warnings that were shown: several runs of a command give the same one.
+    shown: Mutex<HashSet<String>>,
 }
 
 impl Console {
@@ -80,7 +80,7 @@ impl Console {
 
 impl Feedback for Console {
     fn warn(&self, text: &str) {
-        if self.warned.lock().unwrap_or_else(PoisonError::into_inner).insert(text.to_owned()) {
+        if self.shown.lock().unwrap_or_else(PoisonError::into_inner).insert(text.to_owned()) {
             output::warn(text);
         }
     }

@@ -8,7 +8,7 @@ use equipoise_record::RunFolder;
 use equipoise_record::names::REPORT;
 use equipoise_report::comparison::Comparison;
 use equipoise_report::page::{live_page, page};
-use equipoise_report::run::Run;
+use equipoise_report::run::RecordedRun;
 use equipoise_report::table::Table;
 use equipoise_train::settings::Settings;
 use serde_json::{Value, json};
@@ -27,12 +27,13 @@ pub(crate) fn read_comparisons(paths: &[PathBuf]) -> Result<Vec<Comparison>, Fai
 }
 
 /// Reads run folders; also returns those without an evaluated epoch.
-fn read_runs(paths: &[PathBuf]) -> Result<(Vec<Run>, Vec<PathBuf>), Failure> {
-    let (mut runs, skipped) = Run::all(paths)?;
+fn read_runs(paths: &[PathBuf]) -> Result<(Vec<RecordedRun>, Vec<PathBuf>), Failure> {
+    let (mut runs, skipped) = RecordedRun::all(paths)?;
     for run in &mut runs {
         // settings that the run does not name have their defaults; settings that we cannot read stay as they are
-        let settings = Settings::from_toml(&run.config, &Settings::default());
-        let _ = settings.and_then(|settings| settings.to_toml()).map(|text| run.resolve_settings(&text));
+        let Ok(settings) = Settings::from_toml(&run.config, &Settings::default()) else { continue };
+        run.criterion_label = Some(settings.criterion.method.label());
+        let _ = settings.with_head_of_criterion().to_toml().map(|text| run.resolve_settings(&text));
     }
     Ok((runs, skipped))
 }
@@ -128,7 +129,7 @@ pub(crate) fn summary(comparison: &Comparison) -> Value {
         "columns": comparison.columns,
         "rows": (0..comparison.variants.len()).map(|number| row(comparison, number)).collect::<Vec<_>>(),
         "verdict": verdict,
-        "others": others,
+        "other_verdicts": others,
         "notes": comparison.notes,
     })
 }
@@ -139,8 +140,8 @@ fn row(comparison: &Comparison, number: usize) -> Value {
     let difference = |column: usize| {
         let difference = comparison.difference(number, column)?;
         let distinguishable = difference.distinguishable();
-        let (mean, half, pairs) = (difference.mean, difference.half, difference.pairs);
-        Some(json!({"mean": mean, "half": half, "pairs": pairs, "distinguishable": distinguishable}))
+        let (mean, half_width, pairs) = (difference.mean, difference.half_width, difference.pairs);
+        Some(json!({"mean": mean, "half_width": half_width, "pairs": pairs, "distinguishable": distinguishable}))
     };
     json!({
         "criterion": variant.criterion,
@@ -148,7 +149,7 @@ fn row(comparison: &Comparison, number: usize) -> Value {
         "seeds": variant.runs.iter().map(|run| comparison.runs[*run].seed()).collect::<Vec<_>>(),
         "mean": variant.cells.iter().map(|cell| cell.spread.map(|spread| spread.mean)).collect::<Vec<_>>(),
         "sd": variant.cells.iter().map(|cell| cell.spread.and_then(|spread| spread.sd)).collect::<Vec<_>>(),
-        "best": variant.cells.iter().map(|cell| cell.best).collect::<Vec<_>>(),
+        "bold": variant.cells.iter().map(|cell| cell.bold).collect::<Vec<_>>(),
         "difference": (0..variant.cells.len()).map(difference).collect::<Vec<_>>(),
         "best_on_test": variant.optimistic.as_ref().map(|cells| {
             cells.iter().map(|cell| cell.spread.map(|spread| spread.mean)).collect::<Vec<_>>()

@@ -1,4 +1,4 @@
-//! Ctrl-C and SIGTERM: they end the program at once, or after the next step while a run is being trained.
+//! Ctrl-C, SIGTERM and SIGHUP (a terminal that is closed): they end the program at once, or after the next step while a run is being trained.
 
 use std::sync::atomic::{AtomicI32, AtomicUsize, Ordering};
 
@@ -36,9 +36,14 @@ extern "C" fn give_up(_: libc::c_int) {
 /// Installs the handlers. Signals then end the program with their exit code; while a [`Guard`] exists they are only recorded.
 pub(crate) fn install() {
     #[cfg(unix)]
-    for signal in [libc::SIGINT, libc::SIGTERM] {
+    for signal in [libc::SIGINT, libc::SIGTERM, libc::SIGHUP] {
         // SAFETY: the handler uses only atomics, `setitimer` and `_exit`.
-        unsafe { libc::signal(signal, handle as *const () as libc::sighandler_t) };
+        let before = unsafe { libc::signal(signal, handle as *const () as libc::sighandler_t) };
+        // `nohup` has asked for that
+        if signal == libc::SIGHUP && before == libc::SIG_IGN {
+            // SAFETY: ignoring a signal needs no handler.
+            unsafe { libc::signal(signal, libc::SIG_IGN) };
+        }
     }
     #[cfg(unix)]
     // SAFETY: the handler calls only `write` and `_exit`, which a handler may call, and reads atomics.

@@ -5,6 +5,8 @@ use std::net::TcpListener;
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
 
+use equipoise_criterion::Id;
+use equipoise_data::read::decode::{DecodeLimits, decode};
 use equipoise_testing::TempFolder;
 use serde_json::{Value, json};
 
@@ -43,7 +45,8 @@ fn criteria_lists_and_explains() {
     let list = stdout(&equipoise(&["criteria"], ""));
     let json: Value = serde_json::from_str(&stdout(&equipoise(&["criteria", "--json"], ""))).expect("JSON");
     let all = json.as_array().expect("an array");
-    assert_eq!(all.len(), 15);
+    // all criteria, and deferred re-weighting
+    assert_eq!(all.len(), Id::ALL.len() + 1);
     for one in all {
         let id = one["id"].as_str().expect("an id");
         assert!(list.lines().any(|line| line.starts_with(&format!("{id} "))), "{id} is not in the list");
@@ -51,7 +54,7 @@ fn criteria_lists_and_explains() {
         for heading in ["Equation", "Symbols", "Paper", "Differs", "Reduces to", "Choosing"] {
             assert!(page.lines().any(|line| line == heading), "{id}: no {heading}");
             let key = heading.to_lowercase().replace(' ', "_");
-            assert!(!one["page"][&key].as_str().unwrap_or_default().is_empty(), "{id}: no {key}");
+            assert!(!one["sections"][&key].as_str().unwrap_or_default().is_empty(), "{id}: no {key}");
         }
         for parameter in one["parameters"].as_array().expect("parameters") {
             let name = parameter["name"].as_str().expect("a name");
@@ -88,7 +91,7 @@ fn pages_in_docs_are_what_the_program_says() {
     assert_eq!(read(&kept), read(&made), "run: equipoise criteria --docs docs/criteria");
 }
 
-/// README's example of `loss` prints what README says.
+/// The example of `loss` in docs/usage.md and in its help: focal loss of one row.
 #[test]
 fn loss_reads_standard_input() {
     let case = json!({"method": "focal", "counts": [9, 1], "steps": [{"logits": [[2.0, -1.0]], "labels": [1]}]});
@@ -123,7 +126,7 @@ fn wrong_cases_are_refused_in_one_line_that_names_the_field() {
     };
     let cases = [
         (case("focall", "", step), "method: unknown criterion 'focall'; did you mean 'focal'?"),
-        (case("focal", r#", "params": {"gama": 1}"#, step), "params.gama: unknown field `gama`"),
+        (case("focal", r#", "params": {"gama": 1}"#, step), "params.gama: unknown parameter; did you mean 'gamma'?"),
         (case("focal", r#", "params": {"gamma": -1}"#, step), "focal: gamma is -1; it must be in 0..=100"),
         (case("focal", r#", "params": {"gamma": "one"}"#, step), "params.gamma: invalid type: string \"one\""),
         (case("cwap", r#", "params": {"regions": "some"}"#, step), "params.regions: unknown variant `some`"),
@@ -272,7 +275,7 @@ fn warnings_go_to_standard_error() {
 fn bench_loss_keeps_its_contract() {
     let args = ["bench", "loss", "--batch-size", "8", "--classes", "50", "--threads", "2", "--repeats", "3", "--json"];
     let text = stdout(&equipoise(&args, ""));
-    assert_eq!(text.lines().count(), 14);
+    assert_eq!(text.lines().count(), Id::ALL.len());
     for line in text.lines() {
         let line: Value = serde_json::from_str(line).expect("JSON");
         let whole = |key: &str| line[key].as_u64().expect("a number");
@@ -316,6 +319,59 @@ fn inspect_shows_the_embedded_set() {
     assert_eq!(report["imbalance_factor"].as_f64(), Some(100.0));
 }
 
+/// A picture of training images, as they are and augmented.
+#[test]
+fn inspect_draws_augmented_images() {
+    let folder = TempFolder::new("cli");
+    let drawn = |data: &str, more: &[&str]| {
+        let file = folder.path().join("batch.png");
+        let file = file.to_str().expect("UTF-8");
+        stdout(&equipoise(&[&["inspect", data, "--output", file], more].concat(), ""));
+        let bytes = std::fs::read(file).expect("a picture");
+        let image = decode(&bytes, DecodeLimits::default()).expect("a PNG file");
+        (image.width, image.height, bytes)
+    };
+    let usual = drawn("fashion-mini", &[]);
+    // eight columns; four groups of an original and three versions
+    assert_eq!((usual.0, usual.1), (968, 2240));
+    assert!(usual == drawn("fashion-mini", &[]), "the same again");
+    for augment in ["randaugment=[2, 9]", "randaugment=[2, \"difficulty\"]", "policy=trivialaugment", "cmo=0.5"] {
+        assert!(drawn("fashion-mini", &["--augment", augment]).2 != usual.2, "{augment}");
+    }
+    let plain = drawn("fashion-mini", &["--augment", "augment.flip=false", "--augment", "crop_padding=0"]);
+    assert_ne!(plain.2, usual.2);
+    assert_eq!(drawn("fashion-mini", &["--augment", "recommended", "--groups", "rank:2", "--json"]).1, 1128);
+    // two classes of four images; one of them cannot be read
+    let data = folder.path().join("data");
+    for number in 0..8 {
+        let class = data.join(["cat", "dog"][number / 4]);
+        std::fs::create_dir_all(&class).expect("a folder");
+        let image = [&b"P6\n9 9\n255\n"[..], &[30 * number as u8; 243]].concat();
+        let image = if number == 2 { &image[..40] } else { &image[..] };
+        std::fs::write(class.join(format!("{number}.ppm")), image).expect("a file");
+    }
+    drawn(data.to_str().expect("UTF-8"), &["--augment", "cutmix=1.0"]);
+    let refused = |more: &[&str]| {
+        let out = equipoise(&[&["inspect", "fashion-mini"], more].concat(), "");
+        assert_eq!(out.status.code(), Some(2));
+        String::from_utf8_lossy(&out.stderr).into_owned()
+    };
+    assert!(refused(&["--augment", "cutout=8"]).contains("--output <FILE>"));
+    let output = ["--output", "batch.png", "--augment"];
+    assert!(
+        refused(&[&output[..], &["cutot=8"]].concat())
+            .contains("unknown setting 'cutot'; did you mean 'augment.cutout'?")
+    );
+    assert!(
+        refused(&[&output[..], &["cutmix=2"]].concat())
+            .contains("setting 'augment.cutmix' is 2; it must be more than 0")
+    );
+    assert!(refused(&[&output[..], &["best"]].concat()).contains("--augment best: no such file"));
+    let out = equipoise(&["inspect", "fashion-mini", "--output", "nowhere/batch.png"], "");
+    assert_eq!(out.status.code(), Some(1));
+    assert!(String::from_utf8_lossy(&out.stderr).contains("cannot write nowhere/batch.png"));
+}
+
 #[test]
 fn data_lists_sets_and_writes_subsets() {
     let list = stdout(&equipoise(&["data", "list"], ""));
@@ -325,8 +381,8 @@ fn data_lists_sets_and_writes_subsets() {
     );
     let list = stdout(&equipoise(&["data", "list", "--json", "--data-root", "nowhere"], ""));
     let list: Vec<Value> = list.lines().map(|line| serde_json::from_str(line).expect("JSON")).collect();
-    assert_eq!((&list[0]["here"], &list[0]["place"]), (&json!(true), &Value::Null));
-    assert_eq!((&list[3]["here"], &list[3]["place"]), (&json!(false), &Value::Null));
+    assert_eq!((&list[0]["here"], &list[0]["path"]), (&json!(true), &Value::Null));
+    assert_eq!((&list[3]["here"], &list[3]["path"]), (&json!(false), &Value::Null));
     assert_eq!(list[3]["files"][0]["bytes"], 170_052_171);
     let text = stdout(&equipoise(&["data", "index", "fashion-mini", "--imbalance", "10"], ""));
     assert!(text.starts_with("# fashion-mini, imbalance 10, profile exp, subset seed 0: "), "{text}");

@@ -57,8 +57,8 @@ fn what_was_chosen_on_images_held_out_is_refitted_on_all() {
     let held_out = train(&place, &["--val", "0.1", "--lr", "0.05", "-o", "held-out"]);
     let refitted = json(&place, &["train", "--refit", "held-out", "-o", "refitted", "--quiet"]);
     let whole = train(&place, &["--lr", "0.05", "-o", "whole", "--set", "select_best=last"]);
-    assert_eq!(held_out["best_is"], "the best epoch on the validation split");
-    assert_eq!(refitted["best_is"], "the last epoch");
+    assert_eq!(held_out["best_selected_on"], "val");
+    assert!(refitted["best_selected_on"].is_null());
     assert!(counts(&held_out) < counts(&refitted));
     assert_eq!((&refitted["last"], &refitted["train_counts"]), (&whole["last"], &whole["train_counts"]));
     // at least five images of every class of ten
@@ -98,4 +98,23 @@ fn a_trained_head_is_scaled() {
     }
     assert_eq!(tensor(&last, "linear.scale").len(), 40);
     assert!(refused(&place, &["train", "--set", "model.head=lws"]).contains("it needs 'model.weights'"));
+}
+
+#[test]
+fn a_range_test_suggests_a_learning_rate() {
+    let place = TempFolder::new("ingredients");
+    let small = ["lr-range", "--model", "resnet8", "--imbalance", "50", "--batch-size", "32", "--criterion", "softmax"];
+    let test = |more: &[&str]| json(&place, &[&small[..], &["--steps", "40"], more].concat());
+    let result = test(&["--threads", "2"]);
+    assert_eq!(result, test(&["--threads", "1", "-o", "again.html"]));
+    let suggested = result["suggested"].as_f64().expect("the loss falls");
+    assert!((1e-3..1.0).contains(&suggested), "{suggested}");
+    let rates: Vec<f64> =
+        result["points"].as_array().expect("points").iter().filter_map(|point| point["lr"].as_f64()).collect();
+    assert!(rates.len() <= 40 && rates[0] == 1e-4 && rates.is_sorted_by(|a, b| a < b), "{rates:?}");
+    let page = std::fs::read_to_string(place.path().join("lr-range.html")).expect("a page");
+    assert!(page.contains("<svg class=\"chart curve\"") && page.contains("A tenth of it"), "{page}");
+    let said = equipoise(&place, &[&small[..], &["--steps", "3"]].concat());
+    assert!(text(&said.stdout).contains("3 steps in "), "{}", text(&said.stdout));
+    assert!(refused(&place, &["lr-range", "--from", "1", "--to", "0.1"]).contains("--to the larger"));
 }

@@ -14,8 +14,8 @@ pub enum NnError {
     UnknownArchitecture {
         /// The unknown name.
         name: String,
-        /// The architecture with the most similar name, if one is similar.
-        nearest: Option<Architecture>,
+        /// The most similar name, if one is similar.
+        nearest: Option<&'static str>,
     },
     /// A number in a network's description is out of range.
     #[error("{field} = {got}: must be {must}")]

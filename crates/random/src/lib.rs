@@ -28,12 +28,14 @@ pub enum Stream {
     Sampler,
     /// Crop, flip and cutout of small images.
     CropAndFlip,
-    /// Color jitter and RandAugment.
+    /// Color jitter, RandAugment and the policies in its place.
     ColorAndShape,
     /// Crop and flip of photographs.
     PhotoCrop,
     /// Partners and shares of mixup.
     Mixup,
+    /// Patches of CutMix and CMO, and the images they come from.
+    CutMix,
 }
 
 impl Stream {
@@ -48,6 +50,7 @@ impl Stream {
             Self::ColorAndShape => 0x6368_616e_6765_0000,
             Self::PhotoCrop => 0x7068_6f74_6f00_0000,
             Self::Mixup => 0x6d69_7800_0000_0000,
+            Self::CutMix => 0x6375_746d_6978_0000,
         }
     }
 }
@@ -144,6 +147,7 @@ mod tests {
             (Stream::ColorAndShape, 0x6368_616e_6765_0000),
             (Stream::PhotoCrop, 0x7068_6f74_6f00_0000),
             (Stream::Mixup, 0x6d69_7800_0000_0000),
+            (Stream::CutMix, 0x6375_746d_6978_0000),
         ];
         for (stream, salt) in streams {
             assert_eq!(example.draws(stream), Draws::new(1 ^ salt, 2, 3), "{stream:?}");

@@ -17,4 +17,4 @@ pub use details::{ConfusedPair, CorrectImages, EvaluationDetails, GroupMembers, 
 pub use folder::{FolderError, RunFolder};
 pub use metrics::{ClassCounts, EpochRecord, EpochTime, GroupAccuracy, Metrics};
 pub use norms::{GradientNorms, NormRegions, NormView};
-pub use result::{BEST_ON_TEST, EpochMetrics, RunResult};
+pub use result::{EpochMetrics, RunResult, SelectionSplit};

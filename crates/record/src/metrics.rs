@@ -80,6 +80,9 @@ pub struct EpochRecord {
     pub val: Option<Metrics>,
     /// Metrics on the test split, if the epoch was evaluated.
     pub test: Option<Metrics>,
+    /// Level of augmentation of each class, if it follows the difficulty.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub augment_levels: Vec<u8>,
 }
 
 /// The duration of one epoch: a line of `times.jsonl`.

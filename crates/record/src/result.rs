@@ -5,8 +5,26 @@ use serde_json::Value;
 
 use crate::metrics::Metrics;
 
-/// The value of [`RunResult::best_is`] if the best epoch was selected on the test split.
-pub const BEST_ON_TEST: &str = "the best epoch on the test set: an optimistic figure";
+/// The split that the best epoch of a run was selected on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum SelectionSplit {
+    /// The validation split.
+    Val,
+    /// The test split, which makes the accuracy of the best epoch optimistic.
+    Test,
+}
+
+impl SelectionSplit {
+    /// The epoch that is selected on this split, in words.
+    #[must_use]
+    pub fn best_epoch(self) -> &'static str {
+        match self {
+            Self::Val => "best epoch on the validation split",
+            Self::Test => "best epoch on the test set (optimistic)",
+        }
+    }
+}
 
 /// The result of a run.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -40,10 +58,10 @@ pub struct RunResult {
     pub last: Option<EpochMetrics>,
     /// Metrics after the best epoch, if one was selected.
     pub best: Option<EpochMetrics>,
-    /// How the best epoch was selected.
-    pub best_is: String,
+    /// The split that the best epoch was selected on; `None` if no epoch was selected.
+    pub best_selected_on: Option<SelectionSplit>,
     /// Whether the run stopped early because nothing improved.
-    pub ended_early: bool,
+    pub stopped_early: bool,
     /// Images per second in training alone.
     pub images_per_second: f64,
     /// Duration of the whole run.
@@ -70,7 +88,7 @@ impl RunResult {
     /// Whether the best epoch was selected on the test split.
     #[must_use]
     pub fn selected_on_test(&self) -> bool {
-        self.best_is == BEST_ON_TEST
+        self.best_selected_on == Some(SelectionSplit::Test)
     }
 }
 

@@ -1,5 +1,5 @@
-//! Escaping of untrusted text: names come from folders and files that anybody may have made. This is the only way for text into
-//! markup.
+//! Escaping of untrusted text: names come from folders and files that anybody may have made. All text enters markup
+//! through this module.
 
 /// Appends formatted text to a `String`, which cannot fail.
 macro_rules! put {

@@ -19,3 +19,4 @@ pub mod tensorboard;
 
 pub use escape::quoted;
 pub use page::page;
+pub use table::csv_field;

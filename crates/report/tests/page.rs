@@ -8,11 +8,11 @@ use std::path::{Path, PathBuf};
 use common::{FakeRun, folder, names, nine};
 use equipoise_report::comparison::Comparison;
 use equipoise_report::page;
-use equipoise_report::run::Run;
+use equipoise_report::run::RecordedRun;
 use roxmltree::{Document, Node, ParsingOptions};
 
 fn comparisons(paths: &[PathBuf]) -> Vec<Comparison> {
-    Comparison::all(Run::all(paths).expect("runs").0)
+    Comparison::all(RecordedRun::all(paths).expect("runs").0)
 }
 
 fn page_of(root: &Path) -> String {
@@ -149,7 +149,7 @@ fn the_table_shows_the_results() {
     }
     let comparison = comparisons(&[root.to_path_buf()]).remove(0);
     let bold = table.descendants().filter(|node| node.has_tag_name("strong")).count();
-    assert_eq!(bold, comparison.variants.iter().flat_map(|v| &v.cells).filter(|cell| cell.best).count());
+    assert_eq!(bold, comparison.variants.iter().flat_map(|v| &v.cells).filter(|cell| cell.bold).count());
     assert!(bold > 0);
     let verdict = with(&page, "verdict").next().map(text).expect("a verdict");
     assert_eq!(verdict.replace('\u{a0}', " "), comparison.verdict().0.replace("(-", "(−"));

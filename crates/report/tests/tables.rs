@@ -4,7 +4,7 @@ mod common;
 
 use common::{folder, nine};
 use equipoise_report::comparison::Comparison;
-use equipoise_report::run::Run;
+use equipoise_report::run::RecordedRun;
 use equipoise_report::table::{Entry, Table};
 
 fn table() -> Table {
@@ -30,7 +30,7 @@ fn table() -> Table {
                 text("$x$ & _y_ #1 ~^{}"),
                 Entry::Count(0),
                 Entry::Missing,
-                Entry::Difference { mean: -1.25, half: Some(3.0), clear: false },
+                Entry::Difference { mean: -1.25, half_width: Some(3.0), clear: false },
             ],
         ],
     }
@@ -106,14 +106,14 @@ fn control_characters_reach_no_terminal() {
 fn tables_of_a_comparison() {
     let root = folder("tables");
     nine(&root);
-    let comparison = Comparison::all(Run::all(&[root.to_path_buf()]).expect("runs").0).remove(0);
+    let comparison = Comparison::all(RecordedRun::all(&[root.to_path_buf()]).expect("runs").0).remove(0);
     let groups = Table::groups(&comparison);
     assert_eq!(groups.title, "made-up, resnet8, 12 epochs: accuracy in %, last epoch");
     assert_eq!(groups.columns, ["criterion", "seeds", "Many", "Medium", "Few", "overall"]);
     assert_eq!(groups.rows.len(), 3);
     assert_eq!(groups.rows[1][..2], [Entry::Text("seesaw".to_owned()), Entry::Count(3)]);
     let bold = groups.markdown().matches("**").count() / 2;
-    assert_eq!(bold, comparison.variants.iter().flat_map(|v| &v.cells).filter(|cell| cell.best).count());
+    assert_eq!(bold, comparison.variants.iter().flat_map(|v| &v.cells).filter(|cell| cell.bold).count());
     let first = comparison.variants[0].cells[0].spread.expect("a value");
     assert_eq!(groups.rows[0][2], Entry::Accuracy { mean: first.mean, sd: first.sd, best: false });
     assert_eq!(Table::optimistic(&comparison), None);

@@ -7,7 +7,7 @@ use std::path::Path;
 use common::{FakeRun, folder, names};
 use equipoise_record::names::CONFIG;
 use equipoise_report::comparison::Comparison;
-use equipoise_report::run::{ReportError, Run};
+use equipoise_report::run::{RecordedRun, ReportError};
 use equipoise_report::statistics::{Difference, Spread};
 
 fn run(criterion: &'static str, seed: u64, gain: u64) -> FakeRun {
@@ -17,7 +17,7 @@ fn run(criterion: &'static str, seed: u64, gain: u64) -> FakeRun {
 }
 
 fn all(root: &Path) -> Vec<Comparison> {
-    Comparison::all(Run::all(&[root.to_path_buf()]).expect("runs").0)
+    Comparison::all(RecordedRun::all(&[root.to_path_buf()]).expect("runs").0)
 }
 
 /// The only comparison of runs with these criteria, seeds and gains.
@@ -36,7 +36,7 @@ fn the_same_seed_twice_is_one_seed() {
     let twice = compared("twice", &[("softmax", 0, 0), ("cwap", 0, 40), ("cwap", 0, 40)]);
     assert_eq!(twice.variants[1].runs.len(), 1);
     assert!(twice.verdict().0.starts_with("In one run each, cwap is "), "{}", twice.verdict().0);
-    assert!(twice.variants.iter().flat_map(|variant| &variant.cells).all(|cell| !cell.best));
+    assert!(twice.variants.iter().flat_map(|variant| &variant.cells).all(|cell| !cell.bold));
     assert!(twice.notes.iter().any(|note| note.contains("only the first run of each counts")), "{:?}", twice.notes);
 }
 
@@ -65,11 +65,17 @@ fn an_interval_comes_before_a_single_run() {
 #[test]
 fn two_seeds_prove_nothing() {
     let comparison = compared("two", &[("softmax", 0, 0), ("softmax", 1, 0), ("cwap", 0, 40), ("cwap", 1, 40)]);
-    assert!((0..comparison.columns.len()).all(|column| comparison.difference(1, column).expect("both").half.is_none()));
+    assert!(
+        (0..comparison.columns.len()).all(|column| comparison
+            .difference(1, column)
+            .expect("both")
+            .half_width
+            .is_none())
+    );
     let verdict = comparison.verdict().0;
     assert!(verdict.starts_with("On two seeds, cwap is "), "{verdict}");
     assert!(verdict.ends_with("; two seeds cannot tell how much of that is chance."), "{verdict}");
-    assert!(comparison.variants.iter().flat_map(|variant| &variant.cells).all(|cell| !cell.best));
+    assert!(comparison.variants.iter().flat_map(|variant| &variant.cells).all(|cell| !cell.bold));
 }
 
 /// Hits of the runs of a criterion by class, from the records: 100 test images each.
@@ -88,10 +94,10 @@ fn intervals_cover_other_test_images() {
     // the seeds alone
     let seed_half = |comparison: &Comparison, column: usize| {
         let [own, other] = [1, 0].map(|variant| comparison.variants[variant].cells[column].values.clone());
-        Difference::of(&own, &other, 0.05).and_then(|difference| difference.half).expect("three pairs")
+        Difference::of(&own, &other, 0.05).and_then(|difference| difference.half_width).expect("three pairs")
     };
     let half = |comparison: &Comparison, column: usize| {
-        comparison.difference(1, column).and_then(|difference| difference.half).expect("an interval")
+        comparison.difference(1, column).and_then(|difference| difference.half_width).expect("an interval")
     };
     let bound: f64 = (0..10)
         .flat_map(|class| [0, 1].map(|variant| mean_hits(&plain, variant, class)))
@@ -226,7 +232,7 @@ fn impossible_values_are_refused() {
         format!("\"top1\":{}", serde_json::from_str::<serde_json::Value>(&result).expect("JSON")["last"]["top1"]);
     for invalid in ["250.0", "-5.0", "1e308"] {
         std::fs::write(path.join("result.json"), result.replace(&top1, &format!("\"top1\":{invalid}"))).expect("room");
-        match Run::read(&path) {
+        match RecordedRun::read(&path) {
             Err(ReportError::Format { path, .. }) => assert!(path.ends_with("result.json")),
             other => panic!("{invalid}: {other:?}"),
         }
@@ -237,7 +243,7 @@ fn impossible_values_are_refused() {
     std::fs::create_dir_all(&started).expect("a folder");
     std::fs::copy(path.join("config.toml"), started.join("config.toml")).expect("there");
     std::fs::write(started.join("metrics.jsonl"), "").expect("room");
-    assert!(matches!(Run::read(&started), Err(ReportError::Empty { .. })));
-    let (runs, skipped) = Run::all(&[root.to_path_buf()]).expect("one run");
+    assert!(matches!(RecordedRun::read(&started), Err(ReportError::Empty { .. })));
+    let (runs, skipped) = RecordedRun::all(&[root.to_path_buf()]).expect("one run");
     assert_eq!((runs.len(), skipped), (1, vec![started]));
 }

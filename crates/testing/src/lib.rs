@@ -31,6 +31,12 @@ impl TempFolder {
     pub fn path(&self) -> &Path {
         &self.0
     }
+
+    /// Path of a file or folder in the folder, which need not exist.
+    #[must_use]
+    pub fn join(&self, name: &str) -> PathBuf {
+        self.0.join(name)
+    }
 }
 
 impl Drop for TempFolder {

@@ -125,7 +125,9 @@ pub enum TrainError {
         what: String,
     },
     /// A loss or gradient that is not finite.
-    #[error("epoch {epoch}, step {step}: {what}; the largest weight is {largest}; images of this batch: {files}")]
+    #[error(
+        "the run diverged in epoch {epoch}, step {step}: {what}; {advice}. The largest weight is {largest}; images of this batch: {files}"
+    )]
     Diverged {
         /// The epoch, counted from 1.
         epoch: u64,
@@ -133,6 +135,8 @@ pub enum TrainError {
         step: u64,
         /// What is not finite.
         what: String,
+        /// What to try instead.
+        advice: String,
         /// Magnitude of the largest weight.
         largest: f32,
         /// Images of the batch.

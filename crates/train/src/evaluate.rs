@@ -1,5 +1,6 @@
 //! Evaluation of a network on a split.
 
+use equipoise_criterion::MethodConfig;
 use equipoise_nn::Engine;
 use equipoise_pool::Pool;
 
@@ -7,9 +8,12 @@ use crate::error::TrainError;
 use crate::metrics::EvaluationCounts;
 use crate::prepare::SplitLoader;
 
-/// Post-hoc logit adjustment (Menon et al., ICLR 2021): an offset for each class's logit after training.
-#[derive(Clone, Debug, Default, PartialEq)]
+/// What becomes of the logits of a trained network: the factor of a criterion for cosines, then the post-hoc logit adjustment
+/// (Menon et al., ICLR 2021), an offset for each class.
+#[derive(Clone, Debug, PartialEq)]
 pub struct LogitAdjustment {
+    /// Factor of every logit.
+    pub scale: f32,
     /// Offset of each class; empty for no adjustment.
     pub offsets: Vec<f32>,
 }
@@ -17,18 +21,22 @@ pub struct LogitAdjustment {
 impl LogitAdjustment {
     /// Offsets - tau ln(share of the training images), by class; none for tau = 0.
     #[must_use]
-    pub fn from_counts(counts: &[u64], tau: f64) -> Self {
+    pub fn new(criterion: &MethodConfig, counts: &[u64], tau: f64) -> Self {
+        let scale = criterion.cosine_scale().unwrap_or(1.0) as f32;
         if tau == 0.0 {
-            return Self::default();
+            return Self { scale, offsets: Vec::new() };
         }
         let total: u64 = counts.iter().sum();
         // a class without images counts as one image: an infinite offset would take every prediction
         let log_share = |n: u64| (n.max(1) as f64 / total.max(1) as f64).ln();
-        Self { offsets: counts.iter().map(|n| (-tau * log_share(*n)) as f32).collect() }
+        Self { scale, offsets: counts.iter().map(|n| (-tau * log_share(*n)) as f32).collect() }
     }
 
     /// Adjusts rows of logits in place.
     pub fn apply(&self, logits: &mut [f32]) {
+        if self.scale != 1.0 {
+            logits.iter_mut().for_each(|z| *z *= self.scale);
+        }
         if !self.offsets.is_empty() {
             for row in logits.chunks_exact_mut(self.offsets.len()) {
                 row.iter_mut().zip(&self.offsets).for_each(|(z, offset)| *z += offset);
@@ -89,18 +97,24 @@ pub fn evaluate(
 
 #[cfg(test)]
 mod tests {
+    use equipoise_criterion::Id;
+
     use super::*;
 
     #[test]
     fn logits_are_adjusted_by_the_share_of_the_class() {
-        let adjustment = LogitAdjustment::from_counts(&[75, 25, 0], 2.0);
+        let softmax = Id::Softmax.default_config();
+        let adjustment = LogitAdjustment::new(&softmax, &[75, 25, 0], 2.0);
         let want = [0.75f64, 0.25, 0.01].map(|share| (-2.0 * share.ln()) as f32);
         assert_eq!(adjustment.offsets, want);
         let mut logits = [1.0, 2.0, 3.0, 0.0, 0.0, 0.0];
         adjustment.apply(&mut logits);
         assert_eq!(logits, [1.0 + want[0], 2.0 + want[1], 3.0 + want[2], want[0], want[1], want[2]]);
         let mut logits = [1.0, 2.0, 3.0];
-        LogitAdjustment::from_counts(&[75, 25, 0], 0.0).apply(&mut logits);
+        LogitAdjustment::new(&softmax, &[75, 25, 0], 0.0).apply(&mut logits);
         assert_eq!(logits, [1.0, 2.0, 3.0]);
+        // cosines become the logits that the criterion has trained
+        LogitAdjustment::new(&Id::Ldam.default_config(), &[75, 25, 0], 0.0).apply(&mut logits);
+        assert_eq!(logits, [30.0, 60.0, 90.0]);
     }
 }

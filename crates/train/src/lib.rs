@@ -3,17 +3,20 @@
 //! - [`settings`]: everything that a run's result depends on.
 //! - [`run`]: a run from its settings to its result. [`recipe`]: the runs behind the tables of the literature.
 //! - [`prepare`]: the dataset of a run, ready for training.
+//! - [`preview`]: a picture of augmented training images.
 //! - [`trainer`]: the training loop, over the [`Engine`](equipoise_nn::Engine) and [`Workers`](workers::Workers) traits.
 //! - [`mod@evaluate`], [`metrics`]: evaluation of a network, counted first and divided last.
 //! - [`checkpoint`]: the state of a run in a file with a checksum.
 
 pub mod checkpoint;
 mod details;
+mod difficulty;
 pub mod error;
 pub mod evaluate;
 pub mod metrics;
 mod norms;
 pub mod prepare;
+pub mod preview;
 pub mod recipe;
 pub mod run;
 pub mod schedule;

@@ -1,7 +1,7 @@
 //! Histograms of the gradient norms that a run's examples have in training, for every criterion: what the paper's method is
 //! built on, recorded for the report.
 
-use equipoise_criterion::Criterion;
+use equipoise_criterion::{Criterion, Mixed};
 use equipoise_record::{GradientNorms, NormRegions, NormView};
 use serde::{Deserialize, Serialize};
 
@@ -38,10 +38,13 @@ impl NormRecorder {
         Self { classes, histogram }
     }
 
-    /// Counts the gradient norms of a batch's examples, with their labels and weights.
-    pub(crate) fn add(&mut self, norms: &[f32], labels: &[u32], weights: &[f32]) {
+    /// Counts the gradient norms of a batch's examples, with their labels and weights. Mixtures of two images are not counted.
+    pub(crate) fn add(&mut self, norms: &[f32], labels: &[u32], weights: &[f32], mixed: Option<Mixed<'_>>) {
         let (counts, sums) = self.histogram.halves();
-        for ((norm, &label), weight) in norms.iter().zip(labels).zip(weights) {
+        for (row, ((norm, &label), weight)) in norms.iter().zip(labels).zip(weights).enumerate() {
+            if mixed.is_some_and(|mixed| mixed.is_mixture(row)) {
+                continue;
+            }
             let bin = ((norm * BINS as f32) as usize).min(BINS - 1);
             let weight = (f64::from(*weight) * ONE) as u64;
             let class_view = self.classes.iter().position(|class| *class == label);
@@ -133,7 +136,8 @@ mod tests {
     #[test]
     fn examples_are_counted_by_class_and_in_all() {
         let mut recorder = NormRecorder::new(&[100, 10, 1]);
-        recorder.add(&[2.0 / 3.0, 2.0 / 3.0, 0.0], &[0, 2, 1], &[0.5, 3.0, 1.0]);
+        let mixed = Mixed { labels: &[0, 0, 0, 1, 1], share: &[1.0, 1.0, 1.0, 0.5, 0.0] };
+        recorder.add(&[2.0 / 3.0, 2.0 / 3.0, 0.0, 0.5, 0.5], &[0, 2, 1, 0, 0], &[0.5, 3.0, 1.0, 1.0, 1.0], Some(mixed));
         let norms = recorder.end_epoch(7, &criterion(Id::Softmax, &[100, 10, 1]));
         assert_eq!((norms.epoch, norms.views.len(), norms.margins.len()), (7, 4, 0));
         let nonempty = |view: &NormView| -> Vec<(usize, u64, Option<f32>)> {

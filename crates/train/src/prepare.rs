@@ -1,5 +1,6 @@
 //! The dataset of a run, ready for training: loaders of its splits, class counts, groups.
 
+use equipoise_data::acquire::catalog::KnownDataset;
 use equipoise_data::batch::augmentation::Augmentation;
 use equipoise_data::batch::loader::{Loader, Progress, Transform, unreadable_files};
 use equipoise_data::batch::normalize::Normalize;
@@ -8,6 +9,7 @@ use equipoise_data::batch::small::SmallTransform;
 use equipoise_data::dataset::class_counts;
 use equipoise_data::describe::groups::ClassGroup;
 use equipoise_data::error::UnreadableFile;
+use equipoise_data::subset::content::content_hash;
 use equipoise_data::subset::index::Fingerprint;
 use equipoise_data::subset::split::{ValidationRule, split_validation};
 use equipoise_data::{DataError, Dataset, Images, Split};
@@ -111,6 +113,8 @@ pub struct RunData {
     pub test: SplitLoader,
     /// Fingerprint of all splits.
     pub fingerprint: String,
+    /// Hash of a sample of the pixels of all splits.
+    pub content: String,
     /// Whether the images come from files.
     pub files: bool,
     /// Normalization of the pixels.
@@ -149,7 +153,7 @@ impl RunData {
         take_validation_split(&mut dataset, settings)?;
         let counts = class_counts(&dataset.train.labels, dataset.classes.len())?;
         let groups = settings.groups.groups(&counts);
-        let fingerprint = fingerprint(&dataset);
+        let (fingerprint, content) = (fingerprint(&dataset), content(&dataset));
         let normalize = normalized.cloned().unwrap_or_else(|| default_normalize(&dataset));
         let files = matches!(dataset.train.images, Images::Files(_));
         let evaluation = transform(settings, files, &normalize, false);
@@ -165,7 +169,7 @@ impl RunData {
             return Ok(Prepared::Broken(broken));
         };
         let val = val.flatten();
-        let data = Self { name, classes, counts, groups, train, val, test, fingerprint, files, normalize };
+        let data = Self { name, classes, counts, groups, train, val, test, fingerprint, content, files, normalize };
         data.check_shapes()?;
         Ok(Prepared::Ready(data))
     }
@@ -196,12 +200,19 @@ pub(crate) fn fingerprint(dataset: &Dataset) -> String {
     fingerprints.collect::<Vec<_>>().join(", ")
 }
 
+/// Hashes of a sample of the pixels of every split.
+pub(crate) fn content(dataset: &Dataset) -> String {
+    let splits = [Some(&dataset.train), dataset.val.as_ref(), Some(&dataset.test)];
+    let hashes = splits.into_iter().flatten().map(|split| format!("{:016x}", content_hash(split)));
+    hashes.collect::<Vec<_>>().join(", ")
+}
+
 fn refuse<T>(dataset: &Dataset, what: impl Into<String>) -> Result<T, TrainError> {
     Err(TrainError::Dataset { dataset: dataset.name.clone(), what: what.into() })
 }
 
 /// Checks that a dataset can be trained on.
-fn check_dataset(dataset: &Dataset, settings: &Settings) -> Result<(), TrainError> {
+pub(crate) fn check_dataset(dataset: &Dataset, settings: &Settings) -> Result<(), TrainError> {
     if dataset.classes.len() < 2 {
         return refuse(dataset, format!("it has {} class, but at least 2 are needed", dataset.classes.len()));
     }
@@ -233,12 +244,12 @@ pub(crate) fn take_validation_split(dataset: &mut Dataset, settings: &Settings) 
 }
 
 /// The normalization for a dataset: the published one where there is one, else that of the training images.
-fn default_normalize(dataset: &Dataset) -> Normalize {
-    match (&dataset.train.images, dataset.name.as_str()) {
-        (_, "cifar10" | "cifar100") => Normalize::cifar(),
-        (Images::Memory(pixels), _) => Normalize::of(pixels, &(0..pixels.len() as u32).collect::<Vec<_>>()),
-        (Images::Files(_), _) => Normalize::imagenet(),
-    }
+pub(crate) fn default_normalize(dataset: &Dataset) -> Normalize {
+    let published = KnownDataset::by_name(&dataset.name).and_then(KnownDataset::normalize);
+    published.unwrap_or_else(|| match &dataset.train.images {
+        Images::Memory(pixels) => Normalize::of(pixels, &(0..pixels.len() as u32).collect::<Vec<_>>()),
+        Images::Files(_) => Normalize::imagenet(),
+    })
 }
 
 /// How images are loaded and transformed, in training or for evaluation.

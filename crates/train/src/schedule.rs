@@ -47,9 +47,13 @@ impl Schedule {
     /// The paper's schedule for any number of epochs: a warm-up over 2.5 % of them (rounded), then a factor of 0.01 after
     /// 80 % and again after 90 %. For 200 epochs these are the paper's numbers.
     ///
-    /// A milestone that a short run has no epoch for is left out: below 10 epochs there is one, below 5 none.
+    /// The second milestone is left out below 10 epochs, which have no epoch for it. Below 5 epochs there is none for the first
+    /// one either: the schedule is a cosine then, so that every run ends at a small learning rate.
     #[must_use]
     pub fn paper(epochs: u64) -> Self {
+        if epochs < 5 {
+            return Self::Cosine { warmup_epochs: None, floor: 0.0 };
+        }
         // rounded by division, because a sum could overflow
         let warmup_epochs = epochs / 40 + u64::from(epochs % 40 >= 20);
         let remaining = [epochs / 5, epochs / 10].into_iter().filter(|remaining| *remaining > 0);
@@ -179,14 +183,15 @@ mod tests {
             (10, 0, vec![9, 10]),
             (9, 0, vec![9]),
             (5, 0, vec![5]),
-            (4, 0, vec![]),
-            (1, 0, vec![]),
         ] {
             assert_eq!(
                 Schedule::paper(epochs),
                 Schedule::MultiStep { warmup_epochs, milestones: milestones(&at) },
                 "{epochs}"
             );
+        }
+        for epochs in 0..5 {
+            assert_eq!(Schedule::paper(epochs), Schedule::Cosine { warmup_epochs: None, floor: 0.0 }, "{epochs}");
         }
         let rates = by_epoch(&Schedule::paper(40), 40);
         assert_eq!(
@@ -204,9 +209,14 @@ mod tests {
                 assert!(rate > 0.0 && rate <= 0.1, "epoch {epoch} of {epochs}: {rate}");
             }
         }
-        assert_eq!(by_epoch(&Schedule::paper(1), 1), [0.1]);
-        // no run, but no panic either
-        assert_eq!(Schedule::paper(0), Schedule::MultiStep { warmup_epochs: 0, milestones: vec![] });
+    }
+
+    #[test]
+    fn every_number_of_epochs_ends_at_a_small_learning_rate() {
+        for epochs in (1..=1000).chain([u64::MAX]) {
+            let rate = Schedule::paper(epochs).learning_rate(0.1, epochs, epochs - 1, 9, 10);
+            assert!(rate > 0.0 && rate < 0.003, "{epochs} epochs: {rate}");
+        }
     }
 
     #[test]

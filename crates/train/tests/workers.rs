@@ -4,6 +4,7 @@ use std::sync::{Arc, Barrier, Mutex};
 
 use equipoise_criterion::{Config, Id, Preset, State};
 use equipoise_data::acquire::embedded;
+use equipoise_data::batch::random_ops::RandAugment;
 use equipoise_data::batch::sampler::Shard;
 use equipoise_nn::{Cpu, Network};
 use equipoise_pool::Pool;
@@ -87,6 +88,7 @@ impl Workers for Pair {
 fn settings() -> Settings {
     let mut settings = Settings { epochs: 2, batch_size: 64, ..Settings::default() };
     settings.model.name = Some(Architecture::ResNet8);
+    settings.augment.randaugment = RandAugment::by_difficulty(2).ok();
     settings.criterion = Config::from(Id::Cwap.preset(Preset::Recommended));
     settings
 }
@@ -126,6 +128,7 @@ fn two_workers_stay_in_step() {
     let state = |header: &str| serde_json::from_str::<serde_json::Value>(header).expect("JSON")["criterion"].clone();
     assert_eq!(state(&first.0.header), state(&second.0.header));
     assert_eq!(first.2, second.2, "the same record of every epoch");
+    assert_eq!(first.2.last().map(|epoch| epoch.augment_levels.len()), Some(10), "a level for every class");
     let single = {
         let mut trainer = trainer(SingleProcess);
         let temp = TempFolder::new("workers");

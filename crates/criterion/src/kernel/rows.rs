@@ -44,8 +44,8 @@ pub struct Workspace {
 struct Task {
     maxima: Vec<f32>,
     shifts: Vec<f32>,
-    late: Vec<f32>,
-    late_at: Vec<u32>,
+    recomputed: Vec<f32>,
+    recomputed_classes: Vec<u32>,
     /// A number per class, for the criterion's own use.
     row: Vec<f32>,
     /// The gradient for a row's second label.
@@ -75,7 +75,7 @@ impl Workspace {
 
 /// One label of a row and its share of the row (1 unless labels are mixed).
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Part {
+pub(crate) struct LabelTerm {
     pub(crate) row: usize,
     pub(crate) label: usize,
     pub(crate) share: f64,
@@ -84,15 +84,15 @@ pub(crate) struct Part {
     /// Share times deferred class weight.
     pub(crate) gain: f64,
     pub(crate) sums: Sums,
-    pub(crate) weighed: Weighed,
+    pub(crate) weighted: WeightedLoss,
 }
 
 /// What a criterion makes of a row's sums.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Weighed {
-    /// The part's loss, weight included.
+pub(crate) struct WeightedLoss {
+    /// The term's loss, weight included.
     pub(crate) loss: f64,
-    /// The part's weight, as reported.
+    /// The term's weight, as reported.
     pub(crate) weight: f64,
     /// Multiplies softmax(z') - target.
     pub(crate) scale: f64,
@@ -102,10 +102,10 @@ pub(crate) struct Weighed {
     pub(crate) region: u32,
 }
 
-impl Weighed {
+impl WeightedLoss {
     /// Cross-entropy of the adjusted logits with weight 1.
-    pub(crate) fn cross_entropy(part: &Part) -> Self {
-        Self::constant(1.0, part.sums.adjusted.cross_entropy())
+    pub(crate) fn cross_entropy(term: &LabelTerm) -> Self {
+        Self::constant(1.0, term.sums.adjusted.cross_entropy())
     }
 
     /// A loss of `weight * value` whose weight is a constant.
@@ -117,8 +117,8 @@ impl Weighed {
 /// What is kept of a row.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Row {
-    pub(crate) parts: [Part; 2],
-    /// One part, or two where labels are mixed.
+    pub(crate) terms: [LabelTerm; 2],
+    /// One term, or two where labels are mixed.
     pub(crate) count: usize,
     pub(crate) finite: bool,
     /// The row's loss and weight, deferred class weights included.
@@ -127,50 +127,55 @@ pub(crate) struct Row {
 }
 
 impl Row {
-    pub(crate) fn parts(&self) -> &[Part] {
-        &self.parts[..self.count]
+    pub(crate) fn terms(&self) -> &[LabelTerm] {
+        &self.terms[..self.count]
     }
 
-    /// Computes the totals of the row from its parts.
+    /// Computes the totals of the row from its terms.
     fn total(&mut self) {
-        self.finite = self.parts().iter().all(|p| p.sums.finite);
-        self.loss = self.parts().iter().map(|p| p.gain * p.weighed.loss).sum();
-        self.weight = self.parts().iter().map(|p| p.gain * p.weighed.weight).sum();
+        self.finite = self.terms().iter().all(|p| p.sums.finite);
+        self.loss = self.terms().iter().map(|p| p.gain * p.weighted.loss).sum();
+        self.weight = self.terms().iter().map(|p| p.gain * p.weighted.weight).sum();
     }
 
     /// 1 - p_y of the raw logits, averaged over the labels by share.
     pub(crate) fn gradient_norm(&self) -> f64 {
-        self.parts().iter().map(|p| p.share * p.sums.raw.miss()).sum()
+        self.terms().iter().map(|p| p.share * p.sums.raw.one_minus_p()).sum()
     }
 
-    /// The largest slope of the row's parts, before the batch's denominator.
+    /// 1 - p_y of the adjusted logits, averaged over the labels by share.
+    pub(crate) fn adjusted_norm(&self) -> f64 {
+        self.terms().iter().map(|p| p.share * p.sums.adjusted.one_minus_p()).sum()
+    }
+
+    /// The largest slope of the row's terms, before the batch's denominator.
     pub(crate) fn steepest(&self) -> f64 {
-        self.parts().iter().map(|p| (p.gain * p.weighed.scale).abs()).fold(0.0, f64::max)
+        self.terms().iter().map(|p| (p.gain * p.weighted.scale).abs()).fold(0.0, f64::max)
     }
 
-    pub(crate) fn parts_mut(&mut self) -> &mut [Part] {
-        &mut self.parts[..self.count]
+    pub(crate) fn terms_mut(&mut self) -> &mut [LabelTerm] {
+        &mut self.terms[..self.count]
     }
 }
 
 /// A softmax criterion as the loop over rows sees it.
-pub(crate) trait Softmax: Sync {
+pub(crate) trait SoftmaxMethod: Sync {
     /// What it does to the logits of a row.
     type Shape<'a>: Shape
     where
         Self: 'a;
     /// The shape for one label. `row` is scratch memory for a number per class.
-    fn shape<'a>(&'a self, part: &Part, row: &'a mut Vec<f32>) -> Self::Shape<'a>;
+    fn shape<'a>(&'a self, term: &LabelTerm, row: &'a mut Vec<f32>) -> Self::Shape<'a>;
     /// Loss, weight and slope of one label from the row's sums.
-    fn weigh(&self, part: &Part) -> Weighed;
+    fn weigh(&self, term: &LabelTerm) -> WeightedLoss;
 }
 
 /// A batch on its way through a criterion.
-pub(crate) struct Job<'a> {
+pub(crate) struct BatchPass<'a> {
     pub(crate) batch: &'a Batch<'a>,
     pub(crate) classes: usize,
     pub(crate) grad: &'a mut [f32],
-    /// Whether `sums.raw` of every part must be that of the raw logits, whatever the criterion.
+    /// Whether `sums.raw` of every term must be that of the raw logits, whatever the criterion.
     pub(crate) raw_sums: bool,
     pub(crate) workspace: &'a mut Workspace,
 }
@@ -180,64 +185,64 @@ pub(crate) struct Job<'a> {
 enum Stage {
     /// The first one.
     Sums,
-    /// The second one, once every part is weighed.
+    /// The second one, once every term has its weight.
     Gradient,
-    /// Both, each part weighed in between.
+    /// Both, each term weighted in between.
     Both,
 }
 
 /// A row's slices, and the scratch memory of the task that handles it.
-struct Line<'a> {
+struct RowPass<'a> {
     logits: &'a [f32],
     grad: &'a mut [f32],
     shifts: &'a mut [f32],
     simd: SimdLevel,
-    /// As in [`Job`].
+    /// As in [`BatchPass`].
     raw_sums: bool,
     task: &'a mut Task,
 }
 
-impl Line<'_> {
+impl RowPass<'_> {
     /// The sums of the raw logits, for criteria whose own passes have no softmax. The gradient's memory is scratch.
     fn raw_sums(&mut self, row: &mut Row) {
-        let Task { maxima, late, late_at, .. } = &mut *self.task;
-        let mut buffers = RowBuffers { maxima, shifts: self.shifts, exps: self.grad, late, late_at };
-        for part in row.parts_mut() {
-            part.sums = softmax::sums(self.simd, &mut Plain, self.logits, part.label, true, &mut buffers);
+        let Task { maxima, recomputed, recomputed_classes, .. } = &mut *self.task;
+        let mut buffers = RowBuffers { maxima, shifts: self.shifts, exps: self.grad, recomputed, recomputed_classes };
+        for term in row.terms_mut() {
+            term.sums = softmax::sums(self.simd, &mut Plain, self.logits, term.label, true, &mut buffers);
         }
     }
 
     /// Handles one label of a row. The first label's gradient is computed in place, a second one's in scratch and added.
-    fn part<M: Softmax>(&mut self, method: &M, k: usize, part: &mut Part, stage: Stage) {
-        let Task { maxima, shifts, late, late_at, row, second, .. } = &mut *self.task;
-        let mut shape = method.shape(part, row);
+    fn label_term<M: SoftmaxMethod>(&mut self, method: &M, k: usize, term: &mut LabelTerm, stage: Stage) {
+        let Task { maxima, shifts, recomputed, recomputed_classes, row, second, .. } = &mut *self.task;
+        let mut shape = method.shape(term, row);
         let mut buffers = if k == 0 {
-            RowBuffers { maxima, shifts: self.shifts, exps: self.grad, late, late_at }
+            RowBuffers { maxima, shifts: self.shifts, exps: self.grad, recomputed, recomputed_classes }
         } else {
             second.resize(self.logits.len(), 0.0);
-            RowBuffers { maxima, shifts, exps: second, late, late_at }
+            RowBuffers { maxima, shifts, exps: second, recomputed, recomputed_classes }
         };
         // nothing was kept of a second label's exponentials
         if stage != Stage::Gradient || k > 0 {
-            part.sums = softmax::sums(self.simd, &mut shape, self.logits, part.label, self.raw_sums, &mut buffers);
+            term.sums = softmax::sums(self.simd, &mut shape, self.logits, term.label, self.raw_sums, &mut buffers);
         }
-        if !part.sums.finite || stage == Stage::Sums {
+        if !term.sums.finite || stage == Stage::Sums {
             return;
         }
         if stage == Stage::Both {
-            part.weighed = method.weigh(part);
+            term.weighted = method.weigh(term);
         }
-        let slope = Slope { scale: part.weighed.scale * part.coefficient, smooth: part.weighed.smooth };
-        softmax::gradient(self.simd, &shape, self.logits, part.label, &part.sums, slope, &mut buffers);
+        let slope = Slope { scale: term.weighted.scale * term.coefficient, smooth: term.weighted.smooth };
+        softmax::gradient(self.simd, &shape, self.logits, term.label, &term.sums, slope, &mut buffers);
         if k > 0 {
             self.grad.iter_mut().zip(second).for_each(|(g, s)| *g += *s);
         }
     }
 }
 
-impl Job<'_> {
+impl BatchPass<'_> {
     /// Calls `f` for every row with its slices and what is kept of it, on all threads.
-    fn each(&mut self, f: impl Fn(&mut Line<'_>, &mut Row) + Sync) {
+    fn each(&mut self, f: impl Fn(&mut RowPass<'_>, &mut Row) + Sync) {
         let (classes, raw_sums, workspace) = (self.classes, self.raw_sums, &mut *self.workspace);
         let (simd, count, blocks) = (workspace.simd, workspace.rows.len(), classes.div_ceil(BLOCK));
         let threads = if count * classes < WORTH_SPLITTING { 1 } else { workspace.pool.threads() };
@@ -252,41 +257,43 @@ impl Job<'_> {
         let logits = self.batch.logits.chunks(height * classes);
         let grads = self.grad.chunks_mut(height * classes);
         let rows = workspace.rows.chunks_mut(height).zip(workspace.shifts.chunks_mut(height * blocks));
-        for (chunk, parts) in chunks.iter_mut().zip(logits.zip(grads).zip(rows).zip(&mut workspace.tasks)) {
-            *chunk = Some(parts);
+        for (chunk, slices) in chunks.iter_mut().zip(logits.zip(grads).zip(rows).zip(&mut workspace.tasks)) {
+            *chunk = Some(slices);
         }
         workspace.pool.each(&mut chunks[..tasks], |_, chunk| {
             let Some((((logits, grads), (rows, shifts)), task)) = chunk else { return };
             task.maxima.resize(blocks, 0.0);
             task.shifts.resize(blocks, 0.0);
-            let lines = logits.chunks_exact(classes).zip(grads.chunks_exact_mut(classes));
-            for (((logits, grad), shifts), row) in lines.zip(shifts.chunks_exact_mut(blocks)).zip(rows.iter_mut()) {
-                f(&mut Line { logits, grad, shifts, simd, raw_sums, task }, row);
+            let rows_of_logits = logits.chunks_exact(classes).zip(grads.chunks_exact_mut(classes));
+            for (((logits, grad), shifts), row) in
+                rows_of_logits.zip(shifts.chunks_exact_mut(blocks)).zip(rows.iter_mut())
+            {
+                f(&mut RowPass { logits, grad, shifts, simd, raw_sums, task }, row);
             }
         });
     }
 
-    fn softmax<M: Softmax>(&mut self, method: &M, stage: Stage) {
-        self.each(|line, row| {
-            for (k, part) in row.parts_mut().iter_mut().enumerate() {
-                line.part(method, k, part, stage);
+    fn softmax<M: SoftmaxMethod>(&mut self, method: &M, stage: Stage) {
+        self.each(|pass, row| {
+            for (k, term) in row.terms_mut().iter_mut().enumerate() {
+                pass.label_term(method, k, term, stage);
             }
             row.total();
         });
     }
 
     /// Both passes over each row in turn: for criteria whose weights depend on the row alone.
-    pub(crate) fn fused<M: Softmax>(&mut self, method: &M) {
+    pub(crate) fn fused<M: SoftmaxMethod>(&mut self, method: &M) {
         self.softmax(method, Stage::Both);
     }
 
     /// The first pass over every row: for criteria that must see the whole batch before they weigh.
-    pub(crate) fn sums<M: Softmax>(&mut self, method: &M) {
+    pub(crate) fn sums<M: SoftmaxMethod>(&mut self, method: &M) {
         self.softmax(method, Stage::Sums);
     }
 
-    /// The second pass, once `weighed` of every part is set.
-    pub(crate) fn gradients<M: Softmax>(&mut self, method: &M) {
+    /// The second pass, once `weighted` of every term is set.
+    pub(crate) fn gradients<M: SoftmaxMethod>(&mut self, method: &M) {
         self.softmax(method, Stage::Gradient);
     }
 
@@ -300,9 +307,9 @@ impl Job<'_> {
         for task in &mut self.workspace.tasks {
             task.counts.clear();
         }
-        self.each(|line, row| {
-            line.task.counts.resize(bins, 0);
-            row.finite = super::sigmoid::count(line.simd, line.logits, row, &mut line.task.counts);
+        self.each(|pass, row| {
+            pass.task.counts.resize(bins, 0);
+            row.finite = super::sigmoid::count(pass.simd, pass.logits, row, &mut pass.task.counts);
         });
         let workspace = &mut *self.workspace;
         workspace.mass.clear();
@@ -317,11 +324,11 @@ impl Job<'_> {
     /// Loss and gradient of the sigmoid form, divided by `over`. `gains` holds a weight per region of the gradient norm
     /// (one for all: no regions).
     pub(crate) fn elements(&mut self, gains: &[f32], over: f64) {
-        self.each(|line, row| {
-            if line.raw_sums {
-                line.raw_sums(row);
+        self.each(|pass, row| {
+            if pass.raw_sums {
+                pass.raw_sums(row);
             }
-            super::sigmoid::row(line.simd, line.logits, row, gains, over, line.grad);
+            super::sigmoid::row(pass.simd, pass.logits, row, gains, over, pass.grad);
         });
     }
 }

@@ -3,7 +3,7 @@
 use equipoise_simd::{Simd, SimdLevel, dispatch};
 
 use super::lanes::{LANES, exp, lanes_at};
-use super::softmax::{BLOCK, Denominator, Row, RowBuffers, Sums, change_of_shift};
+use super::softmax::{BLOCK, Denominator, RowBuffers, RowLanes, Sums, change_of_shift};
 
 /// How a criterion turns logits into what is summed, for rows of one label.
 pub(crate) trait Shape {
@@ -14,17 +14,17 @@ pub(crate) trait Shape {
     /// The sum of z' is wanted, and targets can be smoothed.
     const SMOOTH: bool = false;
     /// z' depends on the raw sums, which need a pass of their own.
-    const APART: bool = false;
+    const NEEDS_RAW_SUMS: bool = false;
     /// softmax(z') is not softmax(z), and the first pass leaves no sum over the raw logits.
     const HIDES_RAW: bool = false;
 
     /// Receives the label's logit before anything else. A shape that adds to or multiplies logits first subtracts it from
     /// all of them. That leaves the softmax unchanged and keeps rounding independent of the size of the logits.
-    fn refer(&mut self, _z: f32) {}
+    fn set_label_logit(&mut self, _z: f32) {}
     /// z' of the classes `at..at + LANES`.
     fn logit<I: Simd>(&self, simd: I, z: I::V, at: usize) -> I::V;
     /// z' of the label.
-    fn own(&self, z: f32) -> f64;
+    fn label_logit(&self, z: f32) -> f64;
     /// The factors on e^{z'} of the classes `at..at + LANES`. The label's factor is always 1.
     #[inline(always)]
     fn factor<I: Simd>(&self, simd: I, _at: usize) -> I::V {
@@ -37,13 +37,21 @@ pub(crate) trait Shape {
     }
     /// dz'/dz of the label.
     #[inline(always)]
-    fn own_slope(&self) -> f32 {
+    fn label_slope(&self) -> f32 {
         1.0
     }
     /// Receives the raw sums before z' is asked for, if [`APART`](Self::APART) is set.
-    fn learn(&mut self, _raw: &Denominator) {}
-    /// Corrects the sums of the first pass. Classes whose exponential is not what the pass left go to `buffers.late`.
-    fn correct(&mut self, _simd: SimdLevel, _z: &[f32], _label: usize, _place: &mut RowBuffers<'_>, _sums: &mut Sums) {}
+    fn set_raw_sums(&mut self, _raw: &Denominator) {}
+    /// Corrects the sums of the first pass. Classes whose exponential is not what the pass left go to `buffers.recomputed`.
+    fn correct(
+        &mut self,
+        _simd: SimdLevel,
+        _z: &[f32],
+        _label: usize,
+        _buffers: &mut RowBuffers<'_>,
+        _sums: &mut Sums,
+    ) {
+    }
 }
 
 /// z' = z.
@@ -54,7 +62,7 @@ impl Shape for Plain {
     fn logit<I: Simd>(&self, _simd: I, z: I::V, _at: usize) -> I::V {
         z
     }
-    fn own(&self, z: f32) -> f64 {
+    fn label_logit(&self, z: f32) -> f64 {
         f64::from(z)
     }
 }
@@ -72,10 +80,10 @@ impl Shape for WithMean {
     fn logit<I: Simd>(&self, simd: I, z: I::V, _at: usize) -> I::V {
         simd.sub(z, simd.splat(self.base))
     }
-    fn refer(&mut self, z: f32) {
+    fn set_label_logit(&mut self, z: f32) {
         self.base = z;
     }
-    fn own(&self, _z: f32) -> f64 {
+    fn label_logit(&self, _z: f32) -> f64 {
         0.0
     }
 }
@@ -83,15 +91,15 @@ impl Shape for WithMean {
 /// z'_j = z_j + b_j. An offset of minus infinity drops the class.
 pub(crate) struct Bias<'a> {
     bias: &'a [f32],
-    own: f32,
+    label_bias: f32,
     /// The label's logit.
     base: f32,
 }
 
 impl<'a> Bias<'a> {
     /// A shape from the offsets of all classes and that of the label.
-    pub(crate) fn new(bias: &'a [f32], own: f32) -> Self {
-        Self { bias, own, base: 0.0 }
+    pub(crate) fn new(bias: &'a [f32], label_bias: f32) -> Self {
+        Self { bias, label_bias, base: 0.0 }
     }
 }
 
@@ -101,11 +109,11 @@ impl Shape for Bias<'_> {
     fn logit<I: Simd>(&self, simd: I, z: I::V, at: usize) -> I::V {
         simd.add(simd.sub(z, simd.splat(self.base)), lanes_at(simd, self.bias, at))
     }
-    fn refer(&mut self, z: f32) {
+    fn set_label_logit(&mut self, z: f32) {
         self.base = z;
     }
-    fn own(&self, _z: f32) -> f64 {
-        self.own.into()
+    fn label_logit(&self, _z: f32) -> f64 {
+        self.label_bias.into()
     }
 }
 
@@ -123,14 +131,14 @@ impl Shape for Affine<'_> {
     fn logit<I: Simd>(&self, simd: I, z: I::V, at: usize) -> I::V {
         simd.fma(lanes_at(simd, self.slope, at), z, lanes_at(simd, self.bias, at))
     }
-    fn own(&self, z: f32) -> f64 {
+    fn label_logit(&self, z: f32) -> f64 {
         f64::from(self.slope[self.label]) * f64::from(z) + f64::from(self.bias[self.label])
     }
     #[inline(always)]
     fn slope<I: Simd>(&self, simd: I, at: usize) -> I::V {
         lanes_at(simd, self.slope, at)
     }
-    fn own_slope(&self) -> f32 {
+    fn label_slope(&self) -> f32 {
         self.slope[self.label]
     }
 }
@@ -156,29 +164,29 @@ impl Shape for Scaled {
     fn logit<I: Simd>(&self, simd: I, z: I::V, _at: usize) -> I::V {
         simd.mul(simd.sub(z, simd.splat(self.base)), simd.splat(self.scale))
     }
-    fn refer(&mut self, z: f32) {
+    fn set_label_logit(&mut self, z: f32) {
         self.base = z;
     }
-    fn own(&self, _z: f32) -> f64 {
+    fn label_logit(&self, _z: f32) -> f64 {
         -f64::from(self.scale) * f64::from(self.margin)
     }
     #[inline(always)]
     fn slope<I: Simd>(&self, simd: I, _at: usize) -> I::V {
         simd.splat(self.scale)
     }
-    fn own_slope(&self) -> f32 {
+    fn label_slope(&self) -> f32 {
         self.scale
     }
 }
 
 /// e^{z_j} times min(1, r_j / r_y): a relative margin whose logarithm spans at most [`NARROW`].
-pub(crate) struct Relative<'a> {
+pub(crate) struct RatioMargin<'a> {
     /// r_j of every class.
     pub(crate) ratio: &'a [f32],
     /// 1 / r_y.
     pub(crate) inverse: f32,
     /// An addition for classes that score above the label, or none.
-    pub(crate) boost: Option<Boost>,
+    pub(crate) compensation: Option<Compensation>,
 }
 
 /// Margins of at most this size (in the logarithm) can multiply e^z: the terms that e^z flushes to 0 are then
@@ -187,21 +195,21 @@ pub(crate) const NARROW: f64 = 40.0;
 
 /// Adds q max(0, z_j - t), t = max(z_y, lse(z) + ln eps) (the compensation factor of Seesaw).
 #[derive(Clone, Copy)]
-pub(crate) struct Boost {
+pub(crate) struct Compensation {
     q: f64,
     ln_eps: f64,
     /// t, once the raw sums are known.
     threshold: f64,
 }
 
-impl Boost {
+impl Compensation {
     pub(crate) fn new(q: f64, eps: f64) -> Self {
         Self { q, ln_eps: eps.ln(), threshold: f64::INFINITY }
     }
 
-    fn learn(&mut self, raw: &Denominator) {
+    fn set_raw_sums(&mut self, raw: &Denominator) {
         let lse = f64::from(raw.shift) + raw.sum().ln();
-        self.threshold = raw.own.max(lse + self.ln_eps);
+        self.threshold = raw.label_logit.max(lse + self.ln_eps);
     }
 
     /// The addition to logits from which `base` was subtracted.
@@ -213,42 +221,42 @@ impl Boost {
     }
 }
 
-impl Relative<'_> {
+impl RatioMargin<'_> {
     fn factor_of(&self, ratio: f32) -> f32 {
         f32::min(ratio * self.inverse, 1.0)
     }
 }
 
-impl Shape for Relative<'_> {
+impl Shape for RatioMargin<'_> {
     const FACTOR: bool = true;
     #[inline(always)]
     fn logit<I: Simd>(&self, _simd: I, z: I::V, _at: usize) -> I::V {
         z
     }
-    fn own(&self, z: f32) -> f64 {
+    fn label_logit(&self, z: f32) -> f64 {
         f64::from(z)
     }
     #[inline(always)]
     fn factor<I: Simd>(&self, simd: I, at: usize) -> I::V {
         simd.min(simd.mul(lanes_at(simd, self.ratio, at), simd.splat(self.inverse)), simd.splat(1.0))
     }
-    /// Only classes with a score above max(p_y, eps) are boosted, at most 1/eps of them: they are looked for in the
+    /// Only classes with a score above max(p_y, eps) are raised, at most 1/eps of them: they are looked for in the
     /// blocks whose largest logit says that they are there.
     fn correct(&mut self, simd: SimdLevel, z: &[f32], label: usize, buffers: &mut RowBuffers<'_>, sums: &mut Sums) {
-        let Some(boost) = &mut self.boost else { return };
-        boost.learn(&sums.raw);
-        let (top, t, q) = (sums.raw.shift, boost.threshold, boost.q);
+        let Some(compensation) = &mut self.compensation else { return };
+        compensation.set_raw_sums(&sums.raw);
+        let (top, t, q) = (sums.raw.shift, compensation.threshold, compensation.q);
         if f64::from(top) <= t {
             return;
         }
-        // the shift stays, unless the largest boosted logit there can be would overflow relative to it
+        // the shift stays, unless the largest raised logit there can be would overflow relative to it
         let rise = q * (f64::from(top) - t);
         let shift = if rise <= NARROW { top } else { (f64::from(top) + rise) as f32 };
         let mut others = sums.adjusted.others * change_of_shift(top, shift);
         // none may be missed by rounding; one that is not above t is not raised
         classes_above(simd, z, label, (t as f32).next_down(), buffers);
         let (mut block, mut down) = (usize::MAX, 1.0);
-        for (x, &j) in buffers.late.iter_mut().zip(&*buffers.late_at) {
+        for (x, &j) in buffers.recomputed.iter_mut().zip(&*buffers.recomputed_classes) {
             if block != j as usize / BLOCK {
                 block = j as usize / BLOCK;
                 down = change_of_shift(buffers.shifts[block], shift);
@@ -257,28 +265,28 @@ impl Shape for Relative<'_> {
             let zj = f64::from(*x);
             *x = (zj - f64::from(shift) + q * (zj - t).max(0.0)) as f32;
         }
-        exp_all(simd, buffers.late);
-        for (e, &j) in buffers.late.iter_mut().zip(&*buffers.late_at) {
+        exp_all(simd, buffers.recomputed);
+        for (e, &j) in buffers.recomputed.iter_mut().zip(&*buffers.recomputed_classes) {
             *e *= self.factor_of(self.ratio[j as usize]);
             others += f64::from(*e);
         }
         // what was taken out can differ from what was put in by a rounding
         let others = others.max(0.0);
-        sums.adjusted = Denominator::new(shift, sums.adjusted.own, others);
+        sums.adjusted = Denominator::new(shift, sums.adjusted.label_logit, others);
     }
 }
 
 #[inline(always)]
 fn classes_above_kernel<I: Simd>(simd: I, z: &[f32], label: usize, t: f32, buffers: &mut RowBuffers<'_>) {
-    let row = Row::new(z, label);
+    let row = RowLanes::new(z, label);
     for (number, _) in buffers.maxima.iter().enumerate().filter(|(_, max)| **max > t) {
         let start = number * (BLOCK / LANES);
         for k in start..(start + BLOCK / LANES).min(z.len().div_ceil(LANES)) {
             let mut mask = simd.above(simd.load_array(row.at(k)), t);
             while mask != 0 {
                 let j = k * LANES + mask.trailing_zeros() as usize;
-                buffers.late_at.push(j as u32);
-                buffers.late.push(z[j]);
+                buffers.recomputed_classes.push(j as u32);
+                buffers.recomputed.push(z[j]);
                 mask &= mask - 1;
             }
         }
@@ -298,45 +306,46 @@ fn exp_all_kernel<I: Simd>(simd: I, values: &mut [f32]) {
 }
 dispatch!(fn exp_all(values: &mut [f32]) = exp_all_kernel with Wide);
 
-/// z'_j = z_j + min(most, l_j - l_y) (+ boost): with `most` 0 the same margin as [`Relative`] for spans beyond [`NARROW`].
-pub(crate) struct Wide<'a> {
+/// z'_j = z_j + min(most, l_j - l_y) (+ compensation): with `most` 0 the same margin as [`RatioMargin`] for spans beyond [`NARROW`].
+pub(crate) struct LevelMargin<'a> {
     /// l_j of every class.
     level: &'a [f32],
     /// l_y.
-    own: f32,
+    label_level: f32,
     most: f32,
-    boost: Option<Boost>,
+    compensation: Option<Compensation>,
     /// The label's logit.
     base: f32,
 }
 
-impl<'a> Wide<'a> {
-    pub(crate) fn new(level: &'a [f32], label: usize, most: f32, boost: Option<Boost>) -> Self {
-        Self { level, own: level[label], most, boost, base: 0.0 }
+impl<'a> LevelMargin<'a> {
+    pub(crate) fn new(level: &'a [f32], label: usize, most: f32, compensation: Option<Compensation>) -> Self {
+        Self { level, label_level: level[label], most, compensation, base: 0.0 }
     }
 }
 
-impl Shape for Wide<'_> {
-    const APART: bool = true;
+impl Shape for LevelMargin<'_> {
+    const NEEDS_RAW_SUMS: bool = true;
     #[inline(always)]
     fn logit<I: Simd>(&self, simd: I, z: I::V, at: usize) -> I::V {
-        let margin = simd.min(simd.sub(lanes_at(simd, self.level, at), simd.splat(self.own)), simd.splat(self.most));
+        let margin =
+            simd.min(simd.sub(lanes_at(simd, self.level, at), simd.splat(self.label_level)), simd.splat(self.most));
         let z = simd.sub(z, simd.splat(self.base));
-        let z = match self.boost {
-            Some(boost) => simd.add(z, boost.of(simd, z, self.base)),
+        let z = match self.compensation {
+            Some(compensation) => simd.add(z, compensation.of(simd, z, self.base)),
             None => z,
         };
         simd.add(z, margin)
     }
-    fn refer(&mut self, z: f32) {
+    fn set_label_logit(&mut self, z: f32) {
         self.base = z;
     }
-    fn own(&self, _z: f32) -> f64 {
+    fn label_logit(&self, _z: f32) -> f64 {
         0.0
     }
-    fn learn(&mut self, raw: &Denominator) {
-        if let Some(boost) = &mut self.boost {
-            boost.learn(raw);
+    fn set_raw_sums(&mut self, raw: &Denominator) {
+        if let Some(compensation) = &mut self.compensation {
+            compensation.set_raw_sums(raw);
         }
     }
 }

@@ -33,9 +33,9 @@ fn targeted(z: f32, t: f64) -> (f64, f64) {
 }
 
 /// The classes of a row with a target that is not 0, and their targets: the labels' shares, deferred class weights
-/// included, so that the row is the sum of its parts.
+/// included, so that the row is the sum of its terms.
 fn targets(row: &Row) -> ([(usize, f64); 2], usize) {
-    let [a, b] = &row.parts;
+    let [a, b] = &row.terms;
     if row.count == 1 {
         return ([(a.label, 1.0), (0, 0.0)], 1);
     }
@@ -87,8 +87,8 @@ pub(crate) fn count(simd: SimdLevel, z: &[f32], row: &Row, counts: &mut [u64]) -
 #[inline(always)]
 fn row_kernel<I: Simd>(simd: I, z: &[f32], row: &mut Row, gains: &[f32], over: f64, into: &mut [f32]) {
     let bins = gains.len();
-    let coefficient = row.parts().iter().map(|p| p.coefficient).sum::<f64>() / over;
-    let gain = row.parts().iter().map(|p| p.gain).sum::<f64>();
+    let coefficient = row.terms().iter().map(|p| p.coefficient).sum::<f64>() / over;
+    let gain = row.terms().iter().map(|p| p.gain).sum::<f64>();
     let scale = coefficient as f32;
     row.finite = z.iter().all(|z| z.is_finite());
     if !row.finite {

@@ -6,7 +6,7 @@
 //! [`Shape`].
 //!
 //! Three things keep the numbers accurate:
-//! - the label's term is kept apart from the others, so that 1 - p_y = others / (others + own) has no cancellation
+//! - the label's term is kept apart from the others, so that 1 - p_y = others / (others + label) has no cancellation
 //!   when p_y -> 1;
 //! - exponentials are taken relative to a logit of the row (the largest one so far, block by block), never relative to a
 //!   rounded log-sum-exp;
@@ -25,15 +25,15 @@ pub(crate) const BLOCK: usize = 512;
 /// Stands for "no class here": whatever a shape makes of it (also NaN), its exponential is 0.
 const ABSENT: f32 = f32::NEG_INFINITY;
 
-/// The denominator of a softmax, with the label's term kept apart: e^{own - shift} + others.
+/// The denominator of a softmax, with the label's term kept apart: e^{label_logit - shift} + others.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Denominator {
     /// The number that exponents are relative to.
     pub(crate) shift: f32,
     /// z' of the label.
-    pub(crate) own: f64,
-    /// e^{own - shift}.
-    own_exp: f64,
+    pub(crate) label_logit: f64,
+    /// e^{label_logit - shift}.
+    label_exp: f64,
     /// Sum of e^{z'_j - shift} over the other classes.
     pub(crate) others: f64,
 }
@@ -44,30 +44,30 @@ pub(crate) fn change_of_shift(from: f32, to: f32) -> f64 {
 }
 
 impl Denominator {
-    pub(crate) fn new(shift: f32, own: f64, others: f64) -> Self {
-        Self { shift, own, own_exp: (own - f64::from(shift)).exp(), others }
+    pub(crate) fn new(shift: f32, label_logit: f64, others: f64) -> Self {
+        Self { shift, label_logit, label_exp: (label_logit - f64::from(shift)).exp(), others }
     }
 
     /// The whole sum, e^{lse - shift}.
     pub(crate) fn sum(&self) -> f64 {
-        self.own_exp + self.others
+        self.label_exp + self.others
     }
 
     /// 1 - p_y, without cancellation.
-    pub(crate) fn miss(&self) -> f64 {
+    pub(crate) fn one_minus_p(&self) -> f64 {
         self.others / self.sum()
     }
 
     /// -log p_y.
     pub(crate) fn cross_entropy(&self) -> f64 {
-        let ratio = self.others / self.own_exp;
+        let ratio = self.others / self.label_exp;
         if ratio < 0.1 {
             ratio.ln_1p()
-        } else if self.own_exp > 1e-30 {
+        } else if self.label_exp > 1e-30 {
             // the same, and faster
             (1.0 + ratio).ln()
         } else {
-            self.others.ln() + (f64::from(self.shift) - self.own)
+            self.others.ln() + (f64::from(self.shift) - self.label_logit)
         }
     }
 }
@@ -102,13 +102,13 @@ pub(crate) struct RowBuffers<'a> {
     /// The exponentials. The label's is 0.
     pub(crate) exps: &'a mut [f32],
     /// Exponentials that replace those in `exps`, relative to the row's shift.
-    pub(crate) late: &'a mut Vec<f32>,
-    /// The classes of the exponentials in `late`.
-    pub(crate) late_at: &'a mut Vec<u32>,
+    pub(crate) recomputed: &'a mut Vec<f32>,
+    /// The classes of the exponentials in `recomputed`.
+    pub(crate) recomputed_classes: &'a mut Vec<u32>,
 }
 
-/// A row in whole lanes, the label taken out.
-pub(crate) struct Row<'a> {
+/// A row in whole lanes, without its label.
+pub(crate) struct RowLanes<'a> {
     whole: &'a [Lanes],
     /// What lies behind the last whole lanes, padded.
     rest: Lanes,
@@ -119,7 +119,7 @@ pub(crate) struct Row<'a> {
     finite: bool,
 }
 
-impl<'a> Row<'a> {
+impl<'a> RowLanes<'a> {
     #[inline(always)]
     pub(crate) fn new(z: &'a [f32], label: usize) -> Self {
         let (whole, tail) = z.as_chunks::<LANES>();
@@ -145,10 +145,10 @@ impl<'a> Row<'a> {
         let label = self.label.clamp(lanes.start, end);
         let around = label..(label + usize::from(label == self.label)).min(end);
         let rest = if lanes.end > end { std::slice::from_ref(self.at(end)) } else { &[] };
-        let own = if around.is_empty() { &[][..] } else { std::slice::from_ref(&self.around) };
+        let label_run = if around.is_empty() { &[][..] } else { std::slice::from_ref(&self.around) };
         [
             (lanes.start, &self.whole[lanes.start..label]),
-            (label, own),
+            (label, label_run),
             (around.end, &self.whole[around.end..end]),
             (end, rest),
         ]
@@ -198,10 +198,10 @@ fn checked_top_of<I: Simd, S: Shape>(
 
 #[inline(always)]
 fn sums_kernel<I: Simd, S: Shape>(simd: I, shape: &S, z: &[f32], label: usize, buffers: &mut RowBuffers<'_>) -> Sums {
-    let row = Row::new(z, label);
-    let own = shape.own(z[label]);
-    let mut shift = own as f32;
-    let (mut adjusted, mut raw, mut logits) = (0f64, 0f64, own);
+    let row = RowLanes::new(z, label);
+    let label_logit = shape.label_logit(z[label]);
+    let mut shift = label_logit as f32;
+    let (mut adjusted, mut raw, mut logits) = (0f64, 0f64, label_logit);
     let mut odd = simd.splat(0.0);
     for (number, exps) in buffers.exps.chunks_mut(BLOCK).enumerate() {
         let start = number * (BLOCK / LANES);
@@ -240,10 +240,10 @@ fn sums_kernel<I: Simd, S: Shape>(simd: I, shape: &S, z: &[f32], label: usize, b
             logits += total(simd, block_sums[2]);
         }
     }
-    let adjusted = Denominator::new(shift, own, adjusted);
+    let adjusted = Denominator::new(shift, label_logit, adjusted);
     let raw = if S::FACTOR { Denominator { others: raw, ..adjusted } } else { adjusted };
     let odd = simd.to_array::<LANES>(odd).iter().any(|x| *x != 0.0);
-    let finite = row.finite && !odd && shift.is_finite() && (own as f32).is_finite();
+    let finite = row.finite && !odd && shift.is_finite() && (label_logit as f32).is_finite();
     Sums { raw, adjusted, logits, finite }
 }
 
@@ -276,16 +276,16 @@ pub(crate) fn sums<S: Shape>(
     raw_sums: bool,
     buffers: &mut RowBuffers<'_>,
 ) -> Sums {
-    shape.refer(z[label]);
-    let mut sums = if S::APART || (S::HIDES_RAW && raw_sums) {
+    shape.set_label_logit(z[label]);
+    let mut sums = if S::NEEDS_RAW_SUMS || (S::HIDES_RAW && raw_sums) {
         let raw = sums_pass(simd, &Plain, z, label, buffers).raw;
-        shape.learn(&raw);
+        shape.set_raw_sums(&raw);
         Sums { raw, ..sums_pass(simd, shape, z, label, buffers) }
     } else {
         sums_pass(simd, shape, z, label, buffers)
     };
-    buffers.late.clear();
-    buffers.late_at.clear();
+    buffers.recomputed.clear();
+    buffers.recomputed_classes.clear();
     if sums.finite {
         shape.correct(simd, z, label, buffers, &mut sums);
         sums.finite = sums.adjusted.shift.is_finite();
@@ -346,10 +346,10 @@ pub(crate) fn gradient<S: Shape>(
     let scale = slope.scale / denominator.sum();
     let uniform = slope.scale * slope.smooth / z.len() as f64;
     scale_pass(simd, shape, sums, scale, uniform as f32, buffers);
-    for (e, &j) in buffers.late.iter().zip(&*buffers.late_at) {
+    for (e, &j) in buffers.recomputed.iter().zip(&*buffers.recomputed_classes) {
         buffers.exps[j as usize] = (f64::from(*e) * scale) as f32;
     }
-    // the label's own, without cancellation
-    let own = slope.scale * (slope.smooth - denominator.miss()) - uniform;
-    buffers.exps[label] = (own * f64::from(shape.own_slope())) as f32;
+    // without cancellation
+    let label_gradient = slope.scale * (slope.smooth - denominator.one_minus_p()) - uniform;
+    buffers.exps[label] = (label_gradient * f64::from(shape.label_slope())) as f32;
 }

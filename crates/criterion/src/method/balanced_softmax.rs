@@ -23,7 +23,7 @@
 //! It has no parameters and is the strongest simple baseline: a method that does not beat it needs another reason to
 //! exist.
 
-use super::biased::Biased;
+use super::shared::biased::Biased;
 use crate::counts::{Counts, table};
 use crate::parameters::{Parameters, parameters};
 

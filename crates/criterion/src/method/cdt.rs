@@ -22,7 +22,7 @@
 //! # Choosing
 //! The paper's tables use gamma 0.1 to 0.4, smaller for steeper tails.
 
-use super::biased::ScaledAndBiased;
+use super::shared::biased::ScaledAndBiased;
 use crate::counts::{Counts, table};
 use crate::parameters::{Parameters, parameters};
 

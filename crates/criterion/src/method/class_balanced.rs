@@ -24,7 +24,7 @@
 //! power 1, plain inverse frequency, often overshoots on steep tails, where one rare image counts as a hundred. The
 //! default 0.5 is gentler.
 
-use super::weighted::{Reduction, Weighted};
+use super::shared::weighted::{Reduction, Weighted};
 use crate::config::Preset;
 use crate::counts::Counts;
 use crate::parameters::{Parameters, parameters};

@@ -61,7 +61,7 @@ use crate::batch::Batch;
 use crate::config::Preset;
 use crate::counts::Counts;
 use crate::error::{ConfigError, StateError};
-use crate::kernel::rows::{Job, Part, Row, Softmax, Weighed, Workspace};
+use crate::kernel::rows::{BatchPass, LabelTerm, Row, SoftmaxMethod, WeightedLoss, Workspace};
 use crate::margin::{LevelRows, NoMargin, RatioRows, Rows, UnbiasedRows};
 use crate::method::{ClassHistogram, Id, Method, State};
 use crate::parameters::{Parameters, parameters};
@@ -302,12 +302,12 @@ impl Cwap {
     }
 
     /// The gradient norm g of an example.
-    fn norm(&self, part: &Part) -> f64 {
+    fn norm(&self, term: &LabelTerm) -> f64 {
         match self.config.norm {
-            Norm::Softmax => part.sums.raw.miss(),
+            Norm::Softmax => term.sums.raw.one_minus_p(),
             // 1 - sigmoid(z) = sigmoid(-z)
-            Norm::SigmoidOwn => 1.0 / (1.0 + part.sums.raw.own.exp()),
-            Norm::Adjusted => part.sums.adjusted.miss(),
+            Norm::SigmoidOwn => 1.0 / (1.0 + term.sums.raw.label_logit.exp()),
+            Norm::Adjusted => term.sums.adjusted.one_minus_p(),
         }
     }
 
@@ -316,10 +316,10 @@ impl Cwap {
     }
 
     /// The weight W that is frozen for the epoch, before the cap.
-    fn frozen(&self, part: &Part) -> f64 {
+    fn frozen(&self, term: &LabelTerm) -> f64 {
         let bins = self.histogram.bins;
-        let at = part.label * bins;
-        let i = region(&self.histogram.widths[at..at + bins], self.norm(part));
+        let at = term.label * bins;
+        let i = region(&self.histogram.widths[at..at + bins], self.norm(term));
         f64::from(self.weights[at + i])
     }
 
@@ -329,37 +329,37 @@ impl Cwap {
         self.config.intra && epoch >= first
     }
 
-    /// The weight and loss of a part, and the region it will be counted in.
-    fn weighed(&self, part: &Part, weight: f64) -> Weighed {
-        let region = self.histogram.filling(part.label, self.norm(part)) as u32;
-        Weighed { region, ..Weighed::constant(self.capped(weight), part.sums.adjusted.cross_entropy()) }
+    /// The weight and loss of a term, and the region it will be counted in.
+    fn weighted(&self, term: &LabelTerm, weight: f64) -> WeightedLoss {
+        let region = self.histogram.filling(term.label, self.norm(term)) as u32;
+        WeightedLoss { region, ..WeightedLoss::constant(self.capped(weight), term.sums.adjusted.cross_entropy()) }
     }
 
     /// Runs the rows one by one, or in two sweeps if weights depend on the whole batch.
-    fn run<M: Softmax>(&self, job: &mut Job<'_>, rows: &M) {
+    fn run<M: SoftmaxMethod>(&self, pass: &mut BatchPass<'_>, rows: &M) {
         let jointly = !self.frozen_weights() || self.config.normalize.by_batch();
-        if !self.intra(job.batch.epoch) || !jointly {
-            job.fused(rows);
+        if !self.intra(pass.batch.epoch) || !jointly {
+            pass.fused(rows);
             return;
         }
-        job.sums(rows);
-        if !job.finite() {
+        pass.sums(rows);
+        if !pass.finite() {
             return;
         }
         match &self.averages {
             Some(averages) if !self.frozen_weights() => {
-                averages.absorb(job.workspace, self.config.momentum, |part| self.norm(part));
-                averages.weigh(job.workspace, &self.scale(), |part| self.norm(part));
+                averages.absorb(pass.workspace, self.config.momentum, |term| self.norm(term));
+                averages.weigh(pass.workspace, &self.scale(), |term| self.norm(term));
             }
-            _ => job.workspace.rows.iter_mut().flat_map(Row::parts_mut).for_each(|part| {
-                part.weighed.weight = self.frozen(part);
+            _ => pass.workspace.rows.iter_mut().flat_map(Row::terms_mut).for_each(|term| {
+                term.weighted.weight = self.frozen(term);
             }),
         }
-        self.scale_by_batch(job.workspace);
-        for part in job.workspace.rows.iter_mut().flat_map(Row::parts_mut) {
-            part.weighed = self.weighed(part, part.weighed.weight);
+        self.scale_by_batch(pass.workspace);
+        for term in pass.workspace.rows.iter_mut().flat_map(Row::terms_mut) {
+            term.weighted = self.weighted(term, term.weighted.weight);
         }
-        job.gradients(rows);
+        pass.gradients(rows);
     }
 
     /// Divides the weights by their mean over the batch, if that is their scale.
@@ -367,78 +367,78 @@ impl Cwap {
         if !self.config.normalize.by_batch() {
             return;
         }
-        let parts = workspace.rows.iter().flat_map(Row::parts);
-        let mean = parts.map(|part| part.share * part.weighed.weight).sum::<f64>() / workspace.rows.len() as f64;
-        workspace.rows.iter_mut().flat_map(Row::parts_mut).for_each(|part| part.weighed.weight /= mean);
+        let terms = workspace.rows.iter().flat_map(Row::terms);
+        let mean = terms.map(|term| term.share * term.weighted.weight).sum::<f64>() / workspace.rows.len() as f64;
+        workspace.rows.iter_mut().flat_map(Row::terms_mut).for_each(|term| term.weighted.weight /= mean);
     }
 
     /// Counts the batch first, as margins depend on it: a sweep for the gradient norms, then both passes over each row.
-    fn run_live(&self, job: &mut Job<'_>, averages: &Averages) {
+    fn run_live(&self, pass: &mut BatchPass<'_>, averages: &Averages) {
         if self.config.norm != Norm::SigmoidOwn {
-            job.sums(&NoMargin(|_: &Part| Weighed::default()));
-            if !job.finite() {
+            pass.sums(&NoMargin(|_: &LabelTerm| WeightedLoss::default()));
+            if !pass.finite() {
                 return;
             }
         }
-        let (batch, classes) = (job.batch, job.classes);
-        let norm = |part: &Part| match self.config.norm {
-            Norm::SigmoidOwn => 1.0 / (1.0 + f64::from(batch.logits[part.row * classes + part.label]).exp()),
+        let (batch, classes) = (pass.batch, pass.classes);
+        let norm = |term: &LabelTerm| match self.config.norm {
+            Norm::SigmoidOwn => 1.0 / (1.0 + f64::from(batch.logits[term.row * classes + term.label]).exp()),
             // margins do not exist yet
-            Norm::Softmax | Norm::Adjusted => part.sums.raw.miss(),
+            Norm::Softmax | Norm::Adjusted => term.sums.raw.one_minus_p(),
         };
-        averages.absorb(job.workspace, self.config.momentum, norm);
-        let mut table = std::mem::take(&mut job.workspace.table);
+        averages.absorb(pass.workspace, self.config.momentum, norm);
+        let mut table = std::mem::take(&mut pass.workspace.table);
         if let Some(margins) = &self.margins {
-            margins.fill(averages.log_sizes_with(job.workspace, self.config.momentum), &mut table);
+            margins.fill(averages.log_sizes_with(pass.workspace, self.config.momentum), &mut table);
         }
         let intra = self.intra(batch.epoch);
         let frozen = self.frozen_weights();
         if intra && !frozen {
-            averages.weigh(job.workspace, &self.scale(), norm);
-            self.scale_by_batch(job.workspace);
+            averages.weigh(pass.workspace, &self.scale(), norm);
+            self.scale_by_batch(pass.workspace);
         }
-        let weigh = |part: &Part| {
+        let weigh = |term: &LabelTerm| {
             let weight = match (intra, frozen) {
                 (false, _) => 1.0,
-                (true, true) => self.frozen(part),
-                (true, false) => part.weighed.weight,
+                (true, true) => self.frozen(term),
+                (true, false) => term.weighted.weight,
             };
-            self.weighed(part, weight)
+            self.weighted(term, weight)
         };
         match self.margins.as_ref().map(|margins| margins.rows) {
-            None => job.fused(&NoMargin(weigh)),
-            Some(Rows::Ratios) => job.fused(&RatioRows { table: &table, boost: None, weigh }),
-            Some(Rows::Unbiased) => job.fused(&UnbiasedRows { table: &table, weigh }),
-            Some(Rows::Levels { most }) => job.fused(&LevelRows { table: &table, most, boost: None, weigh }),
+            None => pass.fused(&NoMargin(weigh)),
+            Some(Rows::Ratios) => pass.fused(&RatioRows { table: &table, compensation: None, weigh }),
+            Some(Rows::Unbiased) => pass.fused(&UnbiasedRows { table: &table, weigh }),
+            Some(Rows::Levels { most }) => pass.fused(&LevelRows { table: &table, most, compensation: None, weigh }),
         }
-        job.workspace.table = table;
+        pass.workspace.table = table;
     }
 }
 
 impl Method for Cwap {
-    fn rows(&self, job: &mut Job<'_>) {
+    fn rows(&self, pass: &mut BatchPass<'_>) {
         if let Some(averages) = self.live() {
-            self.run_live(job, averages);
+            self.run_live(pass, averages);
             return;
         }
         // with moving averages the weights are set between two sweeps, if at all
-        let intra = self.intra(job.batch.epoch) && self.frozen_weights();
-        let weigh = |part: &Part| self.weighed(part, if intra { self.frozen(part) } else { 1.0 });
+        let intra = self.intra(pass.batch.epoch) && self.frozen_weights();
+        let weigh = |term: &LabelTerm| self.weighted(term, if intra { self.frozen(term) } else { 1.0 });
         let Some(Margins { rows, table, .. }) = &self.margins else {
-            self.run(job, &NoMargin(weigh));
+            self.run(pass, &NoMargin(weigh));
             return;
         };
         match *rows {
-            Rows::Ratios => self.run(job, &RatioRows { table, boost: None, weigh }),
-            Rows::Unbiased => self.run(job, &UnbiasedRows { table, weigh }),
-            Rows::Levels { most } => self.run(job, &LevelRows { table, most, boost: None, weigh }),
+            Rows::Ratios => self.run(pass, &RatioRows { table, compensation: None, weigh }),
+            Rows::Unbiased => self.run(pass, &UnbiasedRows { table, weigh }),
+            Rows::Levels { most } => self.run(pass, &LevelRows { table, most, compensation: None, weigh }),
         }
     }
 
     fn observe(&mut self, batch: &Batch<'_>, workspace: &Workspace) {
         // mixed examples are not counted
         for row in workspace.rows.iter().filter(|row| row.count == 1) {
-            self.histogram.count(row.parts[0].label, row.parts[0].weighed.region as usize);
+            self.histogram.count(row.terms[0].label, row.terms[0].weighted.region as usize);
         }
         let live = self.config.memory == Memory::Live;
         let averaged = live || self.intra(batch.epoch) && !self.frozen_weights();

@@ -25,7 +25,7 @@
 //! beta 0.9999 for datasets of the size of CIFAR, 0.999 for ImageNet and iNaturalist. A larger beta is closer to inverse
 //! frequency.
 
-use super::weighted::{Reduction, Weighted};
+use super::shared::weighted::{Reduction, Weighted};
 use crate::config::Preset;
 use crate::counts::Counts;
 use crate::parameters::{Parameters, parameters};

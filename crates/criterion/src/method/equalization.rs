@@ -33,7 +33,7 @@ use crate::batch::Batch;
 use crate::config::Preset;
 use crate::counts::Counts;
 use crate::kernel::lanes::LANES;
-use crate::kernel::rows::{Job, Part, Softmax, Weighed};
+use crate::kernel::rows::{BatchPass, LabelTerm, SoftmaxMethod, WeightedLoss};
 use crate::kernel::shape::Bias;
 use crate::method::Method;
 use crate::parameters::{Parameters, parameters};
@@ -105,27 +105,29 @@ fn drop_classes_kernel<I: Simd>(_simd: I, draws: Draws, thresholds: &[u64], bias
 }
 dispatch!(fn drop_classes(draws: Draws, thresholds: &[u64], bias: &mut [f32]) = drop_classes_kernel);
 
-impl Softmax for Rows<'_> {
+impl SoftmaxMethod for Rows<'_> {
     type Shape<'a>
         = Bias<'a>
     where
         Self: 'a;
-    fn shape<'a>(&'a self, part: &Part, row: &'a mut Vec<f32>) -> Bias<'a> {
-        let draws = Draws::new(self.method.seed, self.batch.epoch, self.batch.example(part.row));
+    fn shape<'a>(&'a self, term: &LabelTerm, row: &'a mut Vec<f32>) -> Bias<'a> {
+        let draws = Draws::new(self.method.seed, self.batch.epoch, self.batch.example(term.row));
         row.resize(self.method.thresholds.len().next_multiple_of(LANES), 0.0);
         drop_classes(self.simd, draws, &self.method.thresholds, row);
         Bias::new(row, 0.0)
     }
-    fn weigh(&self, part: &Part) -> Weighed {
-        Weighed::cross_entropy(part)
+    fn weigh(&self, term: &LabelTerm) -> WeightedLoss {
+        WeightedLoss::cross_entropy(term)
     }
 }
 
 impl Method for Equalization {
-    fn rows(&self, job: &mut Job<'_>) {
+    fn rows(&self, pass: &mut BatchPass<'_>) {
         match self.form {
-            EqualizationForm::Softmax => job.fused(&Rows { method: self, batch: job.batch, simd: job.workspace.simd }),
-            EqualizationForm::Sigmoid => job.elements(&[1.0], 1.0),
+            EqualizationForm::Softmax => {
+                pass.fused(&Rows { method: self, batch: pass.batch, simd: pass.workspace.simd });
+            }
+            EqualizationForm::Sigmoid => pass.elements(&[1.0], 1.0),
         }
     }
 }

@@ -24,7 +24,7 @@
 //! Long-tail tables use gamma 1, detection 2. It balances difficulty, not class sizes: expect little for rare classes.
 
 use crate::counts::Counts;
-use crate::kernel::rows::{Job, Part, Weighed};
+use crate::kernel::rows::{BatchPass, LabelTerm, WeightedLoss};
 use crate::margin::NoMargin;
 use crate::method::Method;
 use crate::parameters::{Parameters, parameters};
@@ -52,15 +52,15 @@ pub(crate) struct Focal {
 }
 
 impl Method for Focal {
-    fn rows(&self, job: &mut Job<'_>) {
+    fn rows(&self, pass: &mut BatchPass<'_>) {
         let gamma = self.gamma;
-        job.fused(&NoMargin(|part: &Part| {
-            let (ce, miss) = (part.sums.adjusted.cross_entropy(), part.sums.adjusted.miss());
-            let weight = miss.powf(gamma);
+        pass.fused(&NoMargin(|term: &LabelTerm| {
+            let (ce, one_minus_p) = (term.sums.adjusted.cross_entropy(), term.sums.adjusted.one_minus_p());
+            let weight = one_minus_p.powf(gamma);
             // (1-p)^(g-1) CE is (1-p)^g times CE / (1-p), and CE / (1-p) -> 1 for p -> 1: nothing is singular
-            let ratio = if miss > 0.0 { ce / miss } else { 1.0 };
+            let ratio = if one_minus_p > 0.0 { ce / one_minus_p } else { 1.0 };
             let scale = weight + gamma * weight * ratio * (-ce).exp();
-            Weighed { loss: weight * ce, weight, scale, ..Weighed::default() }
+            WeightedLoss { loss: weight * ce, weight, scale, ..WeightedLoss::default() }
         }));
     }
 }

@@ -39,7 +39,7 @@ use crate::batch::Batch;
 use crate::config::Preset;
 use crate::counts::Counts;
 use crate::error::StateError;
-use crate::kernel::rows::{Job, Part, Row, Weighed, Workspace};
+use crate::kernel::rows::{BatchPass, LabelTerm, Row, WeightedLoss, Workspace};
 use crate::margin::NoMargin;
 use crate::method::{Method, State};
 use crate::parameters::{Parameters, parameters};
@@ -136,52 +136,52 @@ impl Ghm {
         }
     }
 
-    fn examples(&self, job: &mut Job<'_>) {
-        let rows = NoMargin(|part: &Part| part.weighed);
-        job.sums(&rows);
-        if !job.finite() {
+    fn examples(&self, pass: &mut BatchPass<'_>) {
+        let rows = NoMargin(|term: &LabelTerm| term.weighted);
+        pass.sums(&rows);
+        if !pass.finite() {
             return;
         }
-        let workspace = &mut *job.workspace;
+        let workspace = &mut *pass.workspace;
         workspace.mass.clear();
         workspace.mass.resize(self.mass.len(), 0.0);
-        for part in workspace.rows.iter_mut().flat_map(Row::parts_mut) {
-            let region = self.region(part.sums.raw.miss());
-            part.weighed.region = region as u32;
-            workspace.mass[region] += part.share;
+        for term in workspace.rows.iter_mut().flat_map(Row::terms_mut) {
+            let region = self.region(term.sums.raw.one_minus_p());
+            term.weighted.region = region as u32;
+            workspace.mass[region] += term.share;
         }
         self.harmonize(workspace);
-        for part in workspace.rows.iter_mut().flat_map(Row::parts_mut) {
-            let weight = workspace.gains[part.weighed.region as usize];
-            part.weighed = Weighed::constant(weight, part.sums.adjusted.cross_entropy());
+        for term in workspace.rows.iter_mut().flat_map(Row::terms_mut) {
+            let weight = workspace.gains[term.weighted.region as usize];
+            term.weighted = WeightedLoss::constant(weight, term.sums.adjusted.cross_entropy());
         }
-        job.gradients(&rows);
+        pass.gradients(&rows);
     }
 
-    fn elements(&self, job: &mut Job<'_>) {
-        job.count_elements(self.mass.len());
-        if !job.finite() {
+    fn elements(&self, pass: &mut BatchPass<'_>) {
+        pass.count_elements(self.mass.len());
+        if !pass.finite() {
             return;
         }
-        self.harmonize(job.workspace);
+        self.harmonize(pass.workspace);
         // the loop over rows borrows all of `workspace`
-        let mut table = std::mem::take(&mut job.workspace.table);
+        let mut table = std::mem::take(&mut pass.workspace.table);
         table.clear();
-        table.extend(job.workspace.gains.iter().map(|w| *w as f32));
+        table.extend(pass.workspace.gains.iter().map(|w| *w as f32));
         let over = match self.config.average {
-            GhmAverage::Elements => job.classes as f64,
+            GhmAverage::Elements => pass.classes as f64,
             GhmAverage::Samples => 1.0,
         };
-        job.elements(&table, over);
-        job.workspace.table = table;
+        pass.elements(&table, over);
+        pass.workspace.table = table;
     }
 }
 
 impl Method for Ghm {
-    fn rows(&self, job: &mut Job<'_>) {
+    fn rows(&self, pass: &mut BatchPass<'_>) {
         match self.config.form {
-            GhmForm::Softmax => self.examples(job),
-            GhmForm::Sigmoid => self.elements(job),
+            GhmForm::Softmax => self.examples(pass),
+            GhmForm::Sigmoid => self.elements(pass),
         }
     }
 

@@ -26,7 +26,7 @@
 //! The paper uses head 0.3 to 0.4 and tail 0 to 0.1, in a second stage that retrains the classifier.
 
 use crate::counts::Counts;
-use crate::kernel::rows::{Job, Part, Softmax, Weighed};
+use crate::kernel::rows::{BatchPass, LabelTerm, SoftmaxMethod, WeightedLoss};
 use crate::kernel::shape::WithMean;
 use crate::method::Method;
 use crate::parameters::{Parameters, parameters};
@@ -66,22 +66,22 @@ impl LabelAwareSmoothing {
     }
 }
 
-impl Softmax for LabelAwareSmoothing {
+impl SoftmaxMethod for LabelAwareSmoothing {
     type Shape<'a> = WithMean;
-    fn shape<'a>(&'a self, _part: &Part, _row: &'a mut Vec<f32>) -> WithMean {
+    fn shape<'a>(&'a self, _term: &LabelTerm, _row: &'a mut Vec<f32>) -> WithMean {
         WithMean::default()
     }
-    fn weigh(&self, part: &Part) -> Weighed {
-        let (smooth, denominator) = (self.smooth[part.label], &part.sums.adjusted);
+    fn weigh(&self, term: &LabelTerm) -> WeightedLoss {
+        let (smooth, denominator) = (self.smooth[term.label], &term.sums.adjusted);
         let ce = denominator.cross_entropy();
         // mean_j(-ln p_j) = lse - mean z = CE + z_y - mean z
-        let uniform = ce + denominator.own - part.sums.logits / self.classes;
-        Weighed { loss: (1.0 - smooth) * ce + smooth * uniform, weight: 1.0, scale: 1.0, smooth, region: 0 }
+        let uniform = ce + denominator.label_logit - term.sums.logits / self.classes;
+        WeightedLoss { loss: (1.0 - smooth) * ce + smooth * uniform, weight: 1.0, scale: 1.0, smooth, region: 0 }
     }
 }
 
 impl Method for LabelAwareSmoothing {
-    fn rows(&self, job: &mut Job<'_>) {
-        job.fused(self);
+    fn rows(&self, pass: &mut BatchPass<'_>) {
+        pass.fused(self);
     }
 }

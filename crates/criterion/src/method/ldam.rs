@@ -14,7 +14,8 @@
 //! 2019, <https://arxiv.org/abs/1906.07413>.
 //!
 //! # Differs
-//! Nothing. A class without images counts as having one. The loss does not normalize: use the cosine head.
+//! Nothing. A class without images counts as having one. The loss does not normalize: `train` gives
+//! the network a cosine head without a scale of its own.
 //!
 //! # Reduces to
 //! `softmax` of s z for max_margin 0. With equal counts every class has the same margin.
@@ -23,7 +24,7 @@
 //! The paper uses scale 30 and max_margin 0.5 throughout, together with `drw`.
 
 use crate::counts::Counts;
-use crate::kernel::rows::{Job, Part, Softmax, Weighed};
+use crate::kernel::rows::{BatchPass, LabelTerm, SoftmaxMethod, WeightedLoss};
 use crate::kernel::shape::Scaled;
 use crate::method::Method;
 use crate::parameters::{Parameters, parameters};
@@ -41,6 +42,9 @@ parameters! {
 impl Parameters for LdamConfig {
     type Method = Ldam;
     const CORRECTS_FOR_COUNTS: bool = true;
+    fn cosine_scale(&self) -> Option<f64> {
+        Some(self.scale)
+    }
     fn build(&self, counts: &Counts) -> Ldam {
         // n^(-1/4) / max_k n_k^(-1/4) = (n_min / n)^(1/4)
         let least = counts.smallest().max(1.0);
@@ -56,18 +60,18 @@ pub(crate) struct Ldam {
     margins: Vec<f32>,
 }
 
-impl Softmax for Ldam {
+impl SoftmaxMethod for Ldam {
     type Shape<'a> = Scaled;
-    fn shape<'a>(&'a self, part: &Part, _row: &'a mut Vec<f32>) -> Scaled {
-        Scaled::new(self.scale, self.margins[part.label])
+    fn shape<'a>(&'a self, term: &LabelTerm, _row: &'a mut Vec<f32>) -> Scaled {
+        Scaled::new(self.scale, self.margins[term.label])
     }
-    fn weigh(&self, part: &Part) -> Weighed {
-        Weighed::cross_entropy(part)
+    fn weigh(&self, term: &LabelTerm) -> WeightedLoss {
+        WeightedLoss::cross_entropy(term)
     }
 }
 
 impl Method for Ldam {
-    fn rows(&self, job: &mut Job<'_>) {
-        job.fused(self);
+    fn rows(&self, pass: &mut BatchPass<'_>) {
+        pass.fused(self);
     }
 }

@@ -22,7 +22,7 @@
 //! # Choosing
 //! tau 1 aims at balanced accuracy. A larger tau favors the tail at the cost of the head.
 
-use super::biased::Biased;
+use super::shared::biased::Biased;
 use crate::counts::{Counts, table};
 use crate::parameters::{Parameters, parameters};
 

@@ -17,9 +17,7 @@ mod seesaw;
 mod softmax;
 mod vs;
 
-// shared by several criteria
-mod biased;
-pub(crate) mod weighted;
+mod shared;
 
 use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::{Value, json};
@@ -29,11 +27,11 @@ use crate::config::Preset;
 use crate::counts::Counts;
 use crate::documentation::Documentation;
 use crate::error::{ConfigError, StateError};
-use crate::kernel::rows::{Job, Workspace};
+use crate::kernel::rows::{BatchPass, Workspace};
 use crate::parameters::{Declared, Field, Parameters};
 use crate::registry::methods;
 
-pub use weighted::Reduction;
+pub use shared::weighted::Reduction;
 
 methods! {
     Softmax "softmax" = softmax::SoftmaxConfig;
@@ -63,7 +61,7 @@ pub(crate) trait Method {
         false
     }
     /// Computes the loss and gradient of every row as if the batch had been counted. Counts nothing.
-    fn rows(&self, job: &mut Job<'_>);
+    fn rows(&self, pass: &mut BatchPass<'_>);
     /// Counts the batch that `rows` has just seen.
     fn observe(&mut self, _batch: &Batch<'_>, _workspace: &Workspace) {}
     /// Turns what the epoch has counted into what the next one uses.

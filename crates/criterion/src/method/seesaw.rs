@@ -33,8 +33,8 @@ use crate::config::Preset;
 use crate::counts::Counts;
 use crate::error::StateError;
 use crate::kernel::lanes::LANES;
-use crate::kernel::rows::{Job, Row, Weighed, Workspace};
-use crate::kernel::shape::Boost;
+use crate::kernel::rows::{BatchPass, Row, WeightedLoss, Workspace};
+use crate::kernel::shape::Compensation;
 use crate::margin::{Form, LevelRows, RatioRows};
 use crate::method::{Method, State};
 use crate::parameters::{Parameters, parameters};
@@ -134,16 +134,16 @@ impl Seesaw {
 
     /// The class that a row counts for.
     fn counted(row: &Row) -> usize {
-        let [a, b] = &row.parts;
+        let [a, b] = &row.terms;
         if row.count == 2 && b.share > a.share { b.label } else { a.label }
     }
 }
 
 impl Method for Seesaw {
-    fn rows(&self, job: &mut Job<'_>) {
+    fn rows(&self, pass: &mut BatchPass<'_>) {
         // the table as it is once this batch is counted
-        let mut table = std::mem::take(&mut job.workspace.table);
-        let form = self.form_for(self.total.saturating_add(job.batch.len() as u64));
+        let mut table = std::mem::take(&mut pass.workspace.table);
+        let form = self.form_for(self.total.saturating_add(pass.batch.len() as u64));
         table.clear();
         if form == self.form {
             table.extend_from_slice(&self.table);
@@ -152,7 +152,7 @@ impl Method for Seesaw {
             table.resize(self.table.len(), 0.0);
         }
         // examples per class in this batch; all 0 between calls
-        let Workspace { rows, counts, .. } = &mut *job.workspace;
+        let Workspace { rows, counts, .. } = &mut *pass.workspace;
         counts.resize(counts.len().max(table.len()), 0);
         rows.iter().for_each(|row| counts[Self::counted(row)] += 1);
         for class in rows.iter().map(Self::counted) {
@@ -161,13 +161,13 @@ impl Method for Seesaw {
                 counts[class] = 0;
             }
         }
-        let boost = (self.config.q > 0.0).then(|| Boost::new(self.config.q, self.config.eps));
-        let weigh = |part: &_| Weighed::cross_entropy(part);
+        let compensation = (self.config.q > 0.0).then(|| Compensation::new(self.config.q, self.config.eps));
+        let weigh = |term: &_| WeightedLoss::cross_entropy(term);
         match form {
-            Form::Ratios => job.fused(&RatioRows { table: &table, boost, weigh }),
-            Form::Levels => job.fused(&LevelRows { table: &table, most: 0.0, boost, weigh }),
+            Form::Ratios => pass.fused(&RatioRows { table: &table, compensation, weigh }),
+            Form::Levels => pass.fused(&LevelRows { table: &table, most: 0.0, compensation, weigh }),
         }
-        job.workspace.table = table;
+        pass.workspace.table = table;
     }
 
     fn observe(&mut self, batch: &Batch<'_>, workspace: &Workspace) {

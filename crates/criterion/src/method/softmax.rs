@@ -26,7 +26,7 @@
 //! it calibrates probabilities and does nothing for the balance.
 
 use crate::counts::Counts;
-use crate::kernel::rows::{Job, Weighed};
+use crate::kernel::rows::{BatchPass, WeightedLoss};
 use crate::margin::NoMargin;
 use crate::method::Method;
 use crate::method::label_aware_smoothing::LabelAwareSmoothing;
@@ -57,10 +57,10 @@ pub(crate) struct Softmax {
 }
 
 impl Method for Softmax {
-    fn rows(&self, job: &mut Job<'_>) {
+    fn rows(&self, pass: &mut BatchPass<'_>) {
         match &self.smoothed {
-            Some(smoothed) => smoothed.rows(job),
-            None => job.fused(&NoMargin(|part: &_| Weighed::cross_entropy(part))),
+            Some(smoothed) => smoothed.rows(pass),
+            None => pass.fused(&NoMargin(|term: &_| WeightedLoss::cross_entropy(term))),
         }
     }
 }

@@ -21,7 +21,7 @@
 //! # Choosing
 //! The paper's tables use gamma 0.2 to 0.3 and tau 1 to 1.25.
 
-use super::biased::ScaledAndBiased;
+use super::shared::biased::ScaledAndBiased;
 use crate::counts::{Counts, table};
 use crate::parameters::{Parameters, parameters};
 

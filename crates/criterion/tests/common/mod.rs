@@ -19,7 +19,7 @@ pub fn call(
 ) -> std::result::Result<Result, BatchError> {
     let mut grad = vec![f32::NAN; batch.logits.len()];
     let (mut weights, mut gradient_norms) = (vec![f32::NAN; batch.len()], vec![f32::NAN; batch.len()]);
-    let out = Output { grad: &mut grad, weights: &mut weights, gradient_norms: Some(&mut gradient_norms) };
+    let out = Output { gradient_norms: Some(&mut gradient_norms), ..Output::new(&mut grad, &mut weights) };
     let summary = f(batch, out)?;
     Ok(Result { summary, grad, weights, gradient_norms })
 }

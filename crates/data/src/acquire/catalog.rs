@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use super::embedded::{FASHION_NAMES, fashion_mini};
+use crate::batch::normalize::Normalize;
 use crate::dataset::Dataset;
 use crate::error::DataError;
 use crate::read::format::{cifar, class_folders, idx, inat, tiny_imagenet};
@@ -238,6 +239,15 @@ impl KnownDataset {
     #[must_use]
     pub fn is_embedded(&self) -> bool {
         self.reader == Reader::Embedded
+    }
+
+    /// The published normalization of the dataset's pixels, if there is one.
+    #[must_use]
+    pub fn normalize(&self) -> Option<Normalize> {
+        match self.reader {
+            Reader::Cifar10 | Reader::Cifar100 => Some(Normalize::cifar()),
+            Reader::Embedded | Reader::Idx(_) | Reader::TinyImagenet | Reader::Tree | Reader::Inat => None,
+        }
     }
 
     /// Whether the published files are read as they are, without unpacking an archive.

@@ -8,8 +8,7 @@ use std::path::{Path, PathBuf};
 
 use super::catalog::{KnownDataset, OfficialFile};
 use super::download::{DownloadEvent, RetryPolicy, download};
-use super::import::import_all;
-use super::lock::{LOCK_FILE, lock};
+use super::import::{LOCK_FILE, import_all, lock};
 use crate::dataset::Dataset;
 use crate::error::DataError;
 use crate::read::source::cannot_write;

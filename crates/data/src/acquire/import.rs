@@ -7,8 +7,9 @@ use std::fs::{self, File};
 use std::io;
 use std::path::{Path, PathBuf};
 
+use equipoise_support::{FolderLock, LockError};
+
 use super::catalog::{KnownDataset, OfficialFile};
-use super::lock::lock;
 use super::unpack::{unpack, unpack_zip};
 use crate::dataset::Dataset;
 use crate::error::DataError;
@@ -158,12 +159,24 @@ fn add(known: &KnownDataset, path: &Path, into: &Path) -> Result<(), DataError> 
     }
 }
 
+/// Name of the lock file.
+pub(super) const LOCK_FILE: &str = "lock";
+
+/// Locks a folder for this process.
+pub(super) fn lock(folder: &Path) -> Result<FolderLock, DataError> {
+    let path = folder.join(LOCK_FILE);
+    FolderLock::acquire(&path).map_err(|error| match error {
+        LockError::Held { pid } => DataError::Busy { folder: folder.to_owned(), pid },
+        LockError::Io(error) => cannot_write(&path)(error),
+    })
+}
+
 /// A folder in which only this process works, and which is removed at the end.
 struct Staging {
     folder: PathBuf,
     /// Where the dataset is put together.
     dataset: PathBuf,
-    _lock: File,
+    _lock: FolderLock,
 }
 
 impl Staging {

@@ -7,5 +7,4 @@ pub mod download;
 pub mod embedded;
 pub mod fetch;
 pub mod import;
-mod lock;
 pub mod unpack;

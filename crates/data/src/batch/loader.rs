@@ -2,16 +2,16 @@
 //!
 //! A loader decodes every file once before the first batch, so that all unreadable files are named together, and caches
 //! decoded images up to a limit. The others are read and decoded again for every batch, so that a dataset may be larger than
-//! memory. The cache does not change the batches.
+//! memory. The cache does not change the batches. Files to predict are not decoded before ([`Loader::unchecked`]).
 
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 
 use equipoise_pool::Pool;
-use equipoise_random::Example;
 
 use super::augmentation::Augmentation;
+use super::image_draw::ImageDraw;
 use super::normalize::Normalize;
 use super::photo::{PhotoCrop, PhotoTransform};
 use super::small::SmallTransform;
@@ -98,6 +98,12 @@ impl Loader {
         Ok(loader)
     }
 
+    /// A loader of files that nobody has looked at: every batch reads its files, and names those that it cannot read.
+    #[must_use]
+    pub fn unchecked(files: Vec<PathBuf>, transform: Transform) -> Self {
+        Self { cache: Cache::Nothing, files, transform, idle: Mutex::new(Vec::new()) }
+    }
+
     /// Decodes all files; keeps all of them at their final size, or none.
     fn scan_small(&self, scan: &Scan<'_>, side: usize, cache_bytes: u64, pool: &Pool) -> Cache {
         let (total, stride) = (scan.total, 3 * side * side);
@@ -158,25 +164,39 @@ impl Loader {
     /// `out` is `indices.len()` x channels x height x width.
     ///
     /// # Errors
-    /// Names the files that can no longer be read.
+    /// Names the files that cannot be read. All other images are in `out`.
     ///
     /// # Panics
     /// If `out` has another size, or an index is out of range.
     pub fn batch(&self, indices: &[u32], seed: u64, epoch: u64, out: &mut [f32], pool: &Pool) -> Result<(), DataError> {
+        self.draw(&ImageDraw::all(indices, seed, epoch), out, pool)
+    }
+
+    /// Fills `out` with images, each with random numbers of its own: image after image, channel after channel.
+    ///
+    /// # Shapes
+    /// `out` is `images.len()` x channels x height x width.
+    ///
+    /// # Errors
+    /// Names the files that can no longer be read.
+    ///
+    /// # Panics
+    /// If `out` has another size, or an index is out of range.
+    pub fn draw(&self, images: &[ImageDraw], out: &mut [f32], pool: &Pool) -> Result<(), DataError> {
         if let (Cache::Pixels(pixels), Transform::Small { transform, .. }) = (&self.cache, &self.transform) {
-            transform.batch(pixels, indices, seed, epoch, out, pool);
+            transform.draw(pixels, images, out, pool);
             return Ok(());
         }
         let (channels, height, width) = self.shape();
         let stride = channels * height * width;
-        assert_eq!(out.len(), indices.len() * stride, "the output must hold every pixel of the batch");
+        assert_eq!(out.len(), images.len() * stride, "the output must hold every pixel of the batch");
         // photographs take so long that each is worth a task
-        let mut tasks: Vec<(u32, &mut [f32], Option<UnreadableFile>)> =
-            indices.iter().zip(out.chunks_exact_mut(stride)).map(|(index, out)| (*index, out, None)).collect();
-        pool.each(&mut tasks, |_, (index, out, failed)| {
-            let example = Example { seed, epoch, example: (*index).into() };
-            if let Err(what) = self.with_transform(|transform| self.image(*index, example, out, transform)) {
-                *failed = Some(UnreadableFile { index: *index, path: self.files[*index as usize].clone(), what });
+        let mut tasks: Vec<(&ImageDraw, &mut [f32], Option<UnreadableFile>)> =
+            images.iter().zip(out.chunks_exact_mut(stride)).map(|(image, out)| (image, out, None)).collect();
+        pool.each(&mut tasks, |_, (image, out, failed)| {
+            if let Err(what) = self.with_transform(|transform| self.image(image, out, transform)) {
+                let index = image.index;
+                *failed = Some(UnreadableFile { index, path: self.files[index as usize].clone(), what });
             }
         });
         let files: Vec<UnreadableFile> = tasks.into_iter().filter_map(|(_, _, failed)| failed).collect();
@@ -205,29 +225,24 @@ impl Loader {
     }
 
     /// Transforms one image that is not cached at its final size.
-    fn image(
-        &self,
-        index: u32,
-        example: Example,
-        out: &mut [f32],
-        photo_transform: &mut PhotoTransform,
-    ) -> Result<(), String> {
+    fn image(&self, draw: &ImageDraw, out: &mut [f32], photo_transform: &mut PhotoTransform) -> Result<(), String> {
         let decoded;
+        let index = draw.index as usize;
         let image = match &self.cache {
-            Cache::Photos(photos) if let Some(photo) = &photos[index as usize] => photo,
+            Cache::Photos(photos) if let Some(photo) = &photos[index] => photo,
             _ => {
-                decoded = decode_file(&self.files[index as usize])?;
+                decoded = decode_file(&self.files[index])?;
                 &decoded
             }
         };
         match &self.transform {
-            Transform::Photo { crop, .. } => photo_transform.crop(image, crop, example, out),
+            Transform::Photo { crop, .. } => photo_transform.crop(image, crop, draw, out),
             Transform::Small { image_size, transform } => {
                 let side = *image_size as usize;
                 let mut bytes = vec![0; 3 * side * side];
                 photo_transform.fit(image, &mut bytes);
                 let pixels = Pixels { channels: 3, height: side, width: side, bytes: bytes.into() };
-                transform.image(&pixels, 0, example, &mut transform.scratch(&pixels), out);
+                transform.image(&pixels, 0, draw, &mut transform.scratch(&pixels), out);
             }
         }
         Ok(())

@@ -77,10 +77,28 @@ impl Normalize {
         Self::from_valid(&mean, &std)
     }
 
+    /// Means of the channels, in 0..=1.
+    #[must_use]
+    pub fn mean(&self) -> Vec<f32> {
+        self.offset.iter().zip(self.std()).map(|(offset, std)| -offset * std).collect()
+    }
+
+    /// Standard deviations of the channels, in 0..=1.
+    #[must_use]
+    pub fn std(&self) -> Vec<f32> {
+        self.scale.iter().map(|scale| 1.0 / (255.0 * scale)).collect()
+    }
+
     /// The normalized value of a level in 0..=255.
     #[must_use]
     pub fn value(&self, channel: usize, level: f32) -> f32 {
         level * self.scale[channel] + self.offset[channel]
+    }
+
+    /// The level in 0..=255 of a normalized value, rounded to the nearest.
+    #[must_use]
+    pub fn level(&self, channel: usize, value: f32) -> u8 {
+        ((value - self.offset[channel]) / self.scale[channel]).round() as u8
     }
 
     /// Normalizes an image, channel after channel of `plane` pixels.
@@ -97,12 +115,23 @@ mod tests {
     use super::*;
 
     #[test]
+    fn levels_come_back() {
+        for normalize in [Normalize::cifar(), Normalize::imagenet()] {
+            for (channel, level) in (0..3).flat_map(|channel| (0..=255u8).map(move |level| (channel, level))) {
+                assert_eq!(normalize.level(channel, normalize.value(channel, level.into())), level);
+            }
+        }
+        assert_eq!((Normalize::cifar().level(0, -9.0), Normalize::cifar().level(0, 9.0)), (0, 255));
+    }
+
+    #[test]
     fn moments_of_images() {
         let pixels = Pixels { channels: 1, height: 1, width: 2, bytes: vec![0, 255, 51, 51].into() };
         let want = Normalize::from_valid(&[0.5], &[0.5]);
         let got = Normalize::of(&pixels, &[0]);
         assert!((got.scale[0] - want.scale[0]).abs() < 1e-6 && (got.offset[0] - want.offset[0]).abs() < 1e-6);
         assert!(Normalize::of(&pixels, &[1]).scale[0].is_finite());
+        assert_eq!((want.mean(), want.std()), (vec![0.5], vec![0.5]));
     }
 
     #[test]

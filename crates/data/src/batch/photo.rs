@@ -2,12 +2,13 @@
 //! evaluation.
 //!
 //! As in torchvision (Szegedy et al., CVPR 2015): a random area of 8 to 100 % with an aspect ratio of 3/4 to 4/3, at most ten
-//! attempts, else the center; resized by Pillow's antialiased bilinear filter. RandAugment and color jitter come between the
-//! crop and the normalization, in 8 bits; cutout comes last.
+//! attempts, else the center; resized by Pillow's antialiased bilinear filter. RandAugment or another policy and color jitter
+//! come between the crop and the normalization, in 8 bits; cutout comes last.
 
-use equipoise_random::{Draws, Example, Stream};
+use equipoise_random::{Draws, Stream};
 
 use super::augmentation::Augmentation;
+use super::image_draw::ImageDraw;
 use super::normalize::Normalize;
 use super::ops::ImageOps;
 use super::resize::{Area, Resizer};
@@ -56,10 +57,10 @@ impl PhotoTransform {
     ///
     /// # Panics
     /// If `out` has another size.
-    pub(crate) fn crop(&mut self, image: &DecodedImage, crop: &PhotoCrop, example: Example, out: &mut [f32]) {
+    pub(crate) fn crop(&mut self, image: &DecodedImage, crop: &PhotoCrop, draw: &ImageDraw, out: &mut [f32]) {
         let side = self.image_size as usize;
         assert_eq!(out.len(), 3 * side * side, "the output must hold every pixel");
-        let draws = example.draws(Stream::PhotoCrop);
+        let draws = draw.example.draws(Stream::PhotoCrop);
         let random = *crop == PhotoCrop::RandomResizedCrop;
         let mirrored = random && self.augmentation.flip && draws.at(1) & 1 == 1;
         match crop {
@@ -74,7 +75,7 @@ impl PhotoTransform {
         if random && self.augmentation.has_ops() {
             self.bytes.resize(out.len(), 0);
             self.resizer.resize(image, mirrored, &mut self.bytes, |_, x| (x + 0.5) as u8);
-            self.augmentation.apply_ops(example, &mut self.ops, &mut self.bytes);
+            self.augmentation.apply_ops(draw.example, draw.level, &mut self.ops, &mut self.bytes);
             self.normalize.fill(side * side, &self.bytes, out);
         } else {
             let Normalize { scale, offset } = &self.normalize;
@@ -156,7 +157,7 @@ mod tests {
 
     fn cropped(image: &DecodedImage, crop: &PhotoCrop, epoch: u64) -> Vec<f32> {
         let mut out = vec![f32::NAN; 3 * 16 * 16];
-        transform(16).crop(image, crop, Example { seed: 1, epoch, example: 0 }, &mut out);
+        transform(16).crop(image, crop, &ImageDraw::new(0, 1, epoch), &mut out);
         out
     }
 
@@ -166,9 +167,8 @@ mod tests {
         let image = gradient(40, 30);
         let crop = |augmentation, epoch| {
             let mut out = vec![f32::NAN; 3 * 16 * 16];
-            let example = Example { seed: 1, epoch, example: 0 };
-            let crop = PhotoCrop::RandomResizedCrop;
-            PhotoTransform::new(16, augmentation, plain()).crop(&image, &crop, example, &mut out);
+            let (draw, crop) = (ImageDraw::new(0, 1, epoch), PhotoCrop::RandomResizedCrop);
+            PhotoTransform::new(16, augmentation, plain()).crop(&image, &crop, &draw, &mut out);
             out
         };
         let flip = Augmentation { flip: true, ..Augmentation::NONE };
@@ -247,12 +247,7 @@ mod tests {
         ];
         for (image, row, column) in cases {
             let mut out = vec![f32::NAN; 3 * 22 * 22];
-            transform(22).crop(
-                &image,
-                &PhotoCrop::CenterCrop { resize: 26 },
-                Example { seed: 0, epoch: 0, example: 0 },
-                &mut out,
-            );
+            transform(22).crop(&image, &PhotoCrop::CenterCrop { resize: 26 }, &ImageDraw::new(0, 0, 0), &mut out);
             for i in 0..22 {
                 let (red, green) = (out[11 * 22 + i], out[22 * 22 + 22 * i + 11]);
                 assert!((red - f32::from(row[i])).abs() <= 1.01, "row, {i}: {red}, not {}", row[i]);
@@ -286,16 +281,16 @@ mod tests {
         let mut transform = PhotoTransform::new(16, augmentation, plain());
         let mut out = vec![f32::NAN; 3 * 16 * 16];
         let middle = PhotoCrop::CenterCrop { resize: 20 };
-        transform.crop(&image, &middle, Example { seed: 1, epoch: 0, example: 0 }, &mut out);
+        transform.crop(&image, &middle, &ImageDraw::new(0, 1, 0), &mut out);
         assert_eq!(out, cropped(&image, &middle, 0));
         for epoch in 0..20 {
             let mut want: Vec<u8> =
                 cropped(&image, &PhotoCrop::RandomResizedCrop, epoch).iter().map(|x| (x + 0.5) as u8).collect();
             let mut ops = ImageOps::new(16, 16);
-            let example = Example { seed: 1, epoch, example: 0 };
-            let drawn = randaugment.draw(example, 16, 16).chain(color_jitter.draw(example));
+            let draw = ImageDraw::new(0, 1, epoch);
+            let drawn = randaugment.draw(draw.example, 0, 16, 16).chain(color_jitter.draw(draw.example));
             drawn.for_each(|op| ops.apply(op, &mut want));
-            transform.crop(&image, &PhotoCrop::RandomResizedCrop, example, &mut out);
+            transform.crop(&image, &PhotoCrop::RandomResizedCrop, &draw, &mut out);
             let rounded: Vec<u8> = out.iter().map(|x| x.round() as u8).collect();
             assert_eq!(rounded, want, "epoch {epoch}");
         }

@@ -1,14 +1,19 @@
 //! Random choice of augmentation operations: color jitter and RandAugment.
 
-use equipoise_random::{Example, Stream};
-use serde::{Deserialize, Serialize};
+use std::fmt;
 
+use equipoise_random::{Example, Stream};
+use serde::de::{self, Visitor};
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+use super::op_ranges::{OpKind, OpRanges};
 use super::ops::AugmentOp;
 use crate::error::DataError;
 
-/// Positions of the draws: three for the order of color jitter, then four for its factors, then RandAugment's.
+/// Positions of the draws: three for the order of color jitter, then four for its factors, then those of RandAugment or of
+/// another policy in its place.
 const FACTORS: u64 = 3;
-const OPERATIONS: u64 = 7;
+pub(super) const OPERATIONS: u64 = 7;
 
 /// Changes brightness, contrast, saturation and hue by random amounts, in a random order (torchvision's `ColorJitter`).
 ///
@@ -83,10 +88,19 @@ impl From<ColorJitter> for [f32; 4] {
 ///
 /// The magnitudes are torchvision's, in 31 steps. In settings: `[ops, magnitude]`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(try_from = "[u8; 2]", into = "[u8; 2]")]
+#[serde(try_from = "(u8, Magnitude)", into = "(u8, Magnitude)")]
 pub struct RandAugment {
     ops: u8,
-    magnitude: u8,
+    magnitude: Magnitude,
+}
+
+/// The magnitude of RandAugment. In settings: a number, or `"difficulty"`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Magnitude {
+    /// The same for all images, in 0..=30.
+    Fixed(u8),
+    /// The level of the image's class, which follows from how well the network classifies its images.
+    Difficulty,
 }
 
 impl RandAugment {
@@ -98,64 +112,115 @@ impl RandAugment {
     /// # Errors
     /// Unless there are 1 to 14 operations of a magnitude in 0..=30.
     pub fn new(ops: u8, magnitude: u8) -> Result<Self, DataError> {
+        Self::with_magnitude(ops, Magnitude::Fixed(magnitude))
+    }
+
+    /// RandAugment with `ops` operations per image, whose magnitude is the level of the image's class.
+    ///
+    /// # Errors
+    /// Unless there are 1 to 14 operations.
+    pub fn by_difficulty(ops: u8) -> Result<Self, DataError> {
+        Self::with_magnitude(ops, Magnitude::Difficulty)
+    }
+
+    fn with_magnitude(ops: u8, magnitude: Magnitude) -> Result<Self, DataError> {
         if !(1..=14).contains(&ops) {
             return Err(DataError::Parameter { field: "randaugment.ops", got: ops.into(), want: "in 1..=14" });
         }
-        if magnitude > Self::MAX_MAGNITUDE {
-            let got = magnitude.into();
-            return Err(DataError::Parameter { field: "randaugment.magnitude", got, want: "in 0..=30" });
+        match magnitude {
+            Magnitude::Fixed(got) if got > Self::MAX_MAGNITUDE => {
+                Err(DataError::Parameter { field: "randaugment.magnitude", got: got.into(), want: "in 0..=30" })
+            }
+            _ => Ok(Self { ops, magnitude }),
         }
-        Ok(Self { ops, magnitude })
     }
 
-    /// The operations for an example of this size, in this order.
-    pub fn draw(self, example: Example, height: usize, width: usize) -> impl Iterator<Item = AugmentOp> {
+    /// The magnitude.
+    #[must_use]
+    pub fn magnitude(self) -> Magnitude {
+        self.magnitude
+    }
+
+    /// The operations for an example of this size whose class has this level, in this order. The level matters only if the
+    /// magnitude follows the difficulty.
+    pub fn draw(self, example: Example, level: u8, height: usize, width: usize) -> impl Iterator<Item = AugmentOp> {
         let draws = example.draws(Stream::ColorAndShape);
+        let step = match self.magnitude {
+            Magnitude::Fixed(magnitude) => magnitude,
+            Magnitude::Difficulty => level.min(Self::MAX_MAGNITUDE),
+        };
+        let ranges = Self::ranges(height, width);
         (0..u64::from(self.ops)).map(move |k| {
-            let which = (draws.unit(OPERATIONS + 2 * k) * 14.0) as usize;
+            let which = (draws.unit(OPERATIONS + 2 * k) * OpKind::DRAWN.len() as f64) as usize;
             let negative = draws.at(OPERATIONS + 2 * k + 1) & 1 == 1;
-            self.op(which, negative, height, width)
+            ranges.op(OpKind::DRAWN[which], step, negative)
         })
     }
 
-    /// One of the fourteen operations; some have no sign.
-    fn op(self, which: usize, negative: bool, height: usize, width: usize) -> AugmentOp {
-        let strength = f32::from(self.magnitude) / f32::from(Self::MAX_MAGNITUDE);
-        let signed = |largest: f32| if negative { -largest * strength } else { largest * strength };
-        // truncated to whole pixels, as in torchvision
-        let pixels = |side: usize| signed(150.0 / 331.0 * side as f32) as i32;
-        match which {
-            0 => AugmentOp::Identity,
-            1 => AugmentOp::ShearX(signed(0.3)),
-            2 => AugmentOp::ShearY(signed(0.3)),
-            3 => AugmentOp::TranslateX(pixels(width)),
-            4 => AugmentOp::TranslateY(pixels(height)),
-            5 => AugmentOp::Rotate(signed(30.0)),
-            6 => AugmentOp::Brightness(1.0 + signed(0.9)),
-            7 => AugmentOp::Saturation(1.0 + signed(0.9)),
-            8 => AugmentOp::Contrast(1.0 + signed(0.9)),
-            9 => AugmentOp::Sharpness(1.0 + signed(0.9)),
-            // halves are rounded to even, as in torchvision
-            10 => AugmentOp::Posterize(8 - (4.0 * strength).round_ties_even() as u8),
-            // levels are integers, so the threshold is rounded up
-            11 => AugmentOp::Solarize((255.0 - 8.5 * f32::from(self.magnitude)).ceil() as u16),
-            12 => AugmentOp::AutoContrast,
-            _ => AugmentOp::Equalize,
+    /// Magnitudes for images of this size.
+    pub(super) fn ranges(height: usize, width: usize) -> OpRanges {
+        let translate = [width, height].map(|side| 150.0 / 331.0 * side as f32);
+        OpRanges { steps: Self::MAX_MAGNITUDE, shear: 0.3, translate, rotate: 30.0, factor: 0.9, posterize: 4.0 }
+    }
+}
+
+impl TryFrom<(u8, Magnitude)> for RandAugment {
+    type Error = DataError;
+
+    fn try_from((ops, magnitude): (u8, Magnitude)) -> Result<Self, DataError> {
+        Self::with_magnitude(ops, magnitude)
+    }
+}
+
+impl From<RandAugment> for (u8, Magnitude) {
+    fn from(RandAugment { ops, magnitude }: RandAugment) -> Self {
+        (ops, magnitude)
+    }
+}
+
+impl Magnitude {
+    const DIFFICULTY: &'static str = "difficulty";
+}
+
+impl Serialize for Magnitude {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        match self {
+            Self::Fixed(magnitude) => serializer.serialize_u8(*magnitude),
+            Self::Difficulty => serializer.serialize_str(Self::DIFFICULTY),
         }
     }
 }
 
-impl TryFrom<[u8; 2]> for RandAugment {
-    type Error = DataError;
+impl<'de> Deserialize<'de> for Magnitude {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct MagnitudeVisitor;
 
-    fn try_from([ops, magnitude]: [u8; 2]) -> Result<Self, DataError> {
-        Self::new(ops, magnitude)
-    }
-}
+        impl Visitor<'_> for MagnitudeVisitor {
+            type Value = Magnitude;
 
-impl From<RandAugment> for [u8; 2] {
-    fn from(RandAugment { ops, magnitude }: RandAugment) -> Self {
-        [ops, magnitude]
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a magnitude from 0 to 30, or \"difficulty\"")
+            }
+
+            fn visit_u64<E: de::Error>(self, magnitude: u64) -> Result<Magnitude, E> {
+                // what is too large for 8 bits is too large for `RandAugment` as well
+                Ok(Magnitude::Fixed(u8::try_from(magnitude).unwrap_or(u8::MAX)))
+            }
+
+            fn visit_i64<E: de::Error>(self, magnitude: i64) -> Result<Magnitude, E> {
+                let negative = || E::invalid_value(de::Unexpected::Signed(magnitude), &self);
+                u64::try_from(magnitude).map_err(|_| negative()).and_then(|magnitude| self.visit_u64(magnitude))
+            }
+
+            fn visit_str<E: de::Error>(self, text: &str) -> Result<Magnitude, E> {
+                match text {
+                    Magnitude::DIFFICULTY => Ok(Magnitude::Difficulty),
+                    other => Err(E::invalid_value(de::Unexpected::Str(other), &self)),
+                }
+            }
+        }
+
+        deserializer.deserialize_any(MagnitudeVisitor)
     }
 }
 
@@ -198,7 +263,7 @@ mod tests {
         let policy = RandAugment::new(2, 30).expect("valid");
         let mut seen = std::collections::BTreeMap::new();
         for example in 0..7000 {
-            let ops: Vec<AugmentOp> = policy.draw(Example { seed: 1, epoch: 2, example }, 32, 64).collect();
+            let ops: Vec<AugmentOp> = policy.draw(Example { seed: 1, epoch: 2, example }, 0, 32, 64).collect();
             assert_eq!(ops.len(), 2);
             ops.iter().for_each(|op| *seen.entry(format!("{op:?}")).or_insert(0) += 1);
         }
@@ -217,7 +282,7 @@ mod tests {
     /// torchvision 0.29: `RandAugment()._augmentation_space(31, (32, 32))` at 9 and 15.
     #[test]
     fn magnitudes_are_torchvisions() {
-        let at = |magnitude, which| RandAugment { ops: 1, magnitude }.op(which, false, 32, 32);
+        let at = |step, which: usize| RandAugment::ranges(32, 32).op(OpKind::DRAWN[which], step, false);
         assert_eq!(at(9, 1), AugmentOp::ShearX(0.09));
         assert_eq!(at(9, 3), AugmentOp::TranslateX(4));
         assert_eq!(at(9, 5), AugmentOp::Rotate(9.0));
@@ -229,6 +294,18 @@ mod tests {
         assert_eq!((at(9, 11), at(15, 11)), (AugmentOp::Solarize(179), AugmentOp::Solarize(128)));
         assert_eq!((at(0, 11), at(30, 11)), (AugmentOp::Solarize(255), AugmentOp::Solarize(0)));
         assert_eq!(at(0, 8), AugmentOp::Contrast(1.0));
+    }
+
+    /// A magnitude by difficulty is that of the level, for the same operations.
+    #[test]
+    fn levels_are_magnitudes() {
+        let by_difficulty = RandAugment::by_difficulty(2).expect("valid");
+        for (level, example) in (0..=10).flat_map(|level| (0..50).map(move |example| (level, example))) {
+            let example = Example { seed: 1, epoch: 2, example };
+            let fixed = RandAugment::new(2, level).expect("valid");
+            assert!(by_difficulty.draw(example, level, 32, 32).eq(fixed.draw(example, 0, 32, 32)));
+            assert!(fixed.draw(example, 30, 32, 32).eq(fixed.draw(example, 0, 32, 32)));
+        }
     }
 
     #[test]
@@ -247,5 +324,10 @@ mod tests {
         assert_eq!(randaugment(15, 9), "randaugment.ops = 15: must be in 1..=14");
         assert_eq!(randaugment(2, 31), "randaugment.magnitude = 31: must be in 0..=30");
         assert!(ColorJitter::new(0.0, 0.0, 0.0, 0.5).is_ok() && RandAugment::new(14, 0).is_ok());
+        let unreadable = |text: &str| serde_json::from_str::<RandAugment>(text).expect_err("invalid").to_string();
+        let expected = "expected a magnitude from 0 to 30, or \"difficulty\"";
+        assert!(unreadable("[2, -1]").starts_with(&format!("invalid value: integer `-1`, {expected}")));
+        assert!(unreadable("[2, \"hard\"]").starts_with(&format!("invalid value: string \"hard\", {expected}")));
+        assert!(unreadable("[2, 300]").starts_with("randaugment.magnitude = 255: must be in 0..=30"));
     }
 }

@@ -1,12 +1,13 @@
-//! Batches of small images: random crop, flip, RandAugment, color jitter, normalization, cutout.
+//! Batches of small images: random crop, flip, RandAugment or another policy, color jitter, normalization, cutout.
 //!
-//! Crop, flip and normalization are one pass from u8 to f32. Only RandAugment and color jitter need the cropped image in
+//! Crop, flip and normalization are one pass from u8 to f32. Only the policy and color jitter need the cropped image in
 //! 8 bits first.
 
 use equipoise_pool::Pool;
-use equipoise_random::{Example, Stream};
+use equipoise_random::Stream;
 
 use super::augmentation::Augmentation;
+use super::image_draw::ImageDraw;
 use super::normalize::Normalize;
 use super::ops::ImageOps;
 use crate::dataset::Pixels;
@@ -44,17 +45,27 @@ impl SmallTransform {
     /// # Panics
     /// If `out` has another size, or an index is out of range.
     pub fn batch(&self, pixels: &Pixels, indices: &[u32], seed: u64, epoch: u64, out: &mut [f32], pool: &Pool) {
+        self.draw(pixels, &ImageDraw::all(indices, seed, epoch), out, pool);
+    }
+
+    /// Fills `out` with images, each with random numbers of its own: image after image, channel after channel.
+    ///
+    /// # Shapes
+    /// `out` is `images.len()` x channels x height x width.
+    ///
+    /// # Panics
+    /// If `out` has another size, or an index is out of range.
+    pub fn draw(&self, pixels: &Pixels, images: &[ImageDraw], out: &mut [f32], pool: &Pool) {
         let stride = pixels.stride();
-        assert_eq!(out.len(), indices.len() * stride, "the output must hold every pixel of the batch");
+        assert_eq!(out.len(), images.len() * stride, "the output must hold every pixel of the batch");
         // enough for a task, and independent of the number of threads
         const IMAGES: usize = 16;
-        let mut tasks: Vec<(&[u32], &mut [f32])> =
-            indices.chunks(IMAGES).zip(out.chunks_mut(IMAGES * stride)).collect();
-        pool.each(&mut tasks, |_, (indices, out)| {
+        let mut tasks: Vec<(&[ImageDraw], &mut [f32])> =
+            images.chunks(IMAGES).zip(out.chunks_mut(IMAGES * stride)).collect();
+        pool.each(&mut tasks, |_, (images, out)| {
             let mut scratch = self.scratch(pixels);
-            for (index, out) in indices.iter().zip(out.chunks_exact_mut(stride)) {
-                let example = Example { seed, epoch, example: (*index).into() };
-                self.image(pixels, *index as usize, example, &mut scratch, out);
+            for (image, out) in images.iter().zip(out.chunks_exact_mut(stride)) {
+                self.image(pixels, image.index as usize, image, &mut scratch, out);
             }
         });
     }
@@ -65,17 +76,17 @@ impl SmallTransform {
         self.augmentation.has_ops().then(scratch)
     }
 
-    /// Transforms one image with the random numbers of an example.
+    /// Transforms the image at an index of `pixels` with the random numbers and the level of a draw.
     pub(crate) fn image(
         &self,
         pixels: &Pixels,
         index: usize,
-        example: Example,
+        draw: &ImageDraw,
         scratch: &mut Option<OpsScratch>,
         out: &mut [f32],
     ) {
         let Augmentation { crop_padding, flip, cutout, .. } = self.augmentation;
-        let draws = example.draws(Stream::CropAndFlip);
+        let draws = draw.example.draws(Stream::CropAndFlip);
         let below = |position: u64, n: usize| (draws.unit(position) * n as f64) as usize;
         let (height, width) = (pixels.height, pixels.width);
         let window = CropWindow {
@@ -88,7 +99,7 @@ impl SmallTransform {
         let image = pixels.image(index).chunks_exact(plane);
         if let Some((ops, bytes)) = scratch {
             image.zip(bytes.chunks_exact_mut(plane)).for_each(|(from, to)| window.crop(from, to, width, 0, |x| x));
-            self.augmentation.apply_ops(example, ops, bytes);
+            self.augmentation.apply_ops(draw.example, draw.level, ops, bytes);
             self.normalize.fill(plane, bytes, out);
         } else {
             for (c, (from, to)) in image.zip(out.chunks_exact_mut(plane)).enumerate() {
@@ -152,6 +163,8 @@ impl CropWindow {
 
 #[cfg(test)]
 mod tests {
+    use equipoise_random::Example;
+
     use super::super::random_ops::{ColorJitter, RandAugment};
     use super::*;
 
@@ -272,7 +285,7 @@ mod tests {
             let mut image: Vec<u8> = crop.iter().map(|x| x.round() as u8).collect();
             let mut ops = ImageOps::new(5, 7);
             let drawn = Example { seed: 1, epoch: 2, example: example.into() };
-            for op in randaugment.draw(drawn, 5, 7).chain(color_jitter.draw(drawn)) {
+            for op in randaugment.draw(drawn, 0, 5, 7).chain(color_jitter.draw(drawn)) {
                 ops.apply(op, &mut image);
             }
             let mut want = vec![0.0; 105];

@@ -1,6 +1,7 @@
 //! What a person wants to know about a dataset: its problems, its imbalance, and groups of classes by size.
 
 mod advice;
+pub mod contact_sheet;
 mod findings;
 pub mod groups;
 pub mod image_side;

@@ -209,7 +209,7 @@ impl DecodeLimits {
     }
 }
 
-/// Checks that a file of this size can hold so many pixels: a header alone must not allocate the memory of a large image.
+/// Checks that a file of this size can hold this many pixels: a header alone must not allocate the memory of a large image.
 fn check_plausible(format: &'static str, width: u64, height: u64, bytes: &[u8]) -> Result<(), DecodeError> {
     // the most pixels that one byte can stand for
     let density = match format {

@@ -20,7 +20,7 @@ use crate::training::{DisplayOptions, RunDisplay, execute_or_read};
 
 #[derive(clap::Args)]
 #[command(after_long_help = "\
-Without a dataset: `softmax`, `seesaw` and `cwap` on the built-in dataset, with a small network.
+Without a dataset: `softmax`, `seesaw` and `cwap` on the built-in dataset, with resnet8, 30 epochs and a batch size\nof 32.
 
 A comparison that was stopped continues with the same command and --output.
 
@@ -51,7 +51,7 @@ pub(crate) struct Args {
     json: bool,
 }
 
-/// The defaults of a comparison. On the built-in dataset they take about a minute.
+/// The defaults of a comparison. On the built-in dataset they take about half a minute on two cores.
 fn base(built_in: bool) -> Settings {
     let mut settings = Settings::default();
     if built_in {

@@ -145,12 +145,13 @@ fn object(topic: &Topic) -> Value {
         .map(|field| json!({"name": field.name, "default": default(field), "doc": field.doc.trim()}))
         .collect();
     let heading = |text: &str| text.to_lowercase().replace(' ', "_");
-    let page: Map<String, Value> = topic.page.sections.iter().map(|s| (heading(&s.heading), json!(s.text))).collect();
+    let sections: Map<String, Value> =
+        topic.page.sections.iter().map(|s| (heading(&s.heading), json!(s.text))).collect();
     let presets: Map<String, Value> =
         topic.presets.iter().map(|(name, changed)| ((*name).to_owned(), changed.clone().into())).collect();
     json!({
         "id": topic.name, "idea": topic.page.idea, "paper": short(&topic.page), "parameters": parameters,
-        "presets": presets, "page": page,
+        "presets": presets, "sections": sections,
     })
 }
 
@@ -202,9 +203,11 @@ fn parameters(topic: &Topic) -> String {
         return String::new();
     }
     let mut text = "\nParameters\n".to_owned();
-    for (field, default) in topic.fields.iter().zip(topic.defaults()) {
-        let doc = wrapped(field.doc.trim(), &" ".repeat(24));
-        let _ = write!(text, "  {default:<22}{}", doc.trim_start());
+    let defaults: Vec<String> = topic.defaults().collect();
+    let width = 2 + defaults.iter().map(String::len).max().unwrap_or(0);
+    for (field, default) in topic.fields.iter().zip(defaults) {
+        let doc = wrapped(field.doc.trim(), &" ".repeat(2 + width));
+        let _ = write!(text, "  {default:<width$}{}", doc.trim_start());
     }
     for (name, changed) in &topic.presets {
         let changed: Vec<String> = changed.iter().map(|(key, value)| format!("{key}={}", plain(value))).collect();

@@ -1,18 +1,19 @@
 //! `equipoise evaluate`: metrics of a trained run.
 
 use std::io::Write;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use equipoise_data::describe::groups::GroupRule;
 use equipoise_record::Metrics;
+use equipoise_report::csv_field;
 use equipoise_train::run::dataset::SplitChoice;
-use equipoise_train::run::evaluation::{EvaluationOptions, evaluate_checkpoint};
+use equipoise_train::run::evaluation::{EvaluationOptions, ImagePrediction, evaluate_checkpoint};
 use serde_json::json;
 
 use crate::checkpoints::{self, describe, selected_by};
 use crate::failure::Failure;
-use crate::options::{ColumnArgs, Environment, RootArgs, ThreadArgs};
-use crate::output::{counted, percent, printable};
+use crate::options::{ColumnArgs, Environment, PostHocArgs, RootArgs, ThreadArgs};
+use crate::output::{counted, percent, printable, write_file};
 
 #[derive(clap::Args)]
 #[command(after_long_help = "\
@@ -24,7 +25,8 @@ the power of tau and drops the bias (Kang et al., ICLR 2020); --logit-adjustment
 Examples:
   equipoise evaluate runs/fashion-mini-cwap-resnet32-s0
   equipoise evaluate runs/my-images-cwap-resnet32-s0 path/to/new/images
-  equipoise evaluate runs/cifar10-if100-softmax-resnet32-s0 --logit-adjustment 1 --json")]
+  equipoise evaluate runs/cifar10-if100-softmax-resnet32-s0 --logit-adjustment 1 --json
+  equipoise evaluate runs/my-images-cwap-resnet32-s0 --predictions predictions.csv")]
 pub(crate) struct Args {
     /// Run folder or checkpoint
     run: PathBuf,
@@ -35,12 +37,14 @@ pub(crate) struct Args {
     split: Option<SplitChoice>,
     #[command(flatten)]
     columns: ColumnArgs,
-    /// Tau of the post-hoc logit adjustment [default: that of the run]
-    #[arg(long, value_name = "TAU")]
-    logit_adjustment: Option<f64>,
-    /// Tau of the normalization of the head's weights
-    #[arg(long, value_name = "TAU", default_value_t = 0.0)]
-    tau_norm: f64,
+    #[command(flatten)]
+    post_hoc: PostHocArgs,
+    /// Write a CSV file with the label, the prediction and their probabilities of every image
+    #[arg(long, value_name = "FILE")]
+    predictions: Option<PathBuf>,
+    /// Write CSV texts as they are, even if a spreadsheet would run them as formulas
+    #[arg(long, requires = "predictions")]
+    raw: bool,
     /// How classes are grouped: rank:K, mass:K or threshold [default: as in the run]
     #[arg(long, value_name = "RULE")]
     groups: Option<GroupRule>,
@@ -54,11 +58,7 @@ pub(crate) struct Args {
 }
 
 pub(crate) fn run(args: &Args, out: &mut impl Write) -> Result<(), Failure> {
-    for (name, tau) in [("--logit-adjustment", args.logit_adjustment.unwrap_or(0.0)), ("--tau-norm", args.tau_norm)] {
-        if !(0.0..=100.0).contains(&tau) {
-            return Err(Failure::usage(format!("{name} {tau}: must be from 0 to 100")));
-        }
-    }
+    args.post_hoc.check()?;
     let checkpoint = checkpoints::read(&args.run)?;
     let header = checkpoint.header.clone();
     let environment = Environment::new(args.threads, &args.root)?;
@@ -68,17 +68,21 @@ pub(crate) fn run(args: &Args, out: &mut impl Write) -> Result<(), Failure> {
         path_column: args.columns.path_column.clone(),
         label_column: args.columns.label_column.clone(),
         groups: args.groups,
-        logit_adjustment: args.logit_adjustment,
-        tau_norm: args.tau_norm,
+        logit_adjustment: args.post_hoc.logit_adjustment,
+        tau_norm: args.post_hoc.tau_norm,
+        predictions: args.predictions.is_some(),
     };
     let evaluation = evaluate_checkpoint(checkpoint, &options, &environment.context())?;
+    if let Some(path) = &args.predictions {
+        write_predictions(path, &evaluation.predictions, &header.classes, args.raw)?;
+    }
     let tau = evaluation.logit_adjustment;
     if args.json {
         let line = json!({
             "run": args.run.display().to_string(), "dataset": evaluation.dataset, "split": evaluation.split.to_string(),
             "images": evaluation.images, "epoch": header.position.epoch,
             "selected": selected_by(&header), "own": args.data.is_none(), "logit_adjustment": tau,
-            "tau_norm": args.tau_norm, "metrics": evaluation.metrics, "confusion": evaluation.confusion,
+            "tau_norm": args.post_hoc.tau_norm, "metrics": evaluation.metrics, "confusion": evaluation.confusion,
         });
         writeln!(out, "{line}")?;
         return Ok(());
@@ -94,11 +98,23 @@ pub(crate) fn run(args: &Args, out: &mut impl Write) -> Result<(), Failure> {
     if tau > 0.0 {
         writeln!(out, "logits adjusted, tau {tau}")?;
     }
-    if args.tau_norm > 0.0 {
-        writeln!(out, "weights of the head normalized, tau {}, without bias", args.tau_norm)?;
+    if args.post_hoc.tau_norm > 0.0 {
+        writeln!(out, "weights of the head normalized, tau {}, without bias", args.post_hoc.tau_norm)?;
     }
     print_classes(&evaluation.metrics, out)?;
     print_averages(&evaluation.metrics, out)
+}
+
+/// Writes the prediction of every image as CSV.
+fn write_predictions(path: &Path, images: &[ImagePrediction], classes: &[String], raw: bool) -> Result<(), Failure> {
+    let mut text = "path,label,prediction,probability,label_probability\n".to_owned();
+    for image in images {
+        let [name, label, prediction] =
+            [&image.name, &classes[image.label], &classes[image.predicted]].map(|text| csv_field(text, raw));
+        let (probability, of_label) = (image.probability, image.label_probability);
+        text += &format!("{name},{label},{prediction},{probability:.6},{of_label:.6}\n");
+    }
+    write_file(path, text.as_bytes())
 }
 
 /// Accuracy by class, the largest class first.

@@ -4,8 +4,7 @@ use std::io::Write;
 use std::path::PathBuf;
 
 use clap::ValueEnum;
-use equipoise_nn::Weights;
-use equipoise_train::checkpoint::Checkpoint;
+use equipoise_train::run::export::to_safetensors;
 
 use crate::checkpoints::{self, describe};
 use crate::failure::Failure;
@@ -13,7 +12,9 @@ use crate::output::write_file;
 
 #[derive(clap::Args)]
 #[command(after_long_help = "\
-Tensors have the names of torchvision and of the usual ResNets for CIFAR, so PyTorch's `load_state_dict` takes the file as it is.
+Tensors have the names of torchvision and of the usual ResNets for CIFAR, so PyTorch's `load_state_dict` takes the file as it is. The
+metadata of the file hold the names of the classes, the image size, how to resize and normalize, and the scale of the head;
+docs/export.md shows how to use them.
 
 Examples:
   equipoise export runs/fashion-mini-cwap-resnet32-s0 -o weights.safetensors")]
@@ -35,23 +36,22 @@ enum Format {
 }
 
 pub(crate) fn run(args: &Args, out: &mut impl Write) -> Result<(), Failure> {
-    let Checkpoint { header, parameters, statistics, .. } = checkpoints::read(&args.run)?;
+    let checkpoint = checkpoints::read(&args.run)?;
     let Format::Safetensors = args.format;
-    let weights = Weights { parameters, statistics };
-    let bytes = weights.to_bytes(&header.network, header.position.total_steps)?;
+    let bytes = to_safetensors(&checkpoint, env!("CARGO_PKG_VERSION"))?;
+    let header = &checkpoint.header;
     let path = args.output.display();
     if args.output.exists() {
         return Err(Failure::usage(format!("{path} already exists")));
     }
     write_file(&args.output, &bytes)?;
     let (network, classes) = (&header.network.name, header.classes.len());
-    writeln!(out, "{network}, {classes} classes, {}: {} bytes in {path}", describe(&header), bytes.len())?;
+    writeln!(out, "{network}, {classes} classes, {}: {} bytes in {path}", describe(header), bytes.len())?;
     let tau = header.settings.logit_adjustment;
     if tau > 0.0 {
-        let adjustment = format!("{tau} ln(the class's share of the training images)");
         writeln!(
             out,
-            "not included: the run's post-hoc logit adjustment, which subtracts {adjustment} from each logit"
+            "the run adjusts logits after training (tau {tau}): add the `logit_offsets` of the metadata to them"
         )?;
     }
     Ok(())

@@ -1,17 +1,19 @@
 //! `equipoise inspect`: a dataset before training: class sizes, imbalance, problems and advice.
 
 use std::io::Write;
+use std::path::PathBuf;
 
 use equipoise_data::describe::groups::GroupRule;
 use equipoise_data::describe::image_side::usual_image_side;
 use equipoise_data::describe::inspect::{BrokenImage, DatasetReport, inspect};
 use equipoise_data::{Dataset, Images, Pixels};
+use equipoise_train::preview::preview;
 use equipoise_train::run::input::choose_input;
-use equipoise_train::settings::Settings;
+use equipoise_train::settings::{KEYS, Settings};
 
 use crate::failure::Failure;
-use crate::options::{DatasetArgs, pool};
-use crate::output::{counted, printable};
+use crate::options::{DatasetArgs, pool, read_config};
+use crate::output::{counted, printable, write_file};
 use crate::progress::Progress;
 
 #[derive(clap::Args)]
@@ -19,13 +21,21 @@ use crate::progress::Progress;
 Examples:
   equipoise inspect fashion-mini
   equipoise inspect cifar10 --imbalance 100
-  equipoise inspect path/to/cifar-10-batches-bin --json")]
+  equipoise inspect path/to/cifar-10-batches-bin --json
+  equipoise inspect fashion-mini --augment randaugment=[2,9] --augment cutout=8 --output batch.png
+  equipoise inspect path/to/images --augment recommended --output batch.png")]
 pub(crate) struct Args {
     #[command(flatten)]
     dataset: DatasetArgs,
     /// How classes are grouped: rank:K, mass:K or threshold
     #[arg(long, value_name = "RULE", default_value_t = GroupRule::default())]
     groups: GroupRule,
+    /// Draw training images of every group, as they are and augmented, into a PNG file
+    #[arg(short, long, value_name = "FILE")]
+    output: Option<PathBuf>,
+    /// Augmentation to draw: a setting of `augment` as KEY=VALUE, a TOML file of settings or `recommended`; may be repeated
+    #[arg(long, value_name = "SETTINGS", requires = "output")]
+    augment: Vec<String>,
     /// Print JSON
     #[arg(long)]
     json: bool,
@@ -37,7 +47,12 @@ const SHOWN: usize = 20;
 const BARS: usize = 40;
 
 pub(crate) fn run(args: &Args, out: &mut impl Write) -> Result<(), Failure> {
-    let report = report(args)?;
+    let (report, dataset) = report(args)?;
+    if let Some(file) = &args.output {
+        let settings = preview_settings(args)?;
+        let picture = preview(&dataset, &settings, &pool(0)?)?;
+        write_file(file, &picture)?;
+    }
     if args.json {
         writeln!(out, "{}", serde_json::to_string(&report)?)?;
         return Ok(());
@@ -45,8 +60,27 @@ pub(crate) fn run(args: &Args, out: &mut impl Write) -> Result<(), Failure> {
     print_report(&readable(report), out)
 }
 
+/// The settings whose augmentation is drawn. Later ones override earlier ones.
+fn preview_settings(args: &Args) -> Result<Settings, Failure> {
+    let mut settings = Settings { groups: args.groups, ..Settings::default() };
+    for given in &args.augment {
+        settings = match given.split_once('=') {
+            Some((key, value)) => {
+                let key = key.trim();
+                // `randaugment` is `augment.randaugment`; any other setting has its full name
+                let augment = format!("augment.{key}");
+                let is_augment = KEYS.iter().any(|known| known.name == augment);
+                settings.with_value(if is_augment { &augment } else { key }, value.trim())?
+            }
+            None => Settings { groups: args.groups, ..read_config("--augment", given.as_ref(), &settings)? },
+        };
+    }
+    settings.check()?;
+    Ok(settings)
+}
+
 /// Looks at the dataset as `train` uses it: without files that cannot be read.
-fn report(args: &Args) -> Result<DatasetReport, Failure> {
+fn report(args: &Args) -> Result<(DatasetReport, Dataset), Failure> {
     let pool = pool(0)?;
     let mut broken: Vec<BrokenImage> = Vec::new();
     loop {
@@ -55,12 +89,13 @@ fn report(args: &Args) -> Result<DatasetReport, Failure> {
         let input = on_input(&args.dataset, &loaded.dataset);
         let progress = Progress::new("images read");
         let look = |done, total| progress.update(done, total);
-        let mut report = inspect(&loaded.into_dataset(), args.groups, &pool, &look)?;
+        let dataset = loaded.into_dataset();
+        let mut report = inspect(&dataset, args.groups, &pool, &look)?;
         drop(progress);
         if report.broken.is_empty() {
             report.add_broken(broken);
             report.advice.push(input);
-            return Ok(report);
+            return Ok((report, dataset));
         }
         broken.append(&mut report.broken);
     }

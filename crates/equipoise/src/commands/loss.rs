@@ -4,7 +4,9 @@ use std::io::{Read, Write};
 use std::path::PathBuf;
 
 use anyhow::Context;
-use equipoise_criterion::{Batch, Config, Criterion, DrwConfig, Id, Mixed, Output, Preset, Workspace};
+use equipoise_criterion::{
+    Batch, Config, Criterion, DrwConfig, Id, Mixed, Output, Preset, Workspace, without_type_names,
+};
 use serde::de::IgnoredAny;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
@@ -92,7 +94,7 @@ pub(crate) fn run(args: &Args, out: &mut impl Write) -> Result<(), Failure> {
     let preset = case.preset.unwrap_or(Preset::Reference);
     let config = Config::from_parts(case.method, preset, &case.params, case.drw.clone())?;
     let mut criterion = config.init(&case.counts)?;
-    criterion.warnings().iter().for_each(|warning| warn(warning));
+    criterion.warnings(|class| class.to_string()).iter().for_each(|warning| warn(warning));
     let mut work = Workspace::new();
     let (mut steps, mut epoch) = (Vec::new(), 0);
     for (number, step) in case.steps.iter().enumerate() {
@@ -123,8 +125,8 @@ fn parse(bytes: &[u8]) -> Result<Case, Failure> {
     let mut json = serde_json::Deserializer::from_str(text);
     let case =
         serde_path_to_error::deserialize(&mut json).map_err(|error| match error.path().to_string().as_str() {
-            "." => Failure::Usage(error.inner().to_string()),
-            path => Failure::Usage(format!("{path}: {}", error.inner())),
+            "." => Failure::Usage(without_type_names(&error.inner().to_string())),
+            path => Failure::Usage(format!("{path}: {}", without_type_names(&error.inner().to_string()))),
         })?;
     json.end().map_err(|error| Failure::Usage(error.to_string()))?;
     Ok(case)

@@ -9,6 +9,7 @@ pub(crate) mod evaluate;
 pub(crate) mod export;
 pub(crate) mod inspect;
 pub(crate) mod loss;
+pub(crate) mod lr_range;
 pub(crate) mod predict;
 pub(crate) mod report;
 pub(crate) mod reproduce;

@@ -1,66 +1,154 @@
 //! `equipoise predict`: classes and probabilities of images.
 
-use std::io::Write;
-use std::path::PathBuf;
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
 
-use equipoise_train::run::prediction::Predictor;
+use anyhow::anyhow;
+use equipoise_data::read::image_paths::ImagePaths;
+use equipoise_report::csv_field;
+use equipoise_train::run::prediction::{PredictionOptions, Predictor, Probability};
 use serde_json::json;
 
 use crate::checkpoints;
 use crate::failure::Failure;
-use crate::options::ThreadArgs;
-use crate::output::printable;
+use crate::options::{PostHocArgs, ThreadArgs};
+use crate::output::{printable, warn, write_file};
+use crate::progress::Progress;
 
 #[derive(clap::Args)]
 #[command(after_long_help = "\
+A PATH is an image; a folder, whose images are found however deep; a list (a .txt file with a path per line, a CSV file with a column
+`path`, JSON lines with a field `path`; paths are relative to the list); a quoted pattern such as 'photos/**/*.jpg'; or - for paths on
+standard input.
+
+An image that cannot be read is named and left out; the exit code is 1 then. CSV has the columns path, label and probability, and with
+--top 3 also label_2, probability_2 and so on. A text that a spreadsheet would run as a formula gets a ' in front, unless --raw is given.
+
 Examples:
   equipoise predict runs/my-images-cwap-resnet32-s0 photo.jpg other.png
-  equipoise predict runs/my-images-cwap-resnet32-s0 --top 3 --csv *.jpg > labels.csv")]
+  equipoise predict runs/my-images-cwap-resnet32-s0 photos --top 3 --csv -o labels.csv
+  equipoise predict runs/my-images-softmax-resnet32-s0 list.txt --logit-adjustment 1 --json")]
 pub(crate) struct Args {
     /// Run folder or checkpoint
     run: PathBuf,
-    /// Image files
-    #[arg(required = true)]
-    images: Vec<PathBuf>,
+    /// Images, folders, lists or patterns
+    #[arg(required = true, value_name = "PATH")]
+    paths: Vec<PathBuf>,
     /// Number of classes to print per image
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..))]
     top: u16,
+    #[command(flatten)]
+    post_hoc: PostHocArgs,
     #[command(flatten)]
     threads: ThreadArgs,
     /// Print a line of JSON per image
     #[arg(long, conflicts_with = "csv")]
     json: bool,
-    /// Print CSV: path, label, probability
+    /// Print CSV
     #[arg(long)]
     csv: bool,
+    /// Write CSV texts as they are, even if a spreadsheet would run them
+    #[arg(long, requires = "csv")]
+    raw: bool,
+    /// Write to a file instead of standard output
+    #[arg(short, long, value_name = "FILE")]
+    output: Option<PathBuf>,
 }
 
 pub(crate) fn run(args: &Args, out: &mut impl Write) -> Result<(), Failure> {
+    args.post_hoc.check()?;
     let checkpoint = checkpoints::read(&args.run)?;
     let pool = args.threads.pool()?;
-    let mut predictor = Predictor::new(checkpoint, args.images.clone(), &pool)?;
-    if args.csv {
-        writeln!(out, "path,label,probability")?;
-    }
-    let names = predictor.classes().to_vec();
-    predictor.predict(|image, classes| -> Result<(), Failure> {
-        let path = args.images[image].display().to_string();
-        let top = classes.iter().take(args.top.into()).map(|(class, probability)| (&names[*class], probability));
-        if args.json {
-            let top: Vec<_> = top.map(|(label, p)| json!({"label": label, "probability": p})).collect();
-            writeln!(out, "{}", json!({"path": path, "predictions": top}))?;
-        } else if args.csv {
-            for (label, p) in top {
-                writeln!(out, "{},{},{p:.6}", csv_field(&path), csv_field(label))?;
-            }
-        } else {
-            let top: Vec<String> = top.map(|(label, p)| format!("{} {:.1} %", printable(label), 100.0 * p)).collect();
-            writeln!(out, "{}: {}", printable(&path), top.join(", "))?;
+    let files = find_images(&args.paths)?;
+    let options = PredictionOptions {
+        logit_adjustment: args.post_hoc.logit_adjustment,
+        tau_norm: args.post_hoc.tau_norm,
+        top: args.top.into(),
+    };
+    let mut predictor = Predictor::new(checkpoint, files.clone(), &options, &pool)?;
+    let failed = match &args.output {
+        None => predict(args, &mut predictor, &files, out)?,
+        Some(path) => {
+            let mut text = Vec::new();
+            let failed = predict(args, &mut predictor, &files, &mut text)?;
+            write_file(path, &text)?;
+            failed
         }
-        Ok(())
-    })
+    };
+    match failed {
+        0 => Ok(()),
+        failed if failed == files.len() => Err(Failure::usage("none of the images can be read")),
+        failed => Err(anyhow!("{failed} of {} images cannot be read; the others are predicted", files.len()).into()),
+    }
 }
 
-fn csv_field(text: &str) -> String {
-    if text.contains([',', '"', '\n', '\r']) { format!("\"{}\"", text.replace('"', "\"\"")) } else { text.to_owned() }
+/// The image files that the paths stand for.
+fn find_images(paths: &[PathBuf]) -> Result<Vec<PathBuf>, Failure> {
+    let mut found = ImagePaths::default();
+    for path in paths {
+        match path.as_os_str() == "-" {
+            true => found.add_lines(&mut io::stdin())?,
+            false => found.add(path)?,
+        }
+    }
+    if let Some(first) = found.problems.first() {
+        let (number, path, what) = (found.problems.len(), &first.path, &first.what);
+        let more = if number > 1 { format!(", and {} more entries of the folders", number - 1) } else { String::new() };
+        warn(&format!("skipping {path}: {what}{more}"));
+    }
+    if found.files.is_empty() {
+        let names: Vec<String> = paths.iter().map(|path| path.display().to_string()).collect();
+        return Err(Failure::usage(format!("{}: there are no images here", names.join(", "))));
+    }
+    Ok(found.files)
+}
+
+/// Predicts all images and names those that cannot be read. Returns their number.
+fn predict(args: &Args, predictor: &mut Predictor, files: &[PathBuf], out: &mut dyn Write) -> Result<usize, Failure> {
+    let names = predictor.classes().to_vec();
+    if args.csv {
+        writeln!(out, "{}", csv_header(usize::from(args.top).min(names.len())))?;
+    }
+    let progress = Progress::new("images");
+    let mut failed = 0;
+    predictor.predict(|image, classes| -> Result<(), Failure> {
+        match classes {
+            Ok(classes) => write_image(args, &files[image], &names, classes, out)?,
+            Err(what) => {
+                failed += 1;
+                warn(&format!("{}: {what}", files[image].display()));
+            }
+        }
+        progress.update(image as u64 + 1, files.len() as u64);
+        Ok(())
+    })?;
+    Ok(failed)
+}
+
+fn csv_header(top: usize) -> String {
+    let more = (2..=top).map(|rank| format!(",label_{rank},probability_{rank}"));
+    format!("path,label,probability{}", more.collect::<String>())
+}
+
+/// Writes the classes of one image.
+fn write_image(
+    args: &Args,
+    file: &Path,
+    names: &[String],
+    classes: &[Probability],
+    out: &mut dyn Write,
+) -> Result<(), Failure> {
+    let path = file.display().to_string();
+    let labels = classes.iter().map(|(class, probability)| (&names[*class], probability));
+    if args.json {
+        let labels: Vec<_> = labels.map(|(label, p)| json!({"label": label, "probability": p})).collect();
+        writeln!(out, "{}", json!({"path": path, "predictions": labels}))?;
+    } else if args.csv {
+        let labels = labels.map(|(label, p)| format!(",{},{p:.6}", csv_field(label, args.raw)));
+        writeln!(out, "{}{}", csv_field(&path, args.raw), labels.collect::<String>())?;
+    } else {
+        let labels: Vec<String> = labels.map(|(label, p)| format!("{} {:.1} %", printable(label), 100.0 * p)).collect();
+        writeln!(out, "{}: {}", printable(&path), labels.join(", "))?;
+    }
+    Ok(())
 }

@@ -48,6 +48,9 @@ pub(crate) struct Args {
     /// Table to print with --format [default: groups; JSON has all but classes and runs]
     #[arg(long, value_name = "TABLE", requires = "format")]
     table: Option<TableName>,
+    /// Write CSV texts as they are, even if a spreadsheet would run them as formulas
+    #[arg(long, requires = "format")]
+    raw: bool,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
@@ -85,7 +88,7 @@ pub(crate) fn run(args: &Args, out: &mut impl Write) -> Result<(), Failure> {
         return separated(&comparisons, out, print_plain);
     }
     match args.format {
-        Some(format) => print_tables(&comparisons, format, args.table, out),
+        Some(format) => print_tables(&comparisons, format, args.raw, args.table, out),
         None => write_page(args, &comparisons, out),
     }
 }
@@ -108,11 +111,13 @@ fn separated<T, W: Write>(
 fn print_tables(
     comparisons: &[Comparison],
     format: Format,
+    raw: bool,
     name: Option<TableName>,
     out: &mut impl Write,
 ) -> Result<(), Failure> {
     let write: fn(&Table) -> String = match format {
         Format::Markdown => Table::markdown,
+        Format::Csv if raw => Table::raw_csv,
         Format::Csv => Table::csv,
         Format::Latex => Table::latex,
         Format::Json if name.is_none() => {

@@ -4,11 +4,12 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use equipoise_criterion::Id;
-use equipoise_record::RunResult;
-use equipoise_record::names::{CONFIG, REPORT, RESULT};
+use equipoise_criterion::{Config, Id};
+use equipoise_record::names::{CONFIG, REPORT, RESULT, is_run};
+use equipoise_record::{FolderError, RunFolder, RunResult, SelectionSplit};
+use equipoise_train::run::build::check;
 use equipoise_train::run::files::read_text;
-use equipoise_train::run::{OutputFolder, Run};
+use equipoise_train::run::{OutputFolder, Run, RunContext};
 use equipoise_train::settings::Settings;
 
 use crate::clock::duration;
@@ -16,7 +17,7 @@ use crate::failure::Failure;
 use crate::options::{Environment, SettingArgs};
 use crate::output::{counted, note, open_in_browser, percent, quoted};
 use crate::reports::{LiveFolder, write_report};
-use crate::training::{DisplayOptions, RunDisplay, execute};
+use crate::training::{DisplayOptions, RunDisplay, execute, read_result};
 
 #[derive(clap::Args)]
 #[command(after_long_help = "\
@@ -38,6 +39,7 @@ Examples:
   equipoise train path/to/photos --model resnet50 --image-size 160 --batch-size 32 --lr 0.05 -o runs/photos
   equipoise train cifar10 --imbalance 100 --val 0.1 -o runs/held-out && equipoise train --refit runs/held-out
   equipoise train --resume runs/fashion-mini-cwap-resnet32-s0
+  equipoise train --from runs/my-images-softmax-resnet32-s0 --retrain-head
   equipoise train --config recommended --print-config")]
 pub(crate) struct Args {
     #[command(flatten)]
@@ -48,9 +50,17 @@ pub(crate) struct Args {
     /// Run folder [default: a new one in runs/]
     #[arg(short, long, value_name = "DIR")]
     output: Option<PathBuf>,
-    /// Continue the run in this folder; name the dataset if it has moved
-    #[arg(long, value_name = "DIR", conflicts_with_all = ["output", "model", "imbalance", "epochs", "batch_size", "lr", "seed", "val", "val_fraction", "image_size", "path_column", "label_column", "test_data", "val_data", "group_by", "test_fraction", "strict", "weights", "freeze_backbone", "preset", "config", "set", "criterion"])]
+    /// Continue the run in this folder; name the dataset if it has moved. --epochs gives it another number of epochs, if its schedule
+    /// allows that
+    #[arg(long, value_name = "DIR", conflicts_with_all = ["output", "model", "imbalance", "batch_size", "lr", "seed", "val", "val_fraction", "image_size", "path_column", "label_column", "test_data", "val_data", "group_by", "test_fraction", "strict", "weights", "freeze_backbone", "preset", "config", "set", "criterion"])]
     resume: Option<PathBuf>,
+    /// Run whose data, network and settings a second stage starts from; needs --retrain-head
+    #[arg(long, value_name = "DIR", requires = "retrain_head", conflicts_with_all = ["resume", "refit", "weights", "freeze_backbone", "config"])]
+    from: Option<PathBuf>,
+    /// Train a new head on the frozen network of --from: 10 epochs of balanced-softmax with a cosine schedule, unless options say
+    /// otherwise (cRT, Kang et al., ICLR 2020)
+    #[arg(long, requires = "from")]
+    retrain_head: bool,
     /// Train on all training images with the settings of this finished run, which held some out (--val)
     #[arg(long, value_name = "RUN", conflicts_with_all = ["resume", "model", "imbalance", "epochs", "batch_size", "lr", "val", "val_fraction", "image_size", "path_column", "label_column", "test_data", "val_data", "group_by", "test_fraction", "strict", "weights", "freeze_backbone", "preset", "config", "set", "criterion"])]
     refit: Option<PathBuf>,
@@ -76,13 +86,15 @@ pub(crate) fn run(args: &Args, out: &mut impl Write) -> Result<(), Failure> {
         return Err(Failure::usage(format!("--checkpoint-minutes {}: must be at least 0", args.checkpoint_minutes)));
     }
     if args.print_config {
-        write!(out, "{}", settings(args)?.to_commented_toml()?)?;
-        return Ok(());
+        return print_config(args, out);
     }
     let environment = Environment::new(args.settings.threads, &args.settings.root)?;
     let context = environment.context();
     let mut run = match (&args.resume, &args.output) {
-        (Some(path), _) => Run::resume(path, args.settings.data.as_deref(), &context)?,
+        (Some(path), _) => match resume(args, path, &context)? {
+            Resumed::Run(run) => *run,
+            Resumed::Finished(result) => return show_result(args, &result, path, out),
+        },
         (None, Some(path)) => Run::start(settings(args)?, OutputFolder::At(path), &context)?,
         (None, None) => Run::start(settings(args)?, OutputFolder::In(Path::new("runs")), &context)?,
     };
@@ -90,10 +102,6 @@ pub(crate) fn run(args: &Args, out: &mut impl Write) -> Result<(), Failure> {
         introduce(&run);
     }
     let path = run.folder.path().to_owned();
-    if run.is_complete() {
-        let (folder, result) = (path.display(), path.join(RESULT));
-        return Err(Failure::usage(format!("{folder} is finished: its result is in {}", result.display())));
-    }
     let save_every = Duration::from_secs_f64(60.0 * args.checkpoint_minutes);
     let options = DisplayOptions { quiet: args.quiet, epoch_lines: true, save_every };
     let mut display = RunDisplay::new("", run.trainer.settings().epochs, options);
@@ -103,44 +111,115 @@ pub(crate) fn run(args: &Args, out: &mut impl Write) -> Result<(), Failure> {
     if args.open {
         open_in_browser(&report.page)?;
     }
-    match args.json {
-        true => Ok(writeln!(out, "{}", serde_json::to_string(&result)?)?),
-        false => print_result(&result, &path, out),
+    show_result(args, &result, &path, out)
+}
+
+/// Prints the settings, if `train` would accept them.
+fn print_config(args: &Args, out: &mut impl Write) -> Result<(), Failure> {
+    let settings = settings(args)?;
+    let environment = Environment::new(args.settings.threads, &args.settings.root)?;
+    check(&settings, &environment.context())?;
+    if let Some(path) =
+        args.output.as_deref().filter(|path| path.read_dir().is_ok_and(|mut entries| entries.next().is_some()))
+    {
+        return Err(FolderError::NotEmpty { path: path.to_owned() }.into());
     }
+    Ok(write!(out, "{}", settings.to_commented_toml()?)?)
+}
+
+/// A run that `--resume` names.
+enum Resumed {
+    /// A run to train on.
+    Run(Box<Run>),
+    /// The result of a run that has nothing left to train.
+    Finished(Box<RunResult>),
+}
+
+/// Opens a run to train on, with another number of epochs if the options ask for that.
+fn resume(args: &Args, path: &Path, context: &RunContext<'_>) -> Result<Resumed, Failure> {
+    let (data, planned) = (args.settings.data.as_deref(), settings_of_run(path)?);
+    let epochs = args.settings.epochs.filter(|epochs| *epochs != planned.epochs);
+    if epochs.is_none() && is_run(path) && path.join(RESULT).exists() {
+        note(&format!("{} is finished; this is its result", path.display()));
+        return Ok(Resumed::Finished(Box::new(read_result(path, &planned)?)));
+    }
+    let Some(epochs) = epochs else { return Ok(Resumed::Run(Box::new(Run::resume(path, data, context)?))) };
+    let run = Run::extend(path, epochs, data, context)?;
+    note(&format!(
+        "{epochs} epochs instead of {}: the learning rate goes on as at the end, and the weights will be those of a run with \
+         {epochs} epochs from its start",
+        planned.epochs
+    ));
+    Ok(Resumed::Run(Box::new(run)))
+}
+
+fn show_result(args: &Args, result: &RunResult, folder: &Path, out: &mut impl Write) -> Result<(), Failure> {
+    match args.json {
+        true => Ok(writeln!(out, "{}", serde_json::to_string(result)?)?),
+        false => print_result(result, folder, out),
+    }
+}
+
+/// The settings in a run folder.
+fn settings_of_run(path: &Path) -> Result<Settings, Failure> {
+    if !is_run(path) {
+        // says why
+        RunFolder::open(path)?;
+    }
+    let config = path.join(CONFIG);
+    let settings = Settings::from_toml(&read_text(&config)?, &Settings::default());
+    settings.map_err(|error| Failure::from(error).about(&config.display().to_string()))
 }
 
 /// The settings of the run that the options ask for.
 fn settings(args: &Args) -> Result<Settings, Failure> {
-    let of_run = |path: &Path| -> Result<Settings, Failure> {
-        let text = read_text(&path.join(CONFIG))?;
-        Ok(Settings::from_toml(&text, &Settings::default())?)
-    };
     match (&args.resume, &args.refit) {
-        (Some(path), _) => of_run(path),
+        (Some(path), _) => {
+            let planned = settings_of_run(path)?;
+            let epochs = args.settings.epochs.unwrap_or(planned.epochs);
+            Ok(Settings { epochs, ..planned })
+        }
         (None, Some(path)) => {
             let option = format!("--refit {}", path.display());
             if !path.join(RESULT).exists() {
                 return Err(Failure::usage(format!("{option}: there is no finished run in this folder")));
             }
-            let settings = of_run(path)?.refit().map_err(|error| Failure::from(error).about(&option))?;
+            let settings = settings_of_run(path)?.refit().map_err(|error| Failure::from(error).about(&option))?;
             args.settings.settings(settings, None)
         }
-        (None, None) => args.settings.settings(Settings::default(), args.criterion),
+        (None, None) => args.settings.settings(base(args)?, args.criterion),
     }
+}
+
+/// The settings that options change: the defaults, or those that re-train the head of a run.
+fn base(args: &Args) -> Result<Settings, Failure> {
+    let Some(run) = &args.from else { return Ok(Settings::default()) };
+    Ok(settings_of_run(run)?.retrain_head(&run.display().to_string()))
 }
 
 /// One line about the run before it starts.
 fn introduce(run: &Run) {
     let (data, settings) = (run.trainer.data(), run.trainer.settings());
     let (images, classes) = (counted(data.train.labels.len(), "image"), counted(data.classes.len(), "class"));
-    let (method, model) = (settings.criterion.method.id(), settings.architecture());
+    let (criterion, model) = (criterion(&settings.criterion), settings.architecture());
     let (_, height, width) = data.train.loader.shape();
     let (folder, network) = (run.folder.path().display(), format!("{model} at {height} x {width}"));
-    note(&format!("{}: {images}, {classes}; {method}, {network}; in {folder}", data.name));
+    note(&format!("{}: {images}, {classes}; {criterion}, {network}; in {folder}", data.name));
+}
+
+/// The criterion with its preset, which a criterion without parameters does not have.
+fn criterion(config: &Config) -> String {
+    let (id, (preset, changed)) = (config.method.id(), config.method.nearest_preset());
+    if id.fields().is_empty() {
+        return id.to_string();
+    }
+    let notes: Vec<String> = [format!("preset {}", preset.name())].into_iter().chain(changed).collect();
+    format!("{id} ({})", notes.join(", "))
 }
 
 fn print_result(result: &RunResult, folder: &Path, out: &mut impl Write) -> Result<(), Failure> {
-    for (epoch, which) in [(&result.last, "last epoch"), (&result.best, result.best_is.as_str())] {
+    let best = result.best_selected_on.map_or("best epoch", SelectionSplit::best_epoch);
+    for (epoch, which) in [(&result.last, "last epoch"), (&result.best, best)] {
         let Some(epoch) = epoch else { continue };
         let metrics = &epoch.metrics;
         if metrics.per_class.iter().all(|class| class.test == 0) {

@@ -95,6 +95,11 @@ impl RunDisplay {
         }
     }
 
+    /// Number of epochs of the run.
+    pub(super) fn epochs(&self) -> u64 {
+        self.epochs
+    }
+
     /// Images per second in the training of the last epoch.
     pub(super) fn epoch_speed(&self) -> f64 {
         self.speed.last_epoch

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use equipoise_record::names::{EVENTS_PREFIX, EVENTS_SUFFIX, NORMS, TIMES};
 use equipoise_record::{EpochRecord, EpochTime, FolderError, GradientNorms, RunFolder};
-use equipoise_report::run::Run as RecordedRun;
+use equipoise_report::run::RecordedRun;
 use equipoise_report::tensorboard::EventWriter;
 use equipoise_train::trainer::{Directive, Observer, StepProgress};
 
@@ -118,7 +118,9 @@ impl Observer for Journal<'_> {
         if let Err(error) = self.record(epoch, norms) {
             self.error.get_or_insert(error);
         }
-        if let Some(report) = self.report.as_mut().filter(|_| epoch.test.is_some()) {
+        // the report of the finished run follows the last epoch
+        let is_shown = epoch.test.is_some() && epoch.epoch < self.display.epochs();
+        if let Some(report) = self.report.as_mut().filter(|_| is_shown) {
             report.update();
         }
     }

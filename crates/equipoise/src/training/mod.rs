@@ -7,7 +7,7 @@ use std::path::Path;
 
 use equipoise_record::RunResult;
 use equipoise_record::names::RESULT;
-use equipoise_report::run::Run as RecordedRun;
+use equipoise_report::run::RecordedRun;
 use equipoise_train::run::{ExistingRun, Measurements, Run, RunContext, train};
 use equipoise_train::settings::Settings;
 

@@ -3,6 +3,7 @@
 use std::fmt;
 use std::str::FromStr;
 
+use equipoise_support::nearest;
 use serde::{Deserialize, Serialize};
 
 use super::{BlockKind, Shortcut, Stage, Stem};
@@ -151,8 +152,7 @@ impl FromStr for Architecture {
     fn from_str(name: &str) -> Result<Self, NnError> {
         let found = Self::ALL.into_iter().find(|architecture| architecture.name() == name);
         found.ok_or_else(|| {
-            let distance = |known: &Self| strsim::levenshtein(known.name(), name);
-            let nearest = Self::ALL.into_iter().min_by_key(distance).filter(|known| distance(known) <= 2);
+            let nearest = nearest(name, Self::ALL.map(Self::name));
             NnError::UnknownArchitecture { name: name.to_owned(), nearest }
         })
     }

@@ -4,6 +4,7 @@ mod safetensors;
 
 use std::collections::BTreeSet;
 
+use equipoise_support::nearest;
 use serde_json::json;
 
 use self::safetensors::{Tensors, Writer, error, read};
@@ -24,8 +25,6 @@ pub struct Weights {
 const COUNTER: &str = "num_batches_tracked";
 /// What `DataParallel` puts before every name.
 const PARALLEL: &str = "module.";
-/// Most edits between an unknown name and the name that is suggested instead.
-const SIMILAR: usize = 3;
 
 fn all_tensors(network: &Network) -> impl Iterator<Item = Tensor> {
     network.parameters().into_iter().chain(network.statistics())
@@ -33,16 +32,18 @@ fn all_tensors(network: &Network) -> impl Iterator<Item = Tensor> {
 
 impl Weights {
     /// Writes a safetensors file that PyTorch's `load_state_dict` accepts as it is. `batches` is the number of batches
-    /// that the running statistics come from.
+    /// that the running statistics come from. `metadata` come beside the name of the network.
     ///
     /// # Errors
     /// If the values are not those of the network's tensors.
-    pub fn to_bytes(&self, network: &Network, batches: u64) -> Result<Vec<u8>, NnError> {
+    pub fn to_bytes(&self, network: &Network, batches: u64, metadata: &[(&str, String)]) -> Result<Vec<u8>, NnError> {
         let (got, want) = (self.parameters.len() + self.statistics.len(), all_tensors(network).count());
         if got != want {
             return Err(NnError::Length { what: "tensors", got, want });
         }
-        let mut writer = Writer::new(json!({"format": "pt", "network": network.name}));
+        let mut about = json!({"format": "pt", "network": network.name});
+        metadata.iter().for_each(|(name, text)| about[*name] = text.as_str().into());
+        let mut writer = Writer::new(about);
         // eight-byte values first, so that everything is aligned
         for tensor in network.statistics() {
             if let Some(norm) = tensor.name.strip_suffix("running_mean") {
@@ -80,8 +81,7 @@ impl Weights {
 fn check_names(tensors: &Tensors, network: &Network) -> Result<(), NnError> {
     let known: BTreeSet<String> = all_tensors(network).map(|tensor| tensor.name).collect();
     let Some(name) = tensors.keys().find(|name| !known.contains(*name)) else { return Ok(()) };
-    let nearest = known.into_iter().map(|known| (strsim::levenshtein(name, &known), known)).min();
-    let nearest = nearest.filter(|(distance, _)| *distance <= SIMILAR).map(|(_, known)| known);
+    let nearest = nearest(name, known.iter().map(String::as_str)).map(str::to_owned);
     Err(NnError::UnknownTensor { name: name.clone(), nearest })
 }
 
@@ -129,7 +129,7 @@ mod tests {
                 parameters: network.initial_parameters(0),
                 statistics: network.statistics().iter().map(|tensor| vec![1.0; tensor.len()]).collect(),
             };
-            let bytes = weights.to_bytes(&network, 0).expect("its own shapes");
+            let bytes = weights.to_bytes(&network, 0, &[]).expect("its own shapes");
             alike += usize::from(bytes[0] == 0x80 || bytes.starts_with(b"PK"));
             assert_eq!(Weights::from_bytes(&bytes, &network).expect("a good file"), weights);
         }
@@ -140,7 +140,7 @@ mod tests {
     fn weights_are_read_as_they_were_written() {
         let network = network();
         let weights = weights(&network);
-        let bytes = weights.to_bytes(&network, 7).expect("its own shapes");
+        let bytes = weights.to_bytes(&network, 7, &[("classes", "[]".to_owned())]).expect("its own shapes");
         assert_eq!(Weights::from_bytes(&bytes, &network).expect("a good file"), weights);
         assert_eq!(u64::from_le_bytes(*bytes.first_chunk().expect("8 bytes")) % 8, 0);
     }
@@ -165,8 +165,8 @@ mod tests {
         let network = network();
         let mut spoilt = weights(&network);
         spoilt.parameters[2][5] = f32::NAN;
-        assert_eq!(error(&spoilt.to_bytes(&network, 0).expect("shapes")), "tensor 'bn1.bias': NaN is not finite");
+        assert_eq!(error(&spoilt.to_bytes(&network, 0, &[]).expect("shapes")), "tensor 'bn1.bias': NaN is not finite");
         spoilt.parameters.pop();
-        assert!(matches!(spoilt.to_bytes(&network, 0), Err(NnError::Length { .. })));
+        assert!(matches!(spoilt.to_bytes(&network, 0, &[]), Err(NnError::Length { .. })));
     }
 }

@@ -3,9 +3,10 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
+use equipoise_support::LockError;
 use thiserror::Error;
 
-use crate::names::{COMPARISON, CONFIG};
+use crate::names::{COMPARISON, CONFIG, LOCK};
 
 /// A run folder, or a file in it, cannot be used.
 #[derive(Debug, Error)]
@@ -25,6 +26,16 @@ pub enum FolderError {
         path: PathBuf,
         /// The error of the system.
         source: io::Error,
+    },
+    /// A record of finished epochs is damaged.
+    #[error("{}: line {line} is damaged: {what}; restore the file, or remove it: it is then written again from the checkpoint, as far as that knows", path.display())]
+    Line {
+        /// The file.
+        path: PathBuf,
+        /// The line, from 1.
+        line: usize,
+        /// What is wrong with it.
+        what: String,
     },
     /// The folder is already open for writing, in another process or in this one.
     #[error("run folder {} is in use by {}", path.display(), pid.map_or("another process".to_owned(), |pid| format!("process {pid}")))]
@@ -72,4 +83,11 @@ pub(super) fn read_error(path: &Path) -> impl FnOnce(io::Error) -> FolderError {
 
 pub(super) fn write_error(path: &Path) -> impl FnOnce(io::Error) -> FolderError {
     move |source| FolderError::Write { path: path.to_owned(), source }
+}
+
+pub(super) fn lock_error(folder: &Path) -> impl FnOnce(LockError) -> FolderError {
+    move |error| match error {
+        LockError::Held { pid } => FolderError::Locked { path: folder.to_owned(), pid },
+        LockError::Io(source) => FolderError::Write { path: folder.join(LOCK), source },
+    }
 }

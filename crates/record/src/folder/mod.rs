@@ -3,7 +3,6 @@
 
 mod atomic;
 mod error;
-mod lock;
 #[cfg(test)]
 mod tests;
 
@@ -11,12 +10,13 @@ use std::fs::{self, OpenOptions};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
+use equipoise_support::FolderLock;
 use serde::Serialize;
+use serde::de::DeserializeOwned;
 
 use self::atomic::{create_file, is_part, link_or_copy, part_path, publish, remove_if_exists, sync_folder};
 pub use self::error::FolderError;
-use self::error::{read_error, write_error};
-use self::lock::FolderLock;
+use self::error::{lock_error, read_error, write_error};
 use crate::names::{CHECKPOINT, COMPARISON, CONFIG, LOCK, PART, PREVIOUS, is_comparison};
 
 /// The folder of a run, or of a comparison of runs, locked for writing until it is dropped.
@@ -92,14 +92,16 @@ impl RunFolder {
             }
             _ => return Err(missing(path.to_owned())),
         }
-        let folder = Self { path: path.to_owned(), _lock: FolderLock::acquire(path)? };
+        let folder =
+            Self { path: path.to_owned(), _lock: FolderLock::acquire(&path.join(LOCK)).map_err(lock_error(path))? };
         folder.remove_parts()?;
         Ok(folder)
     }
 
     /// Takes possession of an empty folder.
     fn claim(path: &Path) -> Result<Self, FolderError> {
-        let folder = Self { path: path.to_owned(), _lock: FolderLock::acquire(path)? };
+        let folder =
+            Self { path: path.to_owned(), _lock: FolderLock::acquire(&path.join(LOCK)).map_err(lock_error(path))? };
         // another process may have used it until just now
         require_empty(path)?;
         folder.remove_parts()?;
@@ -160,6 +162,40 @@ impl RunFolder {
         self.append(name, &lines)
     }
 
+    /// Checks that every complete line of a file is such a value in JSON. Returns the number of lines, 0 without a file.
+    ///
+    /// # Errors
+    /// If the file cannot be read; [`FolderError::Line`] names the first line that is damaged.
+    pub fn check_json_lines<T: DeserializeOwned>(&self, name: &str) -> Result<usize, FolderError> {
+        let path = self.file(name)?;
+        let text = match fs::read(&path) {
+            Ok(bytes) => bytes,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(0),
+            Err(error) => return Err(read_error(&path)(error)),
+        };
+        // a killed process may not have finished its last line
+        let complete = text.iter().rposition(|byte| *byte == b'\n').map_or(&[][..], |end| &text[..end]);
+        let mut lines = 0;
+        for line in complete.split(|byte| *byte == b'\n').filter(|line| !line.is_empty()) {
+            lines += 1;
+            serde_json::from_slice::<T>(line).map_err(|error| FolderError::Line {
+                path: path.clone(),
+                line: lines,
+                what: error.to_string(),
+            })?;
+        }
+        Ok(lines)
+    }
+
+    /// Removes a file, if it is there.
+    ///
+    /// # Errors
+    /// If the name is not valid or the file cannot be removed.
+    pub fn remove(&self, name: &str) -> Result<(), FolderError> {
+        remove_if_exists(&self.file(name)?)?;
+        sync_folder(&self.path)
+    }
+
     /// Truncates a file after its first `max_lines` complete lines and returns how many lines are left. A file that does not
     /// exist has none.
     ///
@@ -213,7 +249,7 @@ fn check_name(name: &str) -> Result<(), FolderError> {
     if plain && !reserved { Ok(()) } else { Err(FolderError::Name { name: name.to_owned() }) }
 }
 
-/// Checks that a folder is empty. The leftovers of a process that was killed at once do not count: a lock file and a
+/// Checks that a folder is empty. The leftovers of a process that was killed right after it started do not count: a lock file and a
 /// half-written configuration.
 fn require_empty(folder: &Path) -> Result<(), FolderError> {
     let parts = [CONFIG, COMPARISON].map(|name| part_path(Path::new(name)));

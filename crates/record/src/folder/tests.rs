@@ -1,4 +1,3 @@
-use std::error::Error;
 use std::fs::File;
 use std::io::Read;
 
@@ -8,38 +7,20 @@ use super::atomic::fill;
 use super::*;
 use crate::names::{COMPARISON_RESULT, is_run};
 
-/// A temporary folder with a run in it.
-struct TempRun(TempFolder);
+/// A run with nothing but its configuration.
+fn new_run(temp: &TempFolder) -> RunFolder {
+    let folder = RunFolder::create(&temp.join("run")).expect("new");
+    folder.write(CONFIG, b"epochs = 3\n").expect("space");
+    folder
+}
 
-impl TempRun {
-    fn new() -> Self {
-        Self(TempFolder::new("record"))
+/// A run with checkpoints 1 and 2.
+fn run_with_checkpoints(temp: &TempFolder) -> RunFolder {
+    let folder = new_run(temp);
+    for bytes in [b"1", b"2"] {
+        rotate(&folder, bytes).expect("space");
     }
-
-    /// The temporary folder.
-    fn path(&self) -> &Path {
-        self.0.path()
-    }
-
-    fn run_path(&self) -> PathBuf {
-        self.path().join("run")
-    }
-
-    /// A run with nothing but its configuration.
-    fn run(&self) -> RunFolder {
-        let folder = RunFolder::create(&self.run_path()).expect("new");
-        folder.write(CONFIG, b"epochs = 3\n").expect("space");
-        folder
-    }
-
-    /// A run with checkpoints 1 and 2.
-    fn run_with_checkpoints(&self) -> RunFolder {
-        let folder = self.run();
-        for bytes in [b"1", b"2"] {
-            rotate(&folder, bytes).expect("space");
-        }
-        folder
-    }
+    folder
 }
 
 fn rotate(folder: &RunFolder, bytes: &[u8]) -> Result<(), FolderError> {
@@ -59,15 +40,14 @@ fn names(folder: &Path) -> Vec<String> {
 
 /// An error with its causes, as a user sees it.
 fn message(error: &FolderError) -> String {
-    let causes = std::iter::successors(Some(error as &dyn Error), |error| (*error).source());
-    causes.map(ToString::to_string).collect::<Vec<_>>().join(": ")
+    equipoise_support::with_causes(error)
 }
 
 #[test]
 fn a_folder_is_locked_by_one_owner() {
-    let temp = TempRun::new();
-    let folder = temp.run();
-    for path in [temp.run_path(), temp.path().join("run/../run")] {
+    let temp = TempFolder::new("record");
+    let folder = new_run(&temp);
+    for path in [temp.join("run"), temp.path().join("run/../run")] {
         match RunFolder::open(&path).expect_err("in use") {
             FolderError::Locked { pid, .. } => assert_eq!(pid, Some(std::process::id())),
             other => panic!("{other}"),
@@ -75,17 +55,17 @@ fn a_folder_is_locked_by_one_owner() {
     }
     drop(folder);
     // the leftover of a killed process
-    fs::write(temp.run_path().join(LOCK), "4000000000 and more").expect("space");
-    let folder = RunFolder::open(&temp.run_path()).expect("free again");
+    fs::write(temp.join("run").join(LOCK), "4000000000 and more").expect("space");
+    let folder = RunFolder::open(&temp.join("run")).expect("free again");
     assert_eq!(read(&folder, LOCK), Some(format!("{}\n", std::process::id())));
-    assert_eq!(folder.path(), temp.run_path());
+    assert_eq!(folder.path(), temp.join("run"));
 }
 
 /// Leftovers of an interrupted rotation are further links to a checkpoint: they must not be written through.
 #[test]
 fn leftover_links_of_a_checkpoint_are_harmless() {
-    let temp = TempRun::new();
-    let folder = temp.run_with_checkpoints();
+    let temp = TempFolder::new("record");
+    let folder = run_with_checkpoints(&temp);
     for name in [CHECKPOINT, PREVIOUS, "a"] {
         fs::hard_link(folder.path().join(CHECKPOINT), part_path(&folder.path().join(name))).expect("hard links");
     }
@@ -98,15 +78,15 @@ fn leftover_links_of_a_checkpoint_are_harmless() {
 
 #[test]
 fn a_corrupt_checkpoint_does_not_become_the_previous_one() {
-    let temp = TempRun::new();
-    let folder = temp.run_with_checkpoints();
+    let temp = TempFolder::new("record");
+    let folder = run_with_checkpoints(&temp);
     folder.rotate_checkpoint(b"3", |_| false).expect("space");
     assert_eq!([CHECKPOINT, PREVIOUS].map(|name| read(&folder, name).expect("there")), ["3", "1"]);
 }
 
 #[test]
 fn a_file_is_copied_where_there_are_no_hard_links() {
-    let temp = TempRun::new();
+    let temp = TempFolder::new("record");
     let [from, to] = ["from", "to"].map(|name| temp.path().join(name));
     fs::write(&from, b"new").expect("space");
     fs::write(&to, b"a leftover").expect("space");
@@ -119,8 +99,8 @@ fn a_file_is_copied_where_there_are_no_hard_links() {
 
 #[test]
 fn a_full_disk_changes_nothing() {
-    let temp = TempRun::new();
-    let folder = temp.run_with_checkpoints();
+    let temp = TempFolder::new("record");
+    let folder = run_with_checkpoints(&temp);
     // a name that is taken stands for a disk that is full
     let part = part_path(&folder.path().join(CHECKPOINT));
     fs::create_dir(&part).expect("space");
@@ -151,7 +131,7 @@ fn a_file_that_cannot_be_finished_is_removed() {
             Err(io::Error::other("no more"))
         }
     }
-    let temp = TempRun::new();
+    let temp = TempFolder::new("record");
     let error = create_file(&temp.path().join("x"), &mut b"abc".chain(Fails)).expect_err("fails");
     assert_eq!(message(&error), format!("cannot write {}: no more", temp.path().join("x").display()));
     assert!(names(temp.path()).is_empty());
@@ -161,14 +141,14 @@ fn a_file_that_cannot_be_finished_is_removed() {
 #[test]
 fn a_read_only_folder_is_named() {
     use std::os::unix::fs::PermissionsExt;
-    let temp = TempRun::new();
-    let folder = temp.run_with_checkpoints();
-    let mode = |mode| fs::set_permissions(temp.run_path(), fs::Permissions::from_mode(mode)).expect("ours");
+    let temp = TempFolder::new("record");
+    let folder = run_with_checkpoints(&temp);
+    let mode = |mode| fs::set_permissions(temp.join("run"), fs::Permissions::from_mode(mode)).expect("ours");
     mode(0o555);
     // root may write everywhere
-    if File::create(temp.run_path().join("try")).is_err() {
+    if File::create(temp.join("run").join("try")).is_err() {
         let error = folder.write("a.txt", b"a").expect_err("read-only");
-        let part = temp.run_path().join("a.txt.part");
+        let part = temp.join("run").join("a.txt.part");
         assert!(message(&error).starts_with(&format!("cannot write {}: ", part.display())), "{}", message(&error));
         assert!(matches!(rotate(&folder, b"3"), Err(FolderError::Write { .. })));
         assert_eq!(read(&folder, CHECKPOINT).as_deref(), Some("2"));
@@ -178,17 +158,17 @@ fn a_read_only_folder_is_named() {
 
 #[test]
 fn a_new_folder_must_be_empty() {
-    let temp = TempRun::new();
-    fs::create_dir(temp.run_path()).expect("space");
-    drop(RunFolder::create(&temp.run_path()).expect("empty"));
-    // the leftovers of a process that was killed at once: its lock and a half-written configuration
-    fs::write(part_path(&temp.run_path().join(CONFIG)), "seed").expect("space");
-    let folder = RunFolder::create(&temp.run_path()).expect("empty except for a lock");
-    assert!(matches!(RunFolder::create(&temp.run_path()), Err(FolderError::Locked { .. })));
-    assert_eq!(names(&temp.run_path()), [LOCK]);
+    let temp = TempFolder::new("record");
+    fs::create_dir(temp.join("run")).expect("space");
+    drop(RunFolder::create(&temp.join("run")).expect("empty"));
+    // the leftovers of a process that was killed right after it started: its lock and a half-written configuration
+    fs::write(part_path(&temp.join("run").join(CONFIG)), "seed").expect("space");
+    let folder = RunFolder::create(&temp.join("run")).expect("empty except for a lock");
+    assert!(matches!(RunFolder::create(&temp.join("run")), Err(FolderError::Locked { .. })));
+    assert_eq!(names(&temp.join("run")), [LOCK]);
     folder.write(CONFIG, b"").expect("space");
     drop(folder);
-    assert!(matches!(RunFolder::create(&temp.run_path()), Err(FolderError::NotEmpty { .. })));
+    assert!(matches!(RunFolder::create(&temp.join("run")), Err(FolderError::NotEmpty { .. })));
     let foreign = temp.path().join("foreign");
     fs::create_dir(&foreign).expect("space");
     fs::write(foreign.join("letter"), "").expect("space");
@@ -200,9 +180,9 @@ fn a_new_folder_must_be_empty() {
 
 #[test]
 fn a_folder_that_is_not_a_run_is_not_touched() {
-    let temp = TempRun::new();
+    let temp = TempFolder::new("record");
     fs::write(temp.path().join("film.part"), "").expect("space");
-    for path in [temp.path().to_owned(), temp.run_path(), temp.path().join("film.part")] {
+    for path in [temp.path().to_owned(), temp.join("run"), temp.path().join("film.part")] {
         assert!(!is_run(&path));
         assert!(matches!(RunFolder::open(&path), Err(FolderError::NotARun { .. })));
         assert!(matches!(RunFolder::open_comparison(&path), Err(FolderError::NotAComparison { .. })));
@@ -214,18 +194,18 @@ fn a_folder_that_is_not_a_run_is_not_touched() {
 #[test]
 fn a_comparison_is_not_opened_as_a_run() {
     for marker in [COMPARISON, COMPARISON_RESULT] {
-        let temp = TempRun::new();
-        let folder = temp.run();
+        let temp = TempFolder::new("record");
+        let folder = new_run(&temp);
         assert!(is_run(folder.path()) && !is_comparison(folder.path()));
         folder.write(marker, b"").expect("space");
         drop(folder);
-        let path = temp.run_path();
+        let path = temp.join("run");
         assert!(!is_run(&path) && is_comparison(&path));
         let before = names(&path);
         assert!(matches!(RunFolder::open(&path), Err(FolderError::IsComparison { path: named }) if named == path));
         assert_eq!(names(&path), before);
     }
-    let temp = TempRun::new();
+    let temp = TempFolder::new("record");
     let comparison = RunFolder::create(&temp.path().join("comparison")).expect("new");
     comparison.write(COMPARISON, b"epochs = 3\n").expect("space");
     let path = comparison.path().to_owned();
@@ -237,7 +217,7 @@ fn a_comparison_is_not_opened_as_a_run() {
 
 #[test]
 fn a_unique_folder_has_a_name_of_its_own() {
-    let temp = TempRun::new();
+    let temp = TempFolder::new("record");
     let parent = temp.path().join("runs");
     let create = |stem: &str| RunFolder::create_unique(&parent, stem).expect("space");
     let folders: Vec<RunFolder> = (0..3).map(|_| create("cifar10-aura")).collect();
@@ -260,8 +240,8 @@ fn a_unique_folder_has_a_name_of_its_own() {
 
 #[test]
 fn hostile_names_are_refused() {
-    let temp = TempRun::new();
-    let folder = temp.run();
+    let temp = TempFolder::new("record");
+    let folder = new_run(&temp);
     for name in ["", ".", "..", "a/b", "/", "/etc", "../x", "a\\b", "c:x", "a\0b", "a\nb", "lock", "a.part"] {
         assert!(matches!(RunFolder::create_unique(temp.path(), name), Err(FolderError::Name { .. })), "{name:?}");
         assert!(matches!(folder.write(name, b""), Err(FolderError::Name { .. })), "{name:?}");
@@ -275,8 +255,8 @@ fn hostile_names_are_refused() {
 
 #[test]
 fn files_are_replaced_as_a_whole() {
-    let temp = TempRun::new();
-    let folder = temp.run();
+    let temp = TempFolder::new("record");
+    let folder = new_run(&temp);
     for text in ["a long text", "short", ""] {
         folder.write("notes.txt", text.as_bytes()).expect("space");
         assert_eq!(read(&folder, "notes.txt").as_deref(), Some(text));
@@ -284,14 +264,14 @@ fn files_are_replaced_as_a_whole() {
     fs::write(folder.path().join("notes.txt.part"), "half").expect("space");
     fs::create_dir(folder.path().join("mine.part")).expect("space");
     drop(folder);
-    let folder = RunFolder::open(&temp.run_path()).expect("free");
+    let folder = RunFolder::open(&temp.join("run")).expect("free");
     assert_eq!(names(folder.path()), [CONFIG, LOCK, "mine.part", "notes.txt"]);
 }
 
 #[test]
 fn lines_are_appended_and_truncated() {
-    let temp = TempRun::new();
-    let folder = temp.run();
+    let temp = TempFolder::new("record");
+    let folder = new_run(&temp);
     assert_eq!(folder.truncate_lines("x.jsonl", 9).expect("no file"), 0);
     folder.append_json_lines("x.jsonl", &[1, 2]).expect("space");
     folder.append_json_lines("x.jsonl", &["3"]).expect("space");

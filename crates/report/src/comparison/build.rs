@@ -5,16 +5,16 @@ use equipoise_record::{ClassCounts, GroupMembers, Metrics};
 use super::labels::{self, Labels};
 use super::{Cell, Class, Comparison, Variant, significance, styles};
 use crate::run::setting_keys as keys;
-use crate::run::{ReportedEpoch, Run};
+use crate::run::{RecordedRun, ReportedEpoch};
 
 /// Names of groups and their numbers of classes.
 type GroupSizes = Vec<(String, usize)>;
 
 /// Compares runs: one comparison for each dataset among them, in the order of the runs. Runs that have not finished are left out
 /// beside others that have, unless they are wanted.
-pub(super) fn by_dataset(runs: Vec<Run>, with_unfinished: bool) -> Vec<Comparison> {
+pub(super) fn by_dataset(runs: Vec<RecordedRun>, with_unfinished: bool) -> Vec<Comparison> {
     type Key = (String, Vec<Class>, GroupSizes);
-    let mut datasets: Vec<(Key, Vec<Run>)> = Vec::new();
+    let mut datasets: Vec<(Key, Vec<RecordedRun>)> = Vec::new();
     for run in runs {
         let Some(evaluation) = run.evaluation(ReportedEpoch::Last) else { continue };
         let class = |class: &ClassCounts| Class { name: class.name.clone(), train: class.train, test: class.test };
@@ -29,7 +29,7 @@ pub(super) fn by_dataset(runs: Vec<Run>, with_unfinished: bool) -> Vec<Compariso
     datasets.into_iter().map(|((_, classes, groups), runs)| build(classes, &groups, runs, with_unfinished)).collect()
 }
 
-fn build(classes: Vec<Class>, groups: &GroupSizes, runs: Vec<Run>, with_unfinished: bool) -> Comparison {
+fn build(classes: Vec<Class>, groups: &GroupSizes, runs: Vec<RecordedRun>, with_unfinished: bool) -> Comparison {
     let mut notes = Vec::new();
     let runs = if with_unfinished { under_way(runs, &mut notes) } else { finished_or_all(runs, &mut notes) };
     let Labels { labels, shared } = labels::of(&runs);
@@ -74,7 +74,7 @@ fn build(classes: Vec<Class>, groups: &GroupSizes, runs: Vec<Run>, with_unfinish
 }
 
 /// The finished runs, and of variants without one those that have not finished.
-fn under_way(runs: Vec<Run>, notes: &mut Vec<String>) -> Vec<Run> {
+fn under_way(runs: Vec<RecordedRun>, notes: &mut Vec<String>) -> Vec<RecordedRun> {
     let Labels { labels, .. } = labels::of(&runs);
     let is_finished =
         |label: &String| labels.iter().zip(&runs).any(|(known, run)| known == label && run.result.is_some());
@@ -84,39 +84,40 @@ fn under_way(runs: Vec<Run>, notes: &mut Vec<String>) -> Vec<Run> {
     runs.into_iter().zip(kept).filter_map(|(run, kept)| kept.then_some(run)).collect()
 }
 
-fn unfinished_note(run: &Run) -> String {
+fn unfinished_note(run: &RecordedRun) -> String {
     let (done, all) = (run.finished_epochs(), run.planned_epochs());
     format!("{} has not finished: epoch {done} of {all}.", run.folder_name())
 }
 
 /// The finished runs, or all of them if none has finished.
-fn finished_or_all(runs: Vec<Run>, notes: &mut Vec<String>) -> Vec<Run> {
-    let (finished, unfinished): (Vec<Run>, Vec<Run>) = runs.into_iter().partition(|run| run.result.is_some());
+fn finished_or_all(runs: Vec<RecordedRun>, notes: &mut Vec<String>) -> Vec<RecordedRun> {
+    let (finished, unfinished): (Vec<RecordedRun>, Vec<RecordedRun>) =
+        runs.into_iter().partition(|run| run.result.is_some());
     if finished.is_empty() {
         notes.extend(unfinished.iter().map(unfinished_note));
         return unfinished;
     }
     if !unfinished.is_empty() {
-        let names: Vec<String> = unfinished.iter().map(Run::folder_name).collect();
+        let names: Vec<String> = unfinished.iter().map(RecordedRun::folder_name).collect();
         notes.push(format!("Left out because they have not finished: {}.", names.join(", ")));
     }
     finished
 }
 
 /// Every label once: the baseline first, then in the order of criteria, then by name.
-fn ordered<'a>(labels: &'a [String], runs: &[Run]) -> Vec<&'a String> {
+fn ordered<'a>(labels: &'a [String], runs: &[RecordedRun]) -> Vec<&'a String> {
     let mut order: Vec<(&String, &str)> = Vec::new();
     for (label, run) in labels.iter().zip(runs) {
         if !order.iter().any(|(known, _)| *known == label) {
             order.push((label, run.criterion()));
         }
     }
-    order.sort_by_key(|(label, criterion)| (*criterion != styles::BASELINE, styles::rank(criterion), *label));
+    order.sort_by_key(|(label, criterion)| (!styles::is_baseline(criterion), styles::rank(criterion), *label));
     order.into_iter().map(|(label, _)| label).collect()
 }
 
 /// Names of the columns: groups, `overall` and, where it differs, `balanced`.
-fn columns(groups: &GroupSizes, runs: &[Run], epoch: ReportedEpoch) -> Vec<String> {
+fn columns(groups: &GroupSizes, runs: &[RecordedRun], epoch: ReportedEpoch) -> Vec<String> {
     let differs = |metrics: &Metrics| match (metrics.top1, metrics.balanced) {
         (Some(a), Some(b)) => (a - b).abs() > 1e-6,
         _ => false,
@@ -127,7 +128,7 @@ fn columns(groups: &GroupSizes, runs: &[Run], epoch: ReportedEpoch) -> Vec<Strin
 }
 
 /// Accuracies of a variant's runs by column: `groups` of them are groups, then come overall and balanced.
-fn cells(runs: &[Run], own: &[usize], epoch: ReportedEpoch, groups: usize, columns: usize) -> Vec<Cell> {
+fn cells(runs: &[RecordedRun], own: &[usize], epoch: ReportedEpoch, groups: usize, columns: usize) -> Vec<Cell> {
     let evaluations: Vec<_> = own.iter().map(|run| (runs[*run].seed(), runs[*run].evaluation(epoch))).collect();
     let cell = |column: usize| {
         let value = |metrics: &Metrics| match column.checked_sub(groups) {
@@ -143,7 +144,7 @@ fn cells(runs: &[Run], own: &[usize], epoch: ReportedEpoch, groups: usize, colum
 }
 
 /// The dataset, with its imbalance factor if it has one.
-fn dataset_title(runs: &[Run]) -> String {
+fn dataset_title(runs: &[RecordedRun]) -> String {
     let Some(run) = runs.first() else { return String::new() };
     match run.setting(keys::IMBALANCE) {
         Some(factor) => format!("{}, imbalance {}", run.dataset(), factor.strip_suffix(".0").unwrap_or(factor)),
@@ -152,7 +153,7 @@ fn dataset_title(runs: &[Run]) -> String {
 }
 
 /// Classes of each group: as a run recorded them, otherwise by size, which is how every grouping rule orders them.
-fn members(classes: &[Class], groups: &GroupSizes, runs: &[Run]) -> Vec<GroupMembers> {
+fn members(classes: &[Class], groups: &GroupSizes, runs: &[RecordedRun]) -> Vec<GroupMembers> {
     let fits = |recorded: &&Vec<GroupMembers>| {
         let sizes = recorded.iter().map(|group| (group.name.clone(), group.classes.len()));
         sizes.eq(groups.iter().cloned()) && recorded.iter().flat_map(|g| &g.classes).all(|c| *c < classes.len())

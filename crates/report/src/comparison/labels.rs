@@ -1,7 +1,7 @@
 //! Names for variants: the criterion, followed by the settings in which a variant differs from most others.
 
 use crate::run::setting_keys as keys;
-use crate::run::{Run, setting_keys_of};
+use crate::run::{RecordedRun, setting_keys_of};
 
 /// Labels of runs.
 pub(super) struct Labels {
@@ -16,9 +16,9 @@ pub(super) struct Labels {
 const IGNORED: [&str; 5] = [keys::SEED, keys::METHOD, keys::DATASET, keys::EVALUATE_EVERY, keys::SELECT_BEST];
 
 /// Labels runs.
-pub(super) fn of(runs: &[Run]) -> Labels {
+pub(super) fn of(runs: &[RecordedRun]) -> Labels {
     let keys = setting_keys_of(runs);
-    let all: Vec<&Run> = runs.iter().collect();
+    let all: Vec<&RecordedRun> = runs.iter().collect();
     let is_own = |key: &str| key == keys::SEED || key.starts_with(keys::CRITERION_PREFIX);
     let shared = keys.iter().filter(|key| !is_own(key) && !differs(key, &all));
     let shared = shared.filter_map(|key| Some(((*key).to_owned(), runs.first()?.toml_value(key)?.to_owned())));
@@ -29,10 +29,10 @@ pub(super) fn of(runs: &[Run]) -> Labels {
 }
 
 /// One run for each combination of criterion and settings.
-fn distinct<'a>(runs: &'a [Run], keys: &[&str]) -> Vec<&'a Run> {
-    let mut distinct: Vec<&Run> = Vec::new();
+fn distinct<'a>(runs: &'a [RecordedRun], keys: &[&str]) -> Vec<&'a RecordedRun> {
+    let mut distinct: Vec<&RecordedRun> = Vec::new();
     for run in runs {
-        let is_same = |other: &&Run| {
+        let is_same = |other: &&RecordedRun| {
             other.criterion() == run.criterion() && keys.iter().all(|key| run.toml_value(key) == other.toml_value(key))
         };
         if !distinct.iter().any(is_same) {
@@ -42,24 +42,25 @@ fn distinct<'a>(runs: &'a [Run], keys: &[&str]) -> Vec<&'a Run> {
     distinct
 }
 
-fn differs(key: &str, among: &[&Run]) -> bool {
+fn differs(key: &str, among: &[&RecordedRun]) -> bool {
     among.windows(2).any(|pair| pair[0].toml_value(key) != pair[1].toml_value(key))
 }
 
 /// Label of a run among distinct ones: its criterion, and every setting whose value most of them do not have.
-fn label(run: &Run, keys: &[&str], distinct: &[&Run]) -> String {
-    let mut label = run.criterion().to_owned();
-    for key in keys {
+fn label(run: &RecordedRun, keys: &[&str], distinct: &[&RecordedRun]) -> String {
+    let mut label = run.criterion_label.as_deref().unwrap_or(run.criterion()).to_owned();
+    let is_in_label = |key: &str| run.criterion_label.is_some() && key.starts_with(keys::PARAMS_PREFIX);
+    for key in keys.iter().filter(|key| !is_in_label(key)) {
         let table = optional_table(key);
         if table.is_some_and(|presence| run.toml_value(presence).is_none()) {
             continue;
         }
         // a parameter is compared among runs of the same criterion, a key of an optional table among runs that have the table
-        let is_comparable = |other: &&&Run| match table {
+        let is_comparable = |other: &&&RecordedRun| match table {
             Some(presence) => other.toml_value(presence).is_some(),
             None => !key.starts_with(keys::PARAMS_PREFIX) || other.criterion() == run.criterion(),
         };
-        let among: Vec<&Run> = distinct.iter().filter(is_comparable).copied().collect();
+        let among: Vec<&RecordedRun> = distinct.iter().filter(is_comparable).copied().collect();
         let value = run.toml_value(key);
         let same = among.iter().filter(|other| other.toml_value(key) == value).count();
         if differs(key, &among) && 2 * same <= among.len() {

@@ -2,6 +2,7 @@
 //! and the sentence that sums it up. A sentence never claims more than the seeds support.
 //!
 //! - `build`: from runs to comparisons.
+//! - `captions`: the captions of all tables.
 //! - `labels`: names for variants, by the settings in which they differ.
 //! - `sampling`: how much of a difference is due to the choice of test images.
 //! - `significance`: which differences can be told from noise.
@@ -9,16 +10,17 @@
 //! - `verdict`: the sentences.
 
 mod build;
+pub(crate) mod captions;
 mod labels;
 mod sampling;
 mod significance;
 mod styles;
 mod verdict;
 
-use equipoise_record::GroupMembers;
+use equipoise_record::{GroupMembers, SelectionSplit};
 
 use crate::run::setting_keys as keys;
-use crate::run::{ReportedEpoch, Run};
+use crate::run::{RecordedRun, ReportedEpoch};
 use crate::statistics::{Difference, Spread, tenths};
 
 pub use styles::STYLES;
@@ -29,7 +31,7 @@ pub struct Comparison {
     /// Name of the dataset, with its imbalance factor.
     pub dataset: String,
     /// All runs that take part.
-    pub runs: Vec<Run>,
+    pub runs: Vec<RecordedRun>,
     /// What is compared; the baseline comes first.
     pub variants: Vec<Variant>,
     /// Classes in the order of the dataset.
@@ -95,13 +97,13 @@ pub struct Cell {
     /// Mean and standard deviation; `None` without values.
     pub spread: Option<Spread>,
     /// Whether it is the highest of its column and distinguishable from every other.
-    pub best: bool,
+    pub bold: bool,
 }
 
 impl Cell {
     fn new(values: Vec<(u64, f64)>) -> Self {
         let spread = Spread::over_seeds(&values);
-        Self { values, spread, best: false }
+        Self { values, spread, bold: false }
     }
 
     /// The cell as text: `61.5 ± 0.8`, or `n/a`.
@@ -118,13 +120,13 @@ impl Cell {
 impl Comparison {
     /// Compares runs: one comparison for each dataset among them, in the order of the runs.
     #[must_use]
-    pub fn all(runs: Vec<Run>) -> Vec<Self> {
+    pub fn all(runs: Vec<RecordedRun>) -> Vec<Self> {
         build::by_dataset(runs, false)
     }
 
     /// As [`all`](Self::all), with the runs that have not finished beside those that have.
     #[must_use]
-    pub fn all_under_way(runs: Vec<Run>) -> Vec<Self> {
+    pub fn all_under_way(runs: Vec<RecordedRun>) -> Vec<Self> {
         build::by_dataset(runs, true)
     }
 
@@ -153,7 +155,7 @@ impl Comparison {
     #[must_use]
     pub fn epoch_text(&self) -> &'static str {
         match (self.epoch, self.runs.iter().all(|run| run.result.is_some())) {
-            (ReportedEpoch::Best, _) => "best epoch on the validation split",
+            (ReportedEpoch::Best, _) => SelectionSplit::Val.best_epoch(),
             (ReportedEpoch::Last, true) => "last epoch",
             (ReportedEpoch::Last, false) => "latest evaluation",
         }

@@ -6,11 +6,11 @@
 use equipoise_record::GroupMembers;
 
 use super::{Class, Variant};
-use crate::run::{ReportedEpoch, Run};
+use crate::run::{RecordedRun, ReportedEpoch};
 
 /// The runs of a comparison, as far as their test images matter.
 pub(super) struct TestImages<'a> {
-    pub(super) runs: &'a [Run],
+    pub(super) runs: &'a [RecordedRun],
     pub(super) epoch: ReportedEpoch,
     pub(super) classes: &'a [Class],
     pub(super) groups: &'a [GroupMembers],
@@ -63,7 +63,7 @@ impl TestImages<'_> {
         let recalls: Vec<f64> = recalls.collect();
         let recall = recalls.iter().sum::<f64>() / recalls.len().max(1) as f64;
         let mut sums = vec![0.0; self.classes[class].test as usize];
-        let mut add = |run: &Run| {
+        let mut add = |run: &RecordedRun| {
             let epoch = run.evaluation(self.epoch).map(|evaluation| evaluation.epoch);
             let details = run.details.as_ref().filter(|details| Some(details.epoch) == epoch)?;
             let correct = details.correct.get(class)?.images(sums.len())?;

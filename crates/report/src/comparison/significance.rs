@@ -19,7 +19,7 @@ pub(super) fn difference(
     error: f64,
 ) -> Option<Difference> {
     let difference = Difference::of(&own.cells[column].values, &other.cells[column].values, error)?;
-    if difference.half.is_none() {
+    if difference.half_width.is_none() {
         return Some(difference);
     }
     let Comparison { runs, epoch, classes, groups, resolution, .. } = comparison;
@@ -48,7 +48,7 @@ pub(super) fn mark_best(comparison: &mut Comparison) {
     let best: Vec<Option<usize>> = (0..comparison.columns.len()).map(|column| best(comparison, column)).collect();
     for (column, best) in best.into_iter().enumerate() {
         if let Some(best) = best {
-            comparison.variants[best].cells[column].best = true;
+            comparison.variants[best].cells[column].bold = true;
         }
     }
 }

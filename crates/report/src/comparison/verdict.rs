@@ -14,7 +14,7 @@ pub(super) fn verdict(comparison: &Comparison) -> (String, Vec<String>) {
     let has_values = |column: &usize| comparison.variants.iter().all(|v| v.cells[*column].spread.is_some());
     let tail = (0..groups).rev().find(has_values).unwrap_or(groups);
     let lead = |variant: usize| match comparison.difference(variant, tail) {
-        Some(Difference { mean, half: Some(half), .. }) => (1, mean - half),
+        Some(Difference { mean, half_width: Some(half), .. }) => (1, mean - half),
         Some(Difference { mean, .. }) => (0, mean),
         None => (0, f64::NEG_INFINITY),
     };
@@ -43,7 +43,7 @@ pub(super) fn sentence(comparison: &Comparison, variant: usize) -> String {
     let baseline = &comparison.variants[0];
     match differences.first() {
         None => format!("{} and {} have no accuracy in common to compare.", own.label, baseline.label),
-        Some((_, first)) if first.half.is_none() => observation_sentence(own, baseline, &differences),
+        Some((_, first)) if first.half_width.is_none() => observation_sentence(own, baseline, &differences),
         Some(_) => interval_sentence(&own.label, &baseline.label, &differences),
     }
 }
@@ -88,7 +88,7 @@ fn observation_sentence(own: &Variant, baseline: &Variant, differences: &[(Strin
 fn interval_sentence(name: &str, baseline: &str, differences: &[(String, Difference)]) -> String {
     let (mut clear, mut unclear) = (Vec::new(), Vec::new());
     for (place, d) in differences {
-        let half = tenths(d.half.unwrap_or(f64::INFINITY));
+        let half = tenths(d.half_width.unwrap_or(f64::INFINITY));
         if d.distinguishable() {
             let verb = if d.mean < 0.0 { "loses" } else { "gains" };
             clear.push(format!("{verb} {} ± {half} points {place}", tenths(d.mean.abs())));

@@ -1,10 +1,12 @@
 //! The result: accuracy by group and overall, as a table and as a chart.
 
+use equipoise_record::SelectionSplit;
+
 use super::Article;
 use super::elements::{copy_table, figure};
 use super::words::{count, exact, plural, signed};
 use crate::chart::{Area, Axis, Panel, fitted, marker, px, svg, text_width};
-use crate::comparison::Cell;
+use crate::comparison::{Cell, captions};
 use crate::escape::{escape, label, name, put, short};
 use crate::statistics::{Difference, tenths};
 use crate::table::Table;
@@ -14,7 +16,7 @@ pub(super) fn section(article: &Article<'_>) -> String {
     let comparison = article.comparison;
     let cells: Vec<Option<&[Cell]>> =
         comparison.variants.iter().map(|variant| Some(variant.cells.as_slice())).collect();
-    let caption = format!("Accuracy in %, {}", comparison.epoch_text());
+    let caption = captions::capitalized(&captions::groups(comparison));
     let mut html = table(article, "table", &caption, &cells, comparison.variants.len() > 1);
     html.push_str(r#"<div class="table-tools">"#);
     html.push_str(&copy_table(article, "table", &Table::groups(comparison)));
@@ -69,13 +71,13 @@ fn optimistic(article: &Article<'_>) -> String {
     let comparison = article.comparison;
     let Some(copied) = Table::optimistic(comparison) else { return String::new() };
     let cells: Vec<Option<&[Cell]>> = comparison.variants.iter().map(|variant| variant.optimistic.as_deref()).collect();
-    let mut html = article.heading(2, "Best epoch on the test set (optimistic)");
+    let mut html = article.heading(2, &captions::capitalized(SelectionSplit::Test.best_epoch()));
     html.push_str(
         r#"<p class="lead">The epoch of each run was selected on the same images that it is tested on here, so these accuracies are
         higher than new images would give. Compare them only with papers that do the same.</p>"#,
     );
-    let caption = "Accuracy in %, best epoch on the test set (optimistic)";
-    html.push_str(&table(article, "optimistic", caption, &cells, false));
+    let caption = captions::capitalized(&captions::optimistic());
+    html.push_str(&table(article, "optimistic", &caption, &cells, false));
     html + &copy_table(article, "optimistic", &copied)
 }
 
@@ -127,11 +129,11 @@ fn table_cell(variant: usize, column: usize, cell: &Cell, difference: Option<Dif
     };
     put!(html, r#" data-mean="{}" data-sd="{}" data-seeds="{}""#, spread.mean, exact(spread.sd), spread.count);
     if let Some(difference) = difference {
-        put!(html, r#" data-difference="{}" data-half="{}""#, difference.mean, exact(difference.half));
+        put!(html, r#" data-difference="{}" data-half="{}""#, difference.mean, exact(difference.half_width));
     }
     let mean = tenths(spread.mean);
     let sd = spread.sd.map_or_else(String::new, |sd| format!(r#" <span class="sd">± {}</span>"#, tenths(sd)));
-    match cell.best {
+    match cell.bold {
         true => put!(html, "><strong>{mean}{sd}</strong>"),
         false => put!(html, ">{mean}{sd}"),
     }
@@ -140,7 +142,7 @@ fn table_cell(variant: usize, column: usize, cell: &Cell, difference: Option<Dif
             true => "",
             false => r#" <abbr title="not distinguishable from zero">n.d.</abbr>"#,
         };
-        let half = difference.half.map_or_else(String::new, |half| format!(" ± {}{remark}", tenths(half)));
+        let half = difference.half_width.map_or_else(String::new, |half| format!(" ± {}{remark}", tenths(half)));
         put!(html, r#"<span class="difference">{}{half}</span>"#, signed(difference.mean));
     }
     html + "</td>"

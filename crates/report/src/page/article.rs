@@ -5,7 +5,7 @@ use super::words::{count, listed, plural, schedule};
 use super::{accuracy, classes, confusion, curves, gradient_norms, hardest_images, provenance};
 use crate::comparison::Comparison;
 use crate::escape::{escape, label, name, put, short};
-use crate::run::Run;
+use crate::run::RecordedRun;
 use crate::run::setting_keys as keys;
 
 /// A comparison and its place on the page.
@@ -108,7 +108,7 @@ impl Article<'_> {
     }
 
     /// Runs of a variant.
-    pub(super) fn runs(&self, variant: usize) -> impl Iterator<Item = &Run> {
+    pub(super) fn runs(&self, variant: usize) -> impl Iterator<Item = &RecordedRun> {
         self.comparison.variants[variant].runs.iter().map(|run| &self.comparison.runs[*run])
     }
 

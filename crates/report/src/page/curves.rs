@@ -8,7 +8,7 @@ use super::Article;
 use super::elements::{evenly_spaced, figure};
 use crate::chart::{Area, Axis, Panel, ScaleKind, axis_range, significant, svg};
 use crate::escape::{escape, label, put, short, short_name};
-use crate::run::Run;
+use crate::run::RecordedRun;
 
 /// Maximum number of points on a line.
 const MAX_POINTS: usize = 400;
@@ -108,7 +108,7 @@ fn evaluated(epoch: &EpochRecord, on_val: bool) -> Option<&Metrics> {
 }
 
 /// Points of every variant.
-fn lines(article: &Article<'_>, values: &dyn Fn(&Run) -> Vec<(u64, f64)>) -> Vec<Vec<Point>> {
+fn lines(article: &Article<'_>, values: &dyn Fn(&RecordedRun) -> Vec<(u64, f64)>) -> Vec<Vec<Point>> {
     let line = |variant: usize| {
         let mut by_epoch: BTreeMap<u64, Vec<f64>> = BTreeMap::new();
         for (epoch, value) in article.runs(variant).flat_map(values).filter(|(_, value)| value.is_finite()) {

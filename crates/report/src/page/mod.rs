@@ -13,9 +13,11 @@ mod elements;
 mod gradient_norms;
 mod hardest_images;
 mod provenance;
+mod rate_range;
 mod words;
 
 use article::Article;
+pub use rate_range::rate_range_page;
 
 use crate::comparison::Comparison;
 use crate::escape::{escape, label, name, put, short};

@@ -6,9 +6,10 @@ use equipoise_record::names::CONFIG;
 use super::Article;
 use super::words::{count, plural};
 use crate::chart::significant;
+use crate::comparison::captions;
 use crate::escape::{block, escape, label, name, put, quoted};
 use crate::run::setting_keys as keys;
-use crate::run::{Run, setting_keys_of};
+use crate::run::{RecordedRun, setting_keys_of};
 
 /// The section.
 pub(super) fn section(article: &Article<'_>) -> String {
@@ -17,7 +18,7 @@ pub(super) fn section(article: &Article<'_>) -> String {
 
 /// A command per run.
 fn commands(article: &Article<'_>) -> String {
-    let command = |run: &Run| {
+    let command = |run: &RecordedRun| {
         let config = run.path.join(CONFIG).display().to_string();
         escape(&label(&format!("equipoise train --config {}", quoted(&config))))
     };
@@ -62,7 +63,10 @@ fn settings(article: &Article<'_>) -> String {
 /// A table of settings with a column per variant.
 fn differing_settings(article: &Article<'_>, keys: &[&str]) -> String {
     let variants = article.comparison.variants.len();
-    let mut html = r#"<div class="scroll" tabindex="0" role="region" aria-label="Settings that differ"><table class="settings"><caption>Settings that differ</caption><thead><tr><th scope="col">setting</th>"#.to_owned();
+    let caption = captions::capitalized(captions::SETTINGS);
+    let mut html = format!(
+        r#"<div class="scroll" tabindex="0" role="region" aria-label="{caption}"><table class="settings"><caption>{caption}</caption><thead><tr><th scope="col">setting</th>"#
+    );
     for variant in 0..variants {
         let (class, label) = (article.style_class(variant), article.variant_name(variant));
         put!(html, r#"<th scope="col" class="{class}">{label}</th>"#);
@@ -116,7 +120,7 @@ fn runs(article: &Article<'_>) -> String {
 }
 
 /// Cells of a run, after its criterion.
-fn run_cells(article: &Article<'_>, run: &Run) -> String {
+fn run_cells(article: &Article<'_>, run: &RecordedRun) -> String {
     let subset = match (run.setting(keys::SUBSET_FILE), run.setting(keys::SUBSET_SEED)) {
         (Some(file), _) => label(file),
         (None, Some(seed)) => format!("seed {}", label(seed)),
@@ -128,7 +132,7 @@ fn run_cells(article: &Article<'_>, run: &Run) -> String {
         run.seed(),
         escape(&subset)
     );
-    let early = if run.result.as_ref().is_some_and(|result| result.ended_early) { ", stopped early" } else { "" };
+    let early = if run.result.as_ref().is_some_and(|result| result.stopped_early) { ", stopped early" } else { "" };
     put!(html, r#"<td class="num">{} of {}{early}</td>"#, run.finished_epochs(), run.planned_epochs());
     match &run.result {
         None => html.push_str(r#"<td class="muted">not finished</td><td></td><td></td><td></td><td></td><td></td>"#),

@@ -3,9 +3,9 @@
 use equipoise_record::names::{DETAILS, METRICS, RESULT};
 use equipoise_record::{EvaluationDetails, Metrics};
 
-use super::{ReportError, Run};
+use super::{RecordedRun, ReportError};
 
-impl Run {
+impl RecordedRun {
     /// Checks that every metric, probability and count lies in its range.
     pub(super) fn check(&self) -> Result<(), ReportError> {
         let fail = |name: &str, what: String| Err(ReportError::Format { path: self.path.join(name), what });

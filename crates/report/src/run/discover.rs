@@ -6,25 +6,36 @@ use std::path::{Path, PathBuf};
 
 use equipoise_record::names::is_run;
 
-use super::{ReportError, Run};
+use super::{RecordedRun, ReportError};
 
 /// How many levels of subfolders are searched for runs.
 const MAX_DEPTH: usize = 4;
 
-impl Run {
+impl RecordedRun {
     /// Reads runs from folders, each either a run folder or a folder with runs below it. Also returns the folders that were
     /// skipped because none of their epochs has been evaluated.
     ///
     /// # Errors
-    /// As [`read`](Self::read), if a folder contains no run with an evaluation, or if a run is given more than once.
+    /// As [`read`](Self::read), if no run has an evaluation, or if a run is given more than once.
     pub fn all(paths: &[PathBuf]) -> Result<(Vec<Self>, Vec<PathBuf>), ReportError> {
         let (mut runs, mut skipped) = (Vec::new(), Vec::new());
         for path in paths {
-            if is_run(path) {
-                runs.push(Self::read(path)?);
-            } else {
-                read_below(path, &mut runs, &mut skipped)?;
+            let mut folders = vec![path.clone()];
+            if !is_run(path) {
+                folders = runs_below(path)?;
             }
+            for folder in folders {
+                match Self::read(&folder) {
+                    Ok(run) => runs.push(run),
+                    Err(ReportError::Empty { path }) => skipped.push(path),
+                    Err(error) => return Err(error),
+                }
+            }
+        }
+        if runs.is_empty()
+            && let [path, ..] = paths
+        {
+            return Err(ReportError::Empty { path: path.clone() });
         }
         let mut seen = BTreeSet::new();
         for run in &runs {
@@ -37,25 +48,14 @@ impl Run {
     }
 }
 
-/// Reads the runs below a folder that is not itself a run.
-fn read_below(path: &Path, runs: &mut Vec<Run>, skipped: &mut Vec<PathBuf>) -> Result<(), ReportError> {
+/// The runs below a folder that is not itself a run.
+fn runs_below(path: &Path) -> Result<Vec<PathBuf>, ReportError> {
     fs::read_dir(path).map_err(|source| ReportError::Read { path: path.to_owned(), source })?;
     let mut folders = Vec::new();
     find_runs(path, MAX_DEPTH, &mut folders);
-    if folders.is_empty() {
-        return Err(ReportError::NotARun { path: path.to_owned() });
-    }
-    let before = runs.len();
-    for folder in folders {
-        match Run::read(&folder) {
-            Ok(run) => runs.push(run),
-            Err(ReportError::Empty { path }) => skipped.push(path),
-            Err(error) => return Err(error),
-        }
-    }
-    match runs.len() > before {
-        true => Ok(()),
-        false => Err(ReportError::Empty { path: path.to_owned() }),
+    match folders.is_empty() {
+        true => Err(ReportError::NotARun { path: path.to_owned() }),
+        false => Ok(folders),
     }
 }
 

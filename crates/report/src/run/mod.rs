@@ -16,15 +16,18 @@ pub use error::ReportError;
 use files::{read_epochs, read_json, read_text};
 use setting_keys as keys;
 
-/// A run.
+/// A run as its folder records it.
 #[derive(Clone, Debug)]
-pub struct Run {
+pub struct RecordedRun {
     /// The run folder.
     pub path: PathBuf,
     /// Text of `config.toml`.
     pub config: String,
     /// Settings by key (`data.imbalance`), as TOML values. Settings without a value are left out.
     pub settings: Vec<(String, String)>,
+    /// The criterion as tables name it, with its preset and the parameters that differ from it. Without it, labels name the
+    /// parameters in which runs differ.
+    pub criterion_label: Option<String>,
     /// Final result; `None` until the run has finished.
     pub result: Option<RunResult>,
     /// Metrics by epoch, in order.
@@ -46,7 +49,7 @@ pub enum ReportedEpoch {
     Best,
 }
 
-impl Run {
+impl RecordedRun {
     /// Reads a run folder.
     ///
     /// # Errors
@@ -72,6 +75,7 @@ impl Run {
             path: path.to_owned(),
             config,
             settings,
+            criterion_label: None,
             result: read_json(&path.join(RESULT))?,
             epochs: read_epochs(&path.join(METRICS), |epoch: &EpochRecord| epoch.epoch)?,
             norms: read_epochs(&path.join(NORMS), |norms: &GradientNorms| norms.epoch)?,
@@ -165,7 +169,7 @@ impl Run {
 }
 
 /// Keys of all settings of some runs, sorted, each once.
-pub(crate) fn setting_keys_of(runs: &[Run]) -> Vec<&str> {
+pub(crate) fn setting_keys_of(runs: &[RecordedRun]) -> Vec<&str> {
     let mut keys: Vec<&str> = runs.iter().flat_map(|run| run.settings.iter().map(|(key, _)| key.as_str())).collect();
     keys.sort_unstable();
     keys.dedup();

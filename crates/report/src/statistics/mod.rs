@@ -45,7 +45,7 @@ pub struct Difference {
     pub mean: f64,
     /// Half the width of the confidence interval around the mean; `None` with fewer than three pairs of runs, or three runs on
     /// each side that are not paired.
-    pub half: Option<f64>,
+    pub half_width: Option<f64>,
     /// Number of pairs of runs with the same seed; 0 if the runs were not paired.
     pub pairs: usize,
 }
@@ -69,10 +69,10 @@ impl Difference {
             let n = pairs.len();
             let sd = spread.sd.filter(|_| n >= FEWEST_RUNS);
             let half = sd.map(|sd| student::quantile(1.0 - error / 2.0, (n - 1) as f64) * sd / (n as f64).sqrt());
-            return Some(Self { mean: spread.mean, half, pairs: n });
+            return Some(Self { mean: spread.mean, half_width: half, pairs: n });
         }
         let (a, b) = (Spread::over_seeds(first)?, Spread::over_seeds(second)?);
-        Some(Self { mean: a.mean - b.mean, half: None, pairs: 0 })
+        Some(Self { mean: a.mean - b.mean, half_width: None, pairs: 0 })
     }
 
     /// Welch's interval for two independent sets; `None` if one has too few values.
@@ -85,26 +85,26 @@ impl Difference {
         let below = va.powi(2) / (a.count - 1) as f64 + vb.powi(2) / (b.count - 1) as f64;
         let freedom = if below > 0.0 { (va + vb).powi(2) / below } else { (a.count + b.count - 2) as f64 };
         let half = student::quantile(1.0 - error / 2.0, freedom) * (va + vb).sqrt();
-        Some(Self { mean: a.mean - b.mean, half: Some(half), pairs: 0 })
+        Some(Self { mean: a.mean - b.mean, half_width: Some(half), pairs: 0 })
     }
 
     /// Widens the interval by an independent error with this standard error, normally distributed.
     #[must_use]
     pub fn with_error(self, standard_error: f64, error: f64) -> Self {
         let own = student::quantile(1.0 - error / 2.0, NORMAL) * standard_error;
-        Self { half: self.half.map(|half| half.hypot(own)), ..self }
+        Self { half_width: self.half_width.map(|half| half.hypot(own)), ..self }
     }
 
     /// Widens the interval to at least `half` on each side.
     #[must_use]
     pub fn at_least(self, half: f64) -> Self {
-        Self { half: self.half.map(|own| own.max(half)), ..self }
+        Self { half_width: self.half_width.map(|own| own.max(half)), ..self }
     }
 
     /// Whether the interval excludes 0 by more than rounding could.
     #[must_use]
     pub fn distinguishable(&self) -> bool {
-        self.half.is_some_and(|half| self.mean.abs() > half + 1e-9)
+        self.half_width.is_some_and(|half| self.mean.abs() > half + 1e-9)
     }
 }
 

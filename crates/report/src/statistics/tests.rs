@@ -56,7 +56,7 @@ fn runs_with_the_same_seed_are_pairs() {
     let difference = Difference::of(&first, &second, 0.05).expect("three pairs");
     // 5, 6, 4: mean 5, sd 1
     assert_near(difference.mean, 5.0, 1e-12);
-    assert_near(difference.half.expect("an interval"), 4.302_653 / 3f64.sqrt(), 1e-5);
+    assert_near(difference.half_width.expect("an interval"), 4.302_653 / 3f64.sqrt(), 1e-5);
     assert_eq!(difference.pairs, 3);
     assert!(difference.distinguishable());
     // without pairing the same values are not distinguishable
@@ -65,16 +65,16 @@ fn runs_with_the_same_seed_are_pairs() {
     assert_near(welch.mean, 5.0, 1e-12);
     assert_eq!(welch.pairs, 0);
     // SciPy: ttest_ind(first, unpaired, equal_var=False).confidence_interval() is 5 -+ 23.309627758300486
-    assert_near(welch.half.expect("an interval"), 23.309_627_758_3, 1e-9);
+    assert_near(welch.half_width.expect("an interval"), 23.309_627_758_3, 1e-9);
     assert!(!welch.distinguishable());
 }
 
 #[test]
 fn few_runs_allow_no_interval() {
     let one = Difference::of(&[(0, 3.0)], &[(0, 1.0)], 0.05).expect("a pair");
-    assert_eq!(one, Difference { mean: 2.0, half: None, pairs: 1 });
+    assert_eq!(one, Difference { mean: 2.0, half_width: None, pairs: 1 });
     let apart = Difference::of(&[(0, 3.0)], &[(1, 1.0)], 0.05).expect("a difference");
-    assert_eq!(apart, Difference { mean: 2.0, half: None, pairs: 0 });
+    assert_eq!(apart, Difference { mean: 2.0, half_width: None, pairs: 0 });
     assert!(!one.distinguishable() && !apart.distinguishable());
     assert_eq!(Difference::of(&[], &[(1, 1.0)], 0.05), None);
     // the same seed twice counts once
@@ -82,18 +82,18 @@ fn few_runs_allow_no_interval() {
     assert_eq!(twice, one);
     // two pairs that agree prove nothing
     let two = Difference::of(&[(0, 3.0), (1, 4.0)], &[(0, 1.0), (1, 2.0)], 0.05).expect("two pairs");
-    assert_eq!(two, Difference { mean: 2.0, half: None, pairs: 2 });
+    assert_eq!(two, Difference { mean: 2.0, half_width: None, pairs: 2 });
     assert!(!two.distinguishable());
     // equal runs have a difference of exactly 0, which is not distinguishable from 0
     let same =
         Difference::of(&[(0, 1.0), (1, 2.0), (2, 0.0)], &[(0, 1.0), (1, 2.0), (2, 0.0)], 0.05).expect("three pairs");
-    assert_eq!((same.mean, same.half, same.distinguishable()), (0.0, Some(0.0), false));
+    assert_eq!((same.mean, same.half_width, same.distinguishable()), (0.0, Some(0.0), false));
 }
 
 /// Errors of seeds and of test images add up as variances.
 #[test]
 fn independent_errors_add_up() {
-    let difference = Difference { mean: 5.0, half: Some(3.0), pairs: 3 };
-    assert_near(difference.with_error(4.0 / 1.959_964, 0.05).half.expect("an interval"), 5.0, 1e-4);
-    assert_eq!(Difference { half: None, ..difference }.with_error(1.0, 0.05).half, None);
+    let difference = Difference { mean: 5.0, half_width: Some(3.0), pairs: 3 };
+    assert_near(difference.with_error(4.0 / 1.959_964, 0.05).half_width.expect("an interval"), 5.0, 1e-4);
+    assert_eq!(Difference { half_width: None, ..difference }.with_error(1.0, 0.05).half_width, None);
 }

@@ -1,14 +1,14 @@
 //! The tables of a comparison.
 
 use super::{Entry, Table};
-use crate::comparison::{Cell, Comparison};
-use crate::run::Run;
+use crate::comparison::{Cell, Comparison, captions};
+use crate::run::RecordedRun;
 
 impl Table {
     /// Accuracy of each variant by group and overall.
     #[must_use]
     pub fn groups(comparison: &Comparison) -> Self {
-        let title = format!("{}: accuracy in %, {}", comparison.title(), comparison.epoch_text());
+        let title = captions::titled(comparison, &captions::groups(comparison));
         let rows = comparison.variants.iter().map(|variant| (variant.label.as_str(), variant.cells.as_slice()));
         Self::of_cells(comparison, title, rows)
     }
@@ -16,7 +16,7 @@ impl Table {
     /// Accuracy of each variant at its best epoch; `None` unless best epochs were selected on the test set.
     #[must_use]
     pub fn optimistic(comparison: &Comparison) -> Option<Self> {
-        let title = format!("{}: accuracy in %, best epoch on the test set (optimistic)", comparison.title());
+        let title = captions::titled(comparison, &captions::optimistic());
         let rows: Vec<(&str, &[Cell])> = comparison
             .variants
             .iter()
@@ -43,7 +43,7 @@ impl Table {
     #[must_use]
     pub fn differences(comparison: &Comparison) -> Option<Self> {
         let (baseline, others) = comparison.variants.split_first().filter(|(_, others)| !others.is_empty())?;
-        let title = format!("{}: difference from {} in percentage points", comparison.title(), baseline.label);
+        let title = captions::titled(comparison, &captions::differences(&baseline.label));
         let row = |(variant, label): (usize, &String)| {
             let differences = (0..comparison.columns.len()).map(|column| comparison.difference(variant, column));
             let differences: Vec<_> = differences.collect();
@@ -51,9 +51,11 @@ impl Table {
             let start = [Entry::Text(label.clone()), Entry::Count(pairs)];
             let entries = differences.into_iter().map(|difference| match difference {
                 None => Entry::Missing,
-                Some(d) => {
-                    Entry::Difference { mean: d.mean, half: d.half, clear: d.half.is_none() || d.distinguishable() }
-                }
+                Some(d) => Entry::Difference {
+                    mean: d.mean,
+                    half_width: d.half_width,
+                    clear: d.half_width.is_none() || d.distinguishable(),
+                },
             });
             start.into_iter().chain(entries).collect()
         };
@@ -64,7 +66,7 @@ impl Table {
     /// Accuracy of each variant by class, the largest class first.
     #[must_use]
     pub fn classes(comparison: &Comparison) -> Self {
-        let title = format!("{}: accuracy in % by class, {}", comparison.title(), comparison.epoch_text());
+        let title = captions::titled(comparison, &captions::classes(comparison));
         let labels = comparison.variants.iter().map(|variant| &variant.label);
         let columns = columns(["class", "group", "training images", "test images"], labels);
         let accuracies: Vec<_> =
@@ -84,10 +86,10 @@ impl Table {
     /// One row per run: its accuracy, speed, duration and commit.
     #[must_use]
     pub fn runs(comparison: &Comparison) -> Self {
-        let title = format!("{}: runs, {}", comparison.title(), comparison.epoch_text());
+        let title = captions::titled(comparison, &captions::runs(comparison));
         let columns = ["criterion", "seed", "epochs", "overall", "images/s", "seconds", "commit"];
         let rounded = |x: f64| Entry::Count(x.round().max(0.0) as u64);
-        let row = |label: &String, run: &Run| {
+        let row = |label: &String, run: &RecordedRun| {
             let overall = run.evaluation(comparison.epoch).and_then(|evaluation| evaluation.metrics.top1);
             let mut row =
                 vec![Entry::Text(label.clone()), Entry::Count(run.seed()), Entry::Count(run.planned_epochs())];

@@ -6,6 +6,7 @@ mod latex;
 mod markdown;
 mod plain;
 
+pub use self::csv::csv_field;
 use crate::comparison::Cell;
 use crate::escape::label;
 use crate::statistics::{signed, tenths};
@@ -42,7 +43,7 @@ pub enum Entry {
         /// Mean difference.
         mean: f64,
         /// Half the width of the confidence interval, if there is one.
-        half: Option<f64>,
+        half_width: Option<f64>,
         /// Whether the interval excludes 0.
         clear: bool,
     },
@@ -54,7 +55,7 @@ impl Entry {
     fn from_cell(cell: &Cell) -> Self {
         match cell.spread {
             None => Self::Missing,
-            Some(spread) => Self::Accuracy { mean: spread.mean, sd: spread.sd, best: cell.best },
+            Some(spread) => Self::Accuracy { mean: spread.mean, sd: spread.sd, best: cell.bold },
         }
     }
 
@@ -70,8 +71,8 @@ impl Entry {
             Self::Count(count) => count.to_string(),
             Self::Accuracy { mean, sd: None, .. } => tenths(*mean),
             Self::Accuracy { mean, sd: Some(sd), .. } => format!("{}{plus_minus}{}", tenths(*mean), tenths(*sd)),
-            Self::Difference { mean, half: None, .. } => signed(*mean),
-            Self::Difference { mean, half: Some(half), .. } => {
+            Self::Difference { mean, half_width: None, .. } => signed(*mean),
+            Self::Difference { mean, half_width: Some(half), .. } => {
                 format!("{}{plus_minus}{}", signed(*mean), tenths(*half))
             }
             Self::Missing => "n/a".to_owned(),
@@ -81,7 +82,7 @@ impl Entry {
     /// ` n.d.` after a difference that is not distinguishable from 0.
     fn remark(&self) -> &'static str {
         match self {
-            Self::Difference { half: Some(_), clear: false, .. } => " n.d.",
+            Self::Difference { half_width: Some(_), clear: false, .. } => " n.d.",
             _ => "",
         }
     }

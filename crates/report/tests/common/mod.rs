@@ -131,7 +131,14 @@ impl FakeRun {
     pub(crate) fn epoch(&self, epoch: u64) -> EpochRecord {
         let test = (epoch.is_multiple_of(3) || epoch == self.epochs).then(|| self.metrics(epoch));
         let loss = 3.0 / epoch as f64 + self.pseudo_random(epoch, 100) as f64 / 1000.0;
-        EpochRecord { epoch, learning_rate: if epoch > 9 { 0.001 } else { 0.1 }, loss, val: None, test }
+        EpochRecord {
+            epoch,
+            learning_rate: if epoch > 9 { 0.001 } else { 0.1 },
+            loss,
+            val: None,
+            test,
+            augment_levels: Vec::new(),
+        }
     }
 
     pub(crate) fn norms(&self, epoch: u64) -> GradientNorms {
@@ -169,13 +176,13 @@ impl FakeRun {
                 .collect()
         };
         let last = self.classes.len() as u32 - 1;
-        let hard = |picture: &str| HardExample {
+        let hard = |thumbnail: &str| HardExample {
             name: format!("test/{}", self.classes[last as usize]),
             class: last,
             predicted: 0,
             confidence: 0.9,
             true_probability: 0.01,
-            picture: Some(picture.to_owned()),
+            thumbnail: Some(thumbnail.to_owned()),
         };
         EvaluationDetails {
             epoch: self.epochs,
@@ -215,8 +222,8 @@ impl FakeRun {
             train_counts: (0..self.classes.len()).map(|class| self.train(class)).collect(),
             last: Some(evaluation(self.epochs)),
             best: self.chosen_on_test.then(|| evaluation(9)),
-            best_is: if self.chosen_on_test { equipoise_record::BEST_ON_TEST } else { "the last epoch" }.to_owned(),
-            ended_early: false,
+            best_selected_on: self.chosen_on_test.then_some(equipoise_record::SelectionSplit::Test),
+            stopped_early: false,
             images_per_second: 2737.7,
             seconds: 17.4,
             peak_mb: Some(47),

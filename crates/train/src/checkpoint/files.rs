@@ -3,13 +3,13 @@
 #[cfg(test)]
 mod tests;
 
-use std::error::Error;
 use std::fs::{self, File};
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
 use equipoise_record::names::{CHECKPOINT, PREVIOUS};
 use equipoise_record::{FolderError, RunFolder};
+use equipoise_support::with_causes;
 use thiserror::Error;
 
 use super::format::{self, Corruption, RawCheckpoint, START};
@@ -36,12 +36,6 @@ pub enum CheckpointError {
         /// What is wrong with the previous one.
         previous: Box<CheckpointError>,
     },
-}
-
-/// An error with its causes, in one line.
-fn with_causes(error: &dyn Error) -> String {
-    let causes = std::iter::successors(Some(error), |error| (*error).source());
-    causes.map(ToString::to_string).collect::<Vec<_>>().join(": ")
 }
 
 /// A checkpoint that was found in a run folder.

@@ -17,6 +17,7 @@ use serde::{Deserialize, Serialize};
 
 pub use self::files::{CheckpointError, FoundCheckpoint};
 pub use self::format::{Corruption, RawCheckpoint};
+use crate::difficulty::Difficulty;
 use crate::error::TrainError;
 use crate::norms::NormHistogram;
 use crate::settings::{OptimizerKind, Settings};
@@ -37,6 +38,9 @@ pub struct CheckpointHeader {
     pub counts: Vec<u64>,
     /// Fingerprint of the splits.
     pub fingerprint: String,
+    /// Hash of a sample of the pixels of the splits; `None` in checkpoints of older versions.
+    #[serde(default)]
+    pub content: Option<String>,
     /// Whether the images come from files.
     pub files: bool,
     /// Normalization of the pixels.
@@ -55,6 +59,9 @@ pub struct CheckpointHeader {
     pub(crate) norms: NormHistogram,
     /// Gradient norms of the last finished epoch.
     pub(crate) last_norms: Option<GradientNorms>,
+    /// Levels of the classes, if RandAugment's magnitude follows the difficulty.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) difficulty: Option<Difficulty>,
 }
 
 /// A checkpoint whose tensors fit its network.

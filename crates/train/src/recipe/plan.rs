@@ -72,20 +72,20 @@ impl Recipe {
     }
 
     fn check_selection(&self, selection: &Selection<'_>) -> Result<(), TrainError> {
-        let refuse = |option: &str, name: &str, known: Vec<&str>| {
-            let what = format!("{option} {name}: the table has {}", known.join(", "));
+        let refuse = |kind: &str, name: &str, known: Vec<&str>| {
+            let what = format!("unknown {kind} '{name}'; the table has {}", known.join(", "));
             Err(TrainError::Unusable { what })
         };
         if !self.schedules.contains_key(selection.schedule) {
-            return refuse("--schedule", selection.schedule, self.schedules.keys().map(String::as_str).collect());
+            return refuse("schedule", selection.schedule, self.schedules.keys().map(String::as_str).collect());
         }
         let is_unknown = |name: &&&str| !self.cells.iter().any(|cell| cell.matches(name));
         if let Some(name) = selection.cells.iter().find(is_unknown) {
-            return refuse("--only", name, self.cells.iter().map(|cell| cell.name.as_str()).collect());
+            return refuse("cell", name, self.cells.iter().map(|cell| cell.name.as_str()).collect());
         }
         let is_unknown = |name: &&&str| !self.methods.iter().any(|method| method.name == ***name);
         if let Some(name) = selection.methods.iter().find(is_unknown) {
-            return refuse("--criteria", name, self.methods.iter().map(|method| method.name.as_str()).collect());
+            return refuse("method", name, self.methods.iter().map(|method| method.name.as_str()).collect());
         }
         Ok(())
     }

@@ -1,20 +1,26 @@
 //! From settings to a trainer.
 
+use std::collections::HashSet;
+use std::path::Path;
+
 use equipoise_data::batch::augmentation::Augmentation;
 use equipoise_data::batch::normalize::Normalize;
+use equipoise_data::dataset::class_counts;
 use equipoise_nn::{Cpu, Network, NnError};
 use equipoise_pool::Pool;
 
 use super::RunContext;
+use super::dataset::load;
+use super::files::input_error;
 use super::input::choose_input;
 use super::memory::available_bytes;
 use super::readable::prepare_readable;
-use super::weights::initialize;
+use super::weights::{InitialWeights, initialize};
 use crate::checkpoint::Checkpoint;
 use crate::error::TrainError;
-use crate::prepare::RunData;
+use crate::prepare::{RunData, check_dataset, take_validation_split};
 use crate::settings::{OptimizerKind, Settings};
-use crate::trainer::Trainer;
+use crate::trainer::{Trainer, check_selection};
 use crate::workers::SingleProcess;
 
 /// The trainer of a run in a single process.
@@ -35,6 +41,23 @@ pub fn prepare(
         choose_input(settings, &loaded.dataset);
         RunData::prepare(loaded.into_dataset(), settings, normalize, context.pool, progress)
     })
+}
+
+/// Checks what a run needs of its dataset and weights, without decoding an image: what this refuses, training would refuse.
+///
+/// # Errors
+/// Returns an error if a setting, the dataset or the weights cannot be used.
+pub fn check(settings: &Settings, context: &RunContext<'_>) -> Result<(), TrainError> {
+    settings.check()?;
+    let mut dataset = load(&settings.data, context.data_root, &HashSet::new(), context.feedback)?.into_dataset();
+    check_dataset(&dataset, settings)?;
+    take_validation_split(&mut dataset, settings)?;
+    check_selection(settings, dataset.val.is_some())?;
+    settings.criterion.init(&class_counts(&dataset.train.labels, dataset.classes.len())?)?;
+    match settings.model.weights.as_deref().map(Path::new) {
+        Some(path) if !path.exists() => Err(input_error(path, "there are no weights here")),
+        _ => Ok(()),
+    }
 }
 
 /// The network of a run.
@@ -64,10 +87,11 @@ pub fn engine(network: Network, batch_size: usize, seed: u64, pool: &Pool) -> Re
 /// # Errors
 /// Returns an error if a setting, the dataset, the network or the checkpoint cannot be used.
 pub fn trainer(
-    mut settings: Settings,
+    settings: Settings,
     resume: Option<&Checkpoint>,
     context: &RunContext<'_>,
 ) -> Result<RunTrainer, TrainError> {
+    let mut settings = settings.with_head_of_criterion();
     let data = prepare(&mut settings, None, context)?;
     let images = data.train.labels.len();
     check_augmentation(&settings, &data)?;
@@ -75,7 +99,8 @@ pub fn trainer(
     let batch_size = settings.batch_size.min(images);
     let mut engine = engine(network(&settings, &data)?, batch_size, settings.seed, context.pool)?;
     if let (Some(path), None) = (&settings.model.weights, resume) {
-        initialize(&mut engine, path.as_ref(), &data.classes, context.feedback)?;
+        let initial = InitialWeights { path: path.as_ref(), reset_head: settings.model.reset_head };
+        initialize(&mut engine, &initial, &data.classes, context.feedback)?;
     }
     let mut trainer = Trainer::new(settings, data, engine, SingleProcess, context.pool.clone())?;
     if let Some(checkpoint) = resume {

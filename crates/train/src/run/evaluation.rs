@@ -12,12 +12,13 @@ use equipoise_record::Metrics;
 use super::RunContext;
 use super::build::engine;
 use super::dataset::{SplitChoice, labeled_as};
+use super::prediction::most_probable;
 use super::readable::prepare_readable;
 use super::weights::set_tensors;
 use crate::checkpoint::Checkpoint;
 use crate::error::TrainError;
-use crate::evaluate::{LogitAdjustment, evaluate};
-use crate::prepare::{Prepared, SplitLoader, find_broken, fingerprint, take_validation_split, transform};
+use crate::evaluate::{EvaluatedBatch, LogitAdjustment, evaluate};
+use crate::prepare::{self, Prepared, SplitLoader, find_broken, fingerprint, take_validation_split, transform};
 use crate::settings::DataSettings;
 
 /// What to evaluate, where it differs from the run.
@@ -37,6 +38,23 @@ pub struct EvaluationOptions {
     pub logit_adjustment: Option<f64>,
     /// Tau of the normalization of a linear head's weights (Kang et al., ICLR 2020), which drops the bias; 0 for none.
     pub tau_norm: f64,
+    /// Whether to list the prediction of every image.
+    pub predictions: bool,
+}
+
+/// The prediction of one image.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ImagePrediction {
+    /// File name of the image, or its number.
+    pub name: String,
+    /// Its class.
+    pub label: usize,
+    /// The most probable class.
+    pub predicted: usize,
+    /// Probability of the most probable class.
+    pub probability: f64,
+    /// Probability of the image's class.
+    pub label_probability: f64,
 }
 
 /// Metrics of a trained run on a dataset.
@@ -53,6 +71,8 @@ pub struct Evaluation {
     pub metrics: Metrics,
     /// Label, prediction and number of images, for every pair that occurred.
     pub confusion: Vec<[u64; 3]>,
+    /// Every image in the order of the split; empty unless asked for.
+    pub predictions: Vec<ImagePrediction>,
 }
 
 /// Evaluates a checkpoint on the images of a dataset.
@@ -81,7 +101,8 @@ pub fn evaluate_checkpoint(
         let mut dataset = loaded.into_dataset();
         if own {
             take_validation_split(&mut dataset, &settings)?;
-            if fingerprint(&dataset) != header.fingerprint {
+            let same_content = header.content.as_ref().is_none_or(|content| *content == prepare::content(&dataset));
+            if fingerprint(&dataset) != header.fingerprint || !same_content {
                 // files that could not be read in training are in no split
                 let broken = find_broken(&dataset, context.pool, progress);
                 match options.dataset {
@@ -108,8 +129,15 @@ pub fn evaluate_checkpoint(
     let mut engine = engine(header.network.clone(), batch_size, 0, context.pool)?;
     set_tensors(&mut engine, &[parameters, statistics])?;
     let tau = options.logit_adjustment.unwrap_or(settings.logit_adjustment);
-    let adjustment = LogitAdjustment::from_counts(&header.counts, tau);
-    let counts = evaluate(&mut engine, &data, batch_size, context.pool, &adjustment, &mut |_| true)?;
+    let adjustment = LogitAdjustment::new(&settings.criterion.method, &header.counts, tau);
+    let mut predictions = Vec::new();
+    let mut on_batch = |batch: &EvaluatedBatch<'_>| {
+        if options.predictions {
+            predictions.extend(image_predictions(batch, &data));
+        }
+        true
+    };
+    let counts = evaluate(&mut engine, &data, batch_size, context.pool, &adjustment, &mut on_batch)?;
     let counts = counts.ok_or_else(|| TrainError::Unusable { what: "the evaluation was interrupted".to_owned() })?;
     let pair = |((label, predicted), images): (&(u32, u32), &u64)| [u64::from(*label), u64::from(*predicted), *images];
     Ok(Evaluation {
@@ -118,8 +146,28 @@ pub fn evaluate_checkpoint(
         logit_adjustment: tau,
         metrics: counts.metrics(&header.counts, &settings.groups.groups(&header.counts), &header.classes),
         confusion: counts.confusion().iter().map(pair).collect(),
+        predictions,
         dataset,
     })
+}
+
+/// The predictions of a batch.
+fn image_predictions(batch: &EvaluatedBatch<'_>, split: &SplitLoader) -> Vec<ImagePrediction> {
+    let classes = batch.logits.len() / batch.labels.len().max(1);
+    let rows = batch.labels.iter().zip(batch.logits.chunks_exact(classes)).enumerate();
+    let predict = |(row, (label, logits)): (usize, (&u32, &[f32]))| {
+        let (label, all) = (*label as usize, most_probable(logits, classes));
+        let (predicted, probability) = all[0];
+        let label_probability = all.iter().find(|(class, _)| *class == label).map_or(0.0, |(_, p)| *p);
+        ImagePrediction {
+            name: split.name((batch.first + row) as u32),
+            label,
+            predicted,
+            probability,
+            label_probability,
+        }
+    };
+    rows.map(predict).collect()
 }
 
 /// Whether two names or paths mean the same dataset.
@@ -164,9 +212,11 @@ fn check_shape(dataset: &str, data: &SplitLoader, network: &Network) -> Result<(
 }
 
 /// Scales each class's weights of a linear head by their norm to the power of -tau, and drops the bias, as Kang et al. do.
-fn normalize_head(network: &Network, parameters: &mut [Vec<f32>], tau: f64) -> Result<(), TrainError> {
+pub(super) fn normalize_head(network: &Network, parameters: &mut [Vec<f32>], tau: f64) -> Result<(), TrainError> {
     if network.head != Head::Linear {
-        return Err(TrainError::Unusable { what: "--tau-norm: a cosine head has no norms to normalize".to_owned() });
+        return Err(TrainError::Unusable {
+            what: "tau-normalization: a cosine head has no norms to normalize".to_owned(),
+        });
     }
     let (name, bias) = (format!("{}.weight", network.head_name()), format!("{}.bias", network.head_name()));
     let tensors = network.parameters();

@@ -32,10 +32,10 @@ impl ExistingRun {
             return Ok(Self::Missing);
         }
         let existing = read_settings(path)?;
-        let mut settings = settings.clone();
+        let mut settings = settings.clone().with_head_of_criterion();
         settings.choose_as(&existing);
         if let Some(field) = existing.difference(&settings) {
-            let what = format!("this folder holds a run with another '{field}'; choose another --output");
+            let what = format!("this folder holds a run with another '{field}'; choose another folder");
             return Err(input_error(path, what));
         }
         if path.join(RESULT).exists() {
@@ -51,5 +51,6 @@ impl ExistingRun {
 pub(super) fn read_settings(path: &Path) -> Result<Settings, TrainError> {
     let config = path.join(CONFIG);
     Settings::from_toml(&read_text(&config)?, &Settings::default())
+        .map(Settings::with_head_of_criterion)
         .map_err(|error| input_error(&config, error.to_string()))
 }

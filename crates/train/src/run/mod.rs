@@ -4,12 +4,13 @@
 //! - [`input`]: network and image size, by the images. [`build`]: from settings to a trainer.
 //! - [`weights`]: weights to start from, and checkpoints to use.
 //! - [`Run`]: a trainer with its folder. [`ExistingRun`]: what a folder already holds.
-//! - [`evaluation`], [`prediction`]: a trained run on a dataset and on single images.
+//! - [`evaluation`], [`prediction`]: a trained run on a dataset and on image files. [`export`]: its weights for other programs.
 
 pub mod build;
 pub mod dataset;
 pub mod evaluation;
 mod existing;
+pub mod export;
 pub mod files;
 pub mod input;
 pub mod memory;

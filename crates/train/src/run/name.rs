@@ -2,12 +2,18 @@
 
 use std::path::Path;
 
+use equipoise_criterion::Preset;
+
 use crate::settings::Settings;
 
-/// A readable name for the folder of a run: dataset, criterion, network and seed.
+/// A readable name for the folder of a run: dataset, criterion, preset unless it is the default, network and seed.
 #[must_use]
 pub fn run_name(settings: &Settings) -> String {
-    let criterion = format!("-{}", settings.criterion.method.id());
+    let method = &settings.criterion.method;
+    let criterion = match method.nearest_preset().0 {
+        Preset::Recommended => format!("-{}", method.id()),
+        preset => format!("-{}-{}", method.id(), preset.name()),
+    };
     name(settings, &criterion)
 }
 
@@ -27,7 +33,8 @@ fn name(settings: &Settings, criterion: &str) -> String {
         dataset => dataset,
     };
     let imbalance = settings.data.imbalance.map_or_else(String::new, |factor| format!("-if{factor}"));
-    format!("{dataset}{imbalance}{criterion}-{}-s{}", settings.architecture(), settings.seed)
+    let retrained = if settings.model.reset_head { "-retrained" } else { "" };
+    format!("{dataset}{imbalance}{criterion}-{}{retrained}-s{}", settings.architecture(), settings.seed)
 }
 
 #[cfg(test)]
@@ -38,6 +45,9 @@ mod tests {
     fn names_are_readable_and_safe() {
         let mut settings = Settings::default();
         assert_eq!(run_name(&settings), "fashion-mini-cwap-resnet32-s0");
+        settings.criterion.method = settings.criterion.method.id().preset(Preset::Reference);
+        assert_eq!(run_name(&settings), "fashion-mini-cwap-reference-resnet32-s0");
+        settings.criterion.method = settings.criterion.method.id().default_config();
         settings.data.imbalance = Some(100.0);
         assert_eq!(comparison_name(&settings), "compare-fashion-mini-if100-resnet32-s0");
         for (dataset, want) in [("/some/my images", "my-images"), ("a/..b..", "b"), ("/", "data"), ("..", "data")] {

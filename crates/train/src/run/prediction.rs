@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use equipoise_data::Images;
+use equipoise_data::DataError;
 use equipoise_data::batch::loader::{Loader, Transform};
 use equipoise_data::batch::normalize::Normalize;
 use equipoise_data::batch::small::SmallTransform;
@@ -10,14 +10,26 @@ use equipoise_nn::{Cpu, Engine};
 use equipoise_pool::Pool;
 
 use super::build::engine;
+use super::evaluation::normalize_head;
 use super::weights::set_tensors;
 use crate::checkpoint::{Checkpoint, CheckpointHeader};
 use crate::error::TrainError;
 use crate::evaluate::LogitAdjustment;
 use crate::prepare::transform;
 
-/// Images per forward pass.
-const BATCH_SIZE: usize = 32;
+/// Images per forward pass: enough for every thread, and few enough that results appear soon.
+const BATCH_SIZE: usize = 64;
+
+/// What to predict with, where it differs from the run.
+#[derive(Clone, Debug, Default)]
+pub struct PredictionOptions {
+    /// Another tau of the post-hoc logit adjustment.
+    pub logit_adjustment: Option<f64>,
+    /// Tau of the normalization of a linear head's weights (Kang et al., ICLR 2020); 0 for none.
+    pub tau_norm: f64,
+    /// Number of classes per image, the most probable ones.
+    pub top: usize,
+}
 
 /// Predicts the classes of image files.
 pub struct Predictor {
@@ -25,6 +37,8 @@ pub struct Predictor {
     engine: Cpu,
     loader: Loader,
     images: usize,
+    adjustment: LogitAdjustment,
+    top: usize,
     pool: Pool,
 }
 
@@ -32,17 +46,28 @@ pub struct Predictor {
 pub type Probability = (usize, f64);
 
 impl Predictor {
-    /// Prepares a trained run for these images.
+    /// Prepares a trained run for these files, which are not looked at yet.
     ///
     /// # Errors
-    /// Returns an error if an image cannot be read, or the run cannot be used for files.
-    pub fn new(checkpoint: Checkpoint, images: Vec<PathBuf>, pool: &Pool) -> Result<Self, TrainError> {
-        let Checkpoint { header, parameters, statistics, .. } = checkpoint;
+    /// Returns an error if the run cannot be used for files, or the options do not fit its head.
+    pub fn new(
+        checkpoint: Checkpoint,
+        images: Vec<PathBuf>,
+        options: &PredictionOptions,
+        pool: &Pool,
+    ) -> Result<Self, TrainError> {
+        let Checkpoint { header, mut parameters, statistics, .. } = checkpoint;
+        if options.tau_norm > 0.0 {
+            normalize_head(&header.network, &mut parameters, options.tau_norm)?;
+        }
         let number = images.len();
-        let mut engine = engine(header.network.clone(), BATCH_SIZE.min(number), 0, pool)?;
+        let mut engine = engine(header.network.clone(), BATCH_SIZE.min(number).max(1), 0, pool)?;
         set_tensors(&mut engine, &[parameters, statistics])?;
-        let loader = Loader::new(Images::Files(images), loading(&header)?, 0, pool, &|_, _| {})?;
-        Ok(Self { header, engine, loader, images: number, pool: pool.clone() })
+        let loader = Loader::unchecked(images, loading(&header)?);
+        let tau = options.logit_adjustment.unwrap_or(header.settings.logit_adjustment);
+        let adjustment = LogitAdjustment::new(&header.settings.criterion.method, &header.counts, tau);
+        let top = options.top.clamp(1, header.classes.len());
+        Ok(Self { header, engine, loader, images: number, adjustment, top, pool: pool.clone() })
     }
 
     /// Names of the classes.
@@ -51,36 +76,42 @@ impl Predictor {
         &self.header.classes
     }
 
-    /// Calls `each` with the index of every image and its classes, the most probable first.
+    /// Calls `each` with the index of every image and its most probable classes, or why it cannot be read.
     ///
     /// # Errors
-    /// Returns an error if an image can no longer be read, and errors of `each`.
+    /// Returns the first error of `each`.
     pub fn predict<E: From<TrainError>>(
         &mut self,
-        mut each: impl FnMut(usize, &[Probability]) -> Result<(), E>,
+        mut each: impl FnMut(usize, Result<&[Probability], &str>) -> Result<(), E>,
     ) -> Result<(), E> {
-        let adjustment = LogitAdjustment::from_counts(&self.header.counts, self.header.settings.logit_adjustment);
         let classes = self.header.network.classes;
         let indices: Vec<u32> = (0..self.images as u32).collect();
         for indices in indices.chunks(BATCH_SIZE) {
-            let images = self.batch(indices)?;
+            let Batch { images, unreadable } = self.batch(indices)?;
             let mut logits = self.engine.forward(&images, false).map_err(TrainError::from)?.to_vec();
-            adjustment.apply(&mut logits);
+            self.adjustment.apply(&mut logits);
             for (index, logits) in indices.iter().zip(logits.chunks_exact(classes)) {
-                each(*index as usize, &probabilities(logits))?;
+                match unreadable.iter().find(|(unreadable, _)| unreadable == index) {
+                    Some((_, what)) => each(*index as usize, Err(what))?,
+                    None => each(*index as usize, Ok(&most_probable(logits, self.top)))?,
+                }
             }
         }
         Ok(())
     }
 
     /// Loads a batch in the channels of the network.
-    fn batch(&self, indices: &[u32]) -> Result<Vec<f32>, TrainError> {
+    fn batch(&self, indices: &[u32]) -> Result<Batch, TrainError> {
         let network = &self.header.network;
         let plane = network.size[0] * network.size[1];
         let mut images = vec![0.0; indices.len() * 3 * plane];
-        self.loader.batch(indices, 0, 0, &mut images, &self.pool)?;
+        let unreadable = match self.loader.batch(indices, 0, 0, &mut images, &self.pool) {
+            Ok(()) => Vec::new(),
+            Err(DataError::Unreadable { files }) => files.into_iter().map(|file| (file.index, file.what)).collect(),
+            Err(error) => return Err(error.into()),
+        };
         if network.channels != 1 {
-            return Ok(images);
+            return Ok(Batch { images, unreadable });
         }
         // files have three channels: a network for gray images sees their brightness, normalized afterwards
         let brightness = |image: &[f32]| -> Vec<f32> {
@@ -90,12 +121,20 @@ impl Predictor {
             let normalize = &self.header.normalize;
             rgb.map(|((r, g), b)| normalize.value(0, 255.0 * (0.299 * r + 0.587 * g + 0.114 * b))).collect()
         };
-        Ok(images.chunks_exact(3 * plane).flat_map(brightness).collect())
+        let images = images.chunks_exact(3 * plane).flat_map(brightness).collect();
+        Ok(Batch { images, unreadable })
     }
 }
 
+/// Images that are ready for the network. Those of files that cannot be read are black.
+struct Batch {
+    images: Vec<f32>,
+    /// Index of each file that cannot be read, and why.
+    unreadable: Vec<(u32, String)>,
+}
+
 /// How files are loaded for a network.
-fn loading(header: &CheckpointHeader) -> Result<Transform, TrainError> {
+pub(super) fn loading(header: &CheckpointHeader) -> Result<Transform, TrainError> {
     let [height, width] = header.network.size;
     if height != width {
         let what = format!("the run was trained on images of {height} x {width}, but files become square images");
@@ -110,12 +149,36 @@ fn loading(header: &CheckpointHeader) -> Result<Transform, TrainError> {
     Ok(transform(&settings, header.files, &header.normalize, false))
 }
 
-/// Classes with their probabilities, the most probable first.
-fn probabilities(logits: &[f32]) -> Vec<Probability> {
+/// The most probable classes with their probabilities, the most probable first.
+pub(crate) fn most_probable(logits: &[f32], top: usize) -> Vec<Probability> {
     let largest = logits.iter().fold(f32::NEG_INFINITY, |a, b| a.max(*b));
     let powers: Vec<f64> = logits.iter().map(|x| f64::from(x - largest).exp()).collect();
     let sum: f64 = powers.iter().sum();
+    let by_power = |a: &usize, b: &usize| powers[*b].total_cmp(&powers[*a]).then(a.cmp(b));
     let mut order: Vec<usize> = (0..powers.len()).collect();
-    order.sort_by(|a, b| powers[*b].total_cmp(&powers[*a]).then(a.cmp(b)));
+    if top < order.len() {
+        order.select_nth_unstable_by(top, by_power);
+        order.truncate(top);
+    }
+    order.sort_by(by_power);
     order.into_iter().map(|class| (class, powers[class] / sum)).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_most_probable_classes_come_first() {
+        let logits = [0.0, 2f32.ln(), 0.0, 5f32.ln(), f32::NEG_INFINITY];
+        let close = |got: &[Probability], want: &[Probability]| {
+            let same = |(a, b): (&Probability, &Probability)| a.0 == b.0 && (a.1 - b.1).abs() < 1e-6;
+            assert!(got.len() == want.len() && got.iter().zip(want).all(same), "{got:?}");
+        };
+        close(&most_probable(&logits, 1), &[(3, 5.0 / 9.0)]);
+        close(&most_probable(&logits, 3), &[(3, 5.0 / 9.0), (1, 2.0 / 9.0), (0, 1.0 / 9.0)]);
+        let all = [(3, 5.0 / 9.0), (1, 2.0 / 9.0), (0, 1.0 / 9.0), (2, 1.0 / 9.0), (4, 0.0)];
+        close(&most_probable(&logits, 5), &all);
+        close(&most_probable(&logits, 99), &all);
+    }
 }

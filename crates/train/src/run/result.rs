@@ -1,7 +1,7 @@
 //! The result of a run: `result.json`.
 
 use equipoise_criterion::SimdLevel;
-use equipoise_record::{BEST_ON_TEST, EpochMetrics, EpochRecord, RunResult};
+use equipoise_record::{EpochMetrics, EpochRecord, RunResult, SelectionSplit};
 use serde_json::{Value, json};
 
 use super::build::RunTrainer;
@@ -22,7 +22,7 @@ pub struct Measurements {
 }
 
 /// The result of a run that was trained to its end.
-pub(super) fn result(trainer: &RunTrainer, ended_early: bool, measured: &Measurements) -> RunResult {
+pub(super) fn result(trainer: &RunTrainer, stopped_early: bool, measured: &Measurements) -> RunResult {
     let settings = trainer.settings();
     let mut criterion = json!(settings.criterion);
     let tenths = |x: f64| (x * 10.0).round() / 10.0;
@@ -41,8 +41,8 @@ pub(super) fn result(trainer: &RunTrainer, ended_early: bool, measured: &Measure
         train_counts: trainer.data().counts.clone(),
         last: trainer.history().last().and_then(metrics),
         best: trainer.best().and_then(metrics),
-        best_is: best_is(trainer).to_owned(),
-        ended_early,
+        best_selected_on: best_selected_on(trainer),
+        stopped_early,
         images_per_second: tenths(measured.images_per_second),
         seconds: tenths(measured.seconds),
         peak_mb: peak_mb(),
@@ -58,12 +58,12 @@ fn metrics(epoch: &EpochRecord) -> Option<EpochMetrics> {
     Some(EpochMetrics { epoch: epoch.epoch, metrics: epoch.test.clone()?, val_balanced })
 }
 
-/// How the best epoch was selected.
-fn best_is(trainer: &RunTrainer) -> &'static str {
+/// The split that the best epoch was selected on.
+fn best_selected_on(trainer: &RunTrainer) -> Option<SelectionSplit> {
     match trainer.settings().select_best {
-        SelectBest::Test => BEST_ON_TEST,
-        SelectBest::Auto | SelectBest::Val if trainer.data().val.is_some() => "the best epoch on the validation split",
-        SelectBest::Last | SelectBest::Auto | SelectBest::Val => "the last epoch",
+        SelectBest::Test => Some(SelectionSplit::Test),
+        SelectBest::Auto | SelectBest::Val if trainer.data().val.is_some() => Some(SelectionSplit::Val),
+        SelectBest::Last | SelectBest::Auto | SelectBest::Val => None,
     }
 }
 

@@ -2,12 +2,13 @@
 
 use std::path::Path;
 
-use equipoise_record::names::{CONFIG, DETAILS, RESULT};
-use equipoise_record::{EvaluationDetails, RunFolder, RunResult};
+use equipoise_record::names::{CONFIG, DETAILS, METRICS, NORMS, RESULT, TIMES};
+use equipoise_record::{EpochRecord, EpochTime, EvaluationDetails, GradientNorms, RunFolder, RunResult};
 use serde::Serialize;
 
 use super::build::{RunTrainer, trainer};
 use super::existing::{ExistingRun, read_settings};
+use super::files::input_error;
 use super::name::run_name;
 use super::result::{Measurements, result};
 use super::{Feedback, RunContext};
@@ -46,7 +47,8 @@ impl Run {
     /// Returns an error if the run cannot be built, or the folder cannot be created.
     pub fn start(settings: Settings, output: OutputFolder<'_>, context: &RunContext<'_>) -> Result<Self, TrainError> {
         let trainer = trainer(settings, None, context)?;
-        let (text, name) = (trainer.settings().to_toml()?, run_name(trainer.settings()));
+        let settings = trainer.settings();
+        let (text, name) = (settings.to_toml()?, run_name(settings));
         let folder = match output {
             OutputFolder::At(path) => RunFolder::create(path),
             OutputFolder::In(parent) => RunFolder::create_unique(parent, &name),
@@ -68,6 +70,35 @@ impl Run {
         Self::open(folder, settings, context)
     }
 
+    /// Resumes the run in a folder with another number of epochs. The result is that of a run that had this number from its start.
+    ///
+    /// # Errors
+    /// Returns an error if the folder holds no run, the run has more epochs already, or its epochs would have been others.
+    pub fn extend(
+        path: &Path,
+        epochs: u64,
+        dataset: Option<&str>,
+        context: &RunContext<'_>,
+    ) -> Result<Self, TrainError> {
+        let folder = RunFolder::open(path)?;
+        let mut settings = read_settings(path)?;
+        check_extension(path, &settings, epochs)?;
+        let text = Settings { epochs, ..settings.clone() }.to_toml()?;
+        settings.epochs = epochs;
+        if let Some(dataset) = dataset {
+            dataset.clone_into(&mut settings.data.dataset);
+        }
+        let run = Self::open(folder, settings, context)?;
+        let done = run.trainer.position().epoch;
+        if done > epochs {
+            return Err(input_error(path, format!("--epochs {epochs}: {done} epochs are trained already")));
+        }
+        // without a result the run counts as unfinished, whatever its settings say
+        run.folder.remove(RESULT)?;
+        run.folder.write(CONFIG, text.as_bytes())?;
+        Ok(run)
+    }
+
     /// Starts the run in a folder, or resumes it if the folder holds a part of it.
     ///
     /// # Errors
@@ -82,15 +113,17 @@ impl Run {
     }
 
     fn open(folder: RunFolder, settings: Settings, context: &RunContext<'_>) -> Result<Self, TrainError> {
+        let epochs = check_records(&folder)?;
         let checkpoint = newest_checkpoint(&folder, context.feedback)?;
+        if checkpoint.is_none() && epochs > 0 {
+            let what = format!(
+                "no checkpoint is left, although {epochs} epochs are recorded, so the run cannot continue; to train it again, \
+                 remove this folder or choose another one"
+            );
+            return Err(input_error(folder.path(), what));
+        }
         let trainer = trainer(settings, checkpoint.as_ref(), context)?;
         Ok(Self { trainer, folder })
-    }
-
-    /// Whether the run has finished and its result is written.
-    #[must_use]
-    pub fn is_complete(&self) -> bool {
-        self.trainer.finished() && self.folder.path().join(RESULT).exists()
     }
 
     /// Writes the result of a run that was trained to its end.
@@ -120,6 +153,26 @@ pub fn train(
     }
     let details = trainer.details(folder, observer)?;
     Ok(details.map(|details| Completion { end, details }))
+}
+
+/// Checks that a run can get another number of epochs.
+fn check_extension(path: &Path, settings: &Settings, epochs: u64) -> Result<(), TrainError> {
+    let Err(what) = settings.check_epochs_can_change() else { return Ok(()) };
+    let planned = settings.epochs;
+    let what = format!(
+        "--epochs {epochs}: {what} is laid out for {planned} epochs, so that the epochs of a run with {epochs} would have been \
+         others; train on from its weights with `equipoise train --weights {0} --epochs N`, or repeat it with `equipoise train \
+         --config {0}/{CONFIG} --epochs {epochs}`",
+        path.display()
+    );
+    Err(input_error(path, what))
+}
+
+/// Checks that the records of finished epochs can be read, before anything is trained. Returns the number of recorded epochs.
+fn check_records(folder: &RunFolder) -> Result<usize, TrainError> {
+    folder.check_json_lines::<GradientNorms>(NORMS)?;
+    folder.check_json_lines::<EpochTime>(TIMES)?;
+    Ok(folder.check_json_lines::<EpochRecord>(METRICS)?)
 }
 
 /// The newest checkpoint of a folder that can be used, if it has any.

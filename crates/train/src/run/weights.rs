@@ -1,12 +1,12 @@
 //! Weights to start from, and checkpoints to use.
 
-use std::error::Error;
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use equipoise_nn::network::Head;
 use equipoise_nn::{Cpu, Engine, Network, NnError, TensorKind, Weights};
-
 use equipoise_record::names::{BEST, CHECKPOINT, PREVIOUS};
+use equipoise_support::with_causes;
 
 use super::Feedback;
 use super::files::{input_error, read_bytes};
@@ -43,48 +43,95 @@ pub fn load_checkpoint(path: &Path, feedback: &dyn Feedback) -> Result<Checkpoin
     Err(TrainError::Unusable { what: first_error.unwrap_or_else(none) })
 }
 
-/// An error with its causes, in one line.
-fn with_causes(error: &dyn Error) -> String {
-    let causes = std::iter::successors(Some(error), |error| (*error).source());
-    let mut texts: Vec<String> = causes.map(ToString::to_string).collect();
-    // a transparent error repeats its cause
-    texts.dedup();
-    texts.join(": ")
+/// Weights to start from.
+#[derive(Clone, Copy, Debug)]
+pub struct InitialWeights<'a> {
+    /// A run folder, a checkpoint or a safetensors file.
+    pub path: &'a Path,
+    /// Whether the head keeps its random weights.
+    pub reset_head: bool,
 }
 
-/// Puts weights of a run folder, a checkpoint or a safetensors file into an engine. A head for other classes keeps its
-/// initial weights.
+/// Puts weights into an engine. In the head, classes that the weights do not know keep their initial weights; a checkpoint knows
+/// its classes by name.
 ///
 /// # Errors
 /// Returns an error if the weights cannot be read, or belong to another network.
 pub fn initialize(
     engine: &mut Cpu,
-    path: &Path,
+    initial: &InitialWeights<'_>,
     classes: &[String],
     feedback: &dyn Feedback,
 ) -> Result<(), TrainError> {
-    let network = engine.network().clone();
-    let mut values: Tensors = [engine.tensors(TensorKind::Parameters), engine.tensors(TensorKind::Statistics)];
-    let missing = match path.extension().is_some_and(|extension| extension == "safetensors") {
+    let (path, network) = (initial.path, engine.network().clone());
+    let random: Tensors = [engine.tensors(TensorKind::Parameters), engine.tensors(TensorKind::Statistics)];
+    let mut values = random.clone();
+    let mut missing = match path.extension().is_some_and(|extension| extension == "safetensors") {
         true => from_safetensors(path, &network, &mut values)?,
-        false => from_checkpoint(&load_checkpoint(path, feedback)?, classes, &network, &mut values),
+        false => {
+            let checkpoint = load_checkpoint(path, feedback)?;
+            let name = &checkpoint.header.network.name;
+            // the tensors of a deeper network include those of a shallower one
+            if *name != network.name {
+                let what = format!("weights of another network: it is {name}, and the run trains {}", network.name);
+                return Err(input_error(path, what));
+            }
+            from_checkpoint(&checkpoint, classes, &network, &mut values)
+        }
     };
     // a linear head has no scales, which start at 1
     let scale = format!("{}.scale", network.head_name());
-    let missing: Vec<String> = missing.into_iter().filter(|name| network.head != Head::Lws || *name != scale).collect();
-    if let Some(name) = missing.iter().find(|name| !name.starts_with(network.head_name())) {
+    missing.tensors.retain(|name| network.head != Head::Lws || *name != scale);
+    if let Some(name) = missing.tensors.iter().find(|name| !name.starts_with(network.head_name())) {
         return Err(input_error(path, format!("weights of another network: it has no matching tensor '{name}'")));
     }
-    if !missing.is_empty() && network.head == Head::Lws {
+    if network.head == Head::Lws && !(missing.tensors.is_empty() && missing.classes.is_empty()) {
         return Err(input_error(path, "it has no linear head for these classes, which 'lws' could scale".to_owned()));
     }
-    if !missing.is_empty() {
-        let path = path.display();
-        feedback.warn(&format!(
-            "{path} has other classes or another head, so the head of this run starts from random weights"
-        ));
+    if initial.reset_head {
+        reset_head(&network, &random, &mut values);
+    } else {
+        missing.warn(path, classes, feedback);
     }
     set_tensors(engine, &values)
+}
+
+/// What weights lack.
+struct Missing {
+    /// Names of tensors.
+    tensors: Vec<String>,
+    /// Classes whose rows of the head are missing, although others are there.
+    classes: Vec<String>,
+}
+
+impl Missing {
+    /// Says what starts from random weights.
+    fn warn(&self, path: &Path, classes: &[String], feedback: &dyn Feedback) {
+        const SHOWN: usize = 5;
+        let path = path.display();
+        if !self.tensors.is_empty() || self.classes.len() == classes.len() {
+            feedback.warn(&format!(
+                "{path} has other classes or another head, so the head of this run starts from random weights"
+            ));
+        } else if !self.classes.is_empty() {
+            let shown: Vec<&str> = self.classes.iter().take(SHOWN).map(String::as_str).collect();
+            let more = self.classes.len() - shown.len();
+            let more = if more > 0 { format!(" and {more} more") } else { String::new() };
+            let names = shown.join(", ");
+            feedback
+                .warn(&format!("{path} does not know these classes, which start from random weights: {names}{more}"));
+        }
+    }
+}
+
+/// Gives the head its random weights back.
+fn reset_head(network: &Network, random: &Tensors, values: &mut Tensors) {
+    let tensors = network.parameters().into_iter().zip(&random[0]).zip(&mut values[0]);
+    for ((tensor, random), value) in tensors {
+        if tensor.name.starts_with(network.head_name()) {
+            value.clone_from(random);
+        }
+    }
 }
 
 /// Puts parameters and statistics into an engine.
@@ -96,8 +143,8 @@ pub fn set_tensors(engine: &mut Cpu, [parameters, statistics]: &Tensors) -> Resu
     Ok(engine.set_tensors(TensorKind::Statistics, statistics)?)
 }
 
-/// Copies the tensors of a safetensors file. Returns the names of the tensors that it lacks.
-fn from_safetensors(path: &Path, network: &Network, values: &mut Tensors) -> Result<Vec<String>, TrainError> {
+/// Copies the tensors of a safetensors file.
+fn from_safetensors(path: &Path, network: &Network, values: &mut Tensors) -> Result<Missing, TrainError> {
     let bytes = read_bytes(path)?;
     let parse = |network: &Network| Weights::from_bytes(&bytes, network);
     let (source, weights) = match parse(network) {
@@ -116,23 +163,43 @@ fn from_safetensors(path: &Path, network: &Network, values: &mut Tensors) -> Res
         weights => (network.clone(), weights),
     };
     let weights = weights.map_err(|error| input_error(path, error.to_string()))?;
-    Ok(transfer((&source, [&weights.parameters, &weights.statistics]), network, values))
+    let tensors = transfer((&source, [&weights.parameters, &weights.statistics]), network, values);
+    Ok(Missing { tensors, classes: Vec::new() })
 }
 
-/// Copies the tensors of a checkpoint. Returns the names of the tensors that it lacks.
-fn from_checkpoint(
-    checkpoint: &Checkpoint,
-    classes: &[String],
-    network: &Network,
-    values: &mut Tensors,
-) -> Vec<String> {
+/// Copies the tensors of a checkpoint. The head is copied class by class, by name.
+fn from_checkpoint(checkpoint: &Checkpoint, classes: &[String], network: &Network, values: &mut Tensors) -> Missing {
     let source = &checkpoint.header.network;
     let mut parameters = checkpoint.parameters.clone();
+    let same_classes = checkpoint.header.classes == classes;
     // a head for other classes, or of another kind, is useless even if it has the same shape
     let same_kind = source.head == network.head || (source.head, network.head) == (Head::Linear, Head::Lws);
-    if checkpoint.header.classes != classes || !same_kind {
+    if !same_classes || !same_kind {
         let of_head = source.parameters().into_iter().map(|tensor| tensor.name.starts_with(network.head_name()));
         parameters.iter_mut().zip(of_head).filter(|(_, of_head)| *of_head).for_each(|(values, _)| values.clear());
     }
-    transfer((source, [&parameters, &checkpoint.statistics]), network, values)
+    let mut tensors = transfer((source, [&parameters, &checkpoint.statistics]), network, values);
+    if same_classes || !same_kind {
+        return Missing { tensors, classes: Vec::new() };
+    }
+    tensors.retain(|name| !name.starts_with(network.head_name()));
+    Missing { tensors, classes: copy_head_rows(checkpoint, classes, network, values) }
+}
+
+/// Copies the rows of the head whose classes have the same name. Returns the classes that the checkpoint does not know.
+fn copy_head_rows(checkpoint: &Checkpoint, classes: &[String], network: &Network, values: &mut Tensors) -> Vec<String> {
+    let known: BTreeMap<&String, usize> = checkpoint.header.classes.iter().zip(0..).collect();
+    let sources: BTreeMap<String, &Vec<f32>> =
+        checkpoint.header.network.parameters().into_iter().map(|t| t.name).zip(&checkpoint.parameters).collect();
+    let heads = network.parameters().into_iter().zip(&mut values[0]);
+    for (tensor, to) in heads.filter(|(tensor, _)| tensor.name.starts_with(network.head_name())) {
+        let Some(from) = sources.get(&tensor.name) else { continue };
+        let width = to.len() / classes.len();
+        for (class, row) in classes.iter().zip(to.chunks_exact_mut(width)) {
+            if let Some(from) = known.get(class).and_then(|old| from.get(old * width..(old + 1) * width)) {
+                row.copy_from_slice(from);
+            }
+        }
+    }
+    classes.iter().filter(|class| !known.contains_key(class)).cloned().collect()
 }

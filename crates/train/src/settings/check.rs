@@ -2,10 +2,12 @@
 
 use std::fmt::Display;
 
+use equipoise_data::batch::cutmix::CutMix;
 use equipoise_data::subset::grouping::GroupBy;
 use equipoise_data::subset::split::SplitRule;
+use equipoise_nn::network::Head;
 
-use super::{DataSettings, HeadKind, OptimizerKind, OptimizerSettings, Sam, SelectBest, Settings};
+use super::{DataSettings, OptimizerKind, OptimizerSettings, Sam, SelectBest, Settings};
 use crate::error::TrainError;
 
 /// Returns an error that names the setting unless `ok`.
@@ -38,24 +40,63 @@ impl Settings {
         let must = "0 unless the best epoch is selected on a validation split";
         require(self.patience == 0 || selected_by_val, "patience", self.patience, must)?;
         self.data.check()?;
-        let scale = self.model.head_scale;
+        let scale = self.model.head_scale.unwrap_or(1.0);
         require(scale > 0.0 && scale.is_finite(), "model.head_scale", scale, "finite and more than 0")?;
-        let (learned, cosine) = (self.model.learn_head_scale, self.model.head == HeadKind::Cosine);
+        let (learned, cosine) = (self.model.learn_head_scale, matches!(self.head(), Head::Cosine { .. }));
         require(!learned || cosine, "model.learn_head_scale", learned, "false unless 'model.head' is cosine")?;
         self.check_lws()?;
         self.check_criterion()?;
+        self.check_head()?;
         self.optimizer.check()?;
         let bn_images = self.optimizer.ema_bn_images;
         let frozen = "0 with 'model.freeze_backbone', which keeps the batch-norm statistics";
         require(bn_images == 0 || !self.model.freeze_backbone, "optimizer.ema_bn_images", bn_images, frozen)?;
         let schedule = self.schedule().check(self.epochs);
         schedule.map_err(|what| TrainError::Setting { field: "optimizer.schedule".to_owned(), what })?;
-        for (field, value) in
-            [("augment.crop_padding", self.augment.crop_padding), ("augment.cutout", self.augment.cutout)]
-        {
+        self.check_augmentation()
+    }
+
+    fn check_augmentation(&self) -> Result<(), TrainError> {
+        let augment = &self.augment;
+        for (field, value) in [("augment.crop_padding", augment.crop_padding), ("augment.cutout", augment.cutout)] {
             require(value <= 1024, field, value, "at most 1024")?;
         }
-        nonnegative("augment.mixup_alpha", self.augment.mixup_alpha)
+        if augment.policy.is_some() && augment.randaugment.is_some() {
+            let what =
+                "a run has either 'augment.policy' or 'augment.randaugment'; set the other one to none".to_owned();
+            return Err(TrainError::Setting { field: "augment.policy".to_owned(), what });
+        }
+        nonnegative("augment.mixup_alpha", augment.mixup_alpha)?;
+        self.check_mixing()
+    }
+
+    /// Images are mixed in at most one way.
+    fn check_mixing(&self) -> Result<(), TrainError> {
+        let augment = &self.augment;
+        for (field, value) in [("augment.cutmix", augment.cutmix), ("augment.cmo", augment.cmo)] {
+            let probability = value.unwrap_or(1.0);
+            require(probability > 0.0 && probability <= 1.0, field, probability, "more than 0 and at most 1")?;
+        }
+        let ways = [
+            ("augment.mixup_alpha", augment.mixup_alpha > 0.0),
+            ("augment.cutmix", augment.cutmix.is_some()),
+            ("augment.cmo", augment.cmo.is_some()),
+        ];
+        let mut ways = ways.into_iter().filter(|(_, is_used)| *is_used).map(|(field, _)| field);
+        if let (Some(first), Some(second)) = (ways.next(), ways.next()) {
+            let what = format!("images are already mixed by '{first}'; a run has at most one of mixup, CutMix and CMO");
+            return Err(TrainError::Setting { field: second.to_owned(), what });
+        }
+        let leaves_none = augment.mixup_alpha > 0.0 || augment.cutmix.is_some_and(|probability| probability >= 1.0);
+        if augment.follows_difficulty() && leaves_none {
+            let what =
+                "the magnitude 'difficulty' needs images that are not mixed; leave out mixup, or CutMix of all images";
+            return Err(TrainError::Setting { field: "augment.randaugment".to_owned(), what: what.to_owned() });
+        }
+        let too_short = augment.cmo.is_some() && self.epochs < CutMix::MIN_CMO_EPOCHS;
+        let must =
+            format!("at least {} with 'augment.cmo', which pauses in the first and last three", CutMix::MIN_CMO_EPOCHS);
+        require(!too_short, "epochs", self.epochs, &must)
     }
 
     /// TOML integers are signed: a run must be able to read its own settings.
@@ -76,7 +117,7 @@ impl Settings {
     fn check_lws(&self) -> Result<(), TrainError> {
         let ready = self.model.freeze_backbone && self.model.weights.is_some();
         let what = "lws only scales a trained head: it needs 'model.weights' and 'model.freeze_backbone'".to_owned();
-        if self.model.head == HeadKind::Lws && !ready {
+        if self.head() == Head::Lws && !ready {
             return Err(TrainError::Setting { field: "model.head".to_owned(), what });
         }
         Ok(())
@@ -92,6 +133,25 @@ impl Settings {
             }
             None => Ok(()),
         }
+    }
+}
+
+impl Settings {
+    /// Whether the criterion can train the head.
+    fn check_head(&self) -> Result<(), TrainError> {
+        let Some(own) = self.criterion.method.cosine_scale() else { return Ok(()) };
+        let field = match self.head() {
+            Head::Cosine { scale: 1.0, learned: false } => return Ok(()),
+            Head::Cosine { learned: true, .. } => "model.learn_head_scale",
+            Head::Cosine { .. } => "model.head_scale",
+            Head::Linear | Head::Lws => "model.head",
+        };
+        let method = self.criterion.method.id();
+        let what = format!(
+            "{method} needs a cosine head with a scale of 1, because it multiplies the cosines by its own scale of {own}: leave \
+             out 'model.head' and 'model.head_scale', or choose another criterion"
+        );
+        Err(TrainError::Setting { field: field.to_owned(), what })
     }
 }
 

@@ -1,5 +1,6 @@
 //! Reading, writing and changing settings by name.
 
+use equipoise_criterion::without_type_names;
 use toml::{Table, Value};
 
 use super::Settings;
@@ -26,7 +27,7 @@ impl Settings {
         toml::to_string(self).map_err(|error| TrainError::Toml { what: error.to_string() })
     }
 
-    /// All settings as TOML for people: settings without a value are named in comments.
+    /// All settings as TOML for people: settings without a value are named in comments, and so are defaults that were changed.
     ///
     /// # Errors
     /// As [`to_toml`](Self::to_toml).
@@ -47,6 +48,7 @@ impl Settings {
                 section = format!("{}.", name.trim_end_matches(']'));
             }
             commented += line;
+            commented += &changed_default(&section, line);
             commented.push('\n');
         }
         Ok(commented.trim_end().to_owned() + "\n")
@@ -60,13 +62,10 @@ impl Settings {
         check_names(given, "")?;
         let mut table = self.table()?;
         merge(&mut table, given, "");
+        let given = Value::Table(table.clone());
         serde_path_to_error::deserialize(Value::Table(table)).map_err(|error| {
             let field = error.path().to_string();
-            let what = error.into_inner().message().to_owned();
-            match field.as_str() {
-                "." => TrainError::Toml { what },
-                _ => TrainError::Setting { field, what },
-            }
+            wrong_value(field, error.inner().message(), &given)
         })
     }
 
@@ -109,6 +108,41 @@ impl Settings {
     }
 }
 
+/// A comment with the default of the setting in a line, if its value is another one.
+fn changed_default(section: &str, line: &str) -> String {
+    let Some((name, value)) = line.split_once(" = ") else { return String::new() };
+    let name = format!("{section}{name}");
+    let key = KEYS.iter().find(|key| key.name == name);
+    let default = key.map(|key| key.default_text().replace('`', "")).filter(|default| default != value);
+    // the criterion's presets have defaults of their own, and a head follows the criterion
+    default
+        .filter(|_| key.is_some_and(|key| key.unset.is_none()))
+        .map_or_else(String::new, |default| format!(" # default: {default}"))
+}
+
+/// The error for a value that a setting cannot have, in the words of the setting.
+fn wrong_value(field: String, message: &str, given: &Value) -> TrainError {
+    let value = field.split('.').try_fold(given, |value, name| value.get(name));
+    let is_type_error = ["invalid type", "invalid value", "invalid length", "unknown variant", "missing field"]
+        .iter()
+        .any(|start| message.starts_with(start));
+    match (KEYS.iter().find(|key| key.name == field), value) {
+        (Some(key), Some(value)) if is_type_error => {
+            TrainError::OutOfRange { field, value: value.to_string(), must: key.must_be() }
+        }
+        _ if field == "." => TrainError::Toml { what: without_type_names(message) },
+        _ => TrainError::Setting { field, what: without_type_names(message) },
+    }
+}
+
+/// The whole name of a setting that may be inside of sections which do not exist.
+fn whole_name(field: &str, value: &Value) -> String {
+    match value.as_table().and_then(|table| table.iter().next()) {
+        Some((name, value)) => whole_name(&format!("{field}.{name}"), value),
+        None => field.to_owned(),
+    }
+}
+
 /// Refuses unknown names. `section` ends with a dot, or is empty.
 fn check_names(given: &Table, section: &str) -> Result<(), TrainError> {
     for (name, value) in given {
@@ -117,7 +151,8 @@ fn check_names(given: &Table, section: &str) -> Result<(), TrainError> {
             continue;
         }
         if !is_section(&field) {
-            let near = nearest(&field).map(str::to_owned);
+            let field = whole_name(&field, value);
+            let near = nearest(&field);
             return Err(TrainError::Unknown { field, near });
         }
         match value {

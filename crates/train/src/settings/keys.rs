@@ -2,6 +2,7 @@
 
 use std::fmt::Write;
 
+use equipoise_criterion::Id;
 use toml::Value;
 
 use super::Settings;
@@ -32,6 +33,7 @@ const fn optional(name: &'static str, values: &'static str, unset: &'static str,
 const COUNT: &str = "integer, at least 0";
 const POSITIVE: &str = "integer, at least 1";
 const NONNEGATIVE: &str = "number, at least 0";
+const PROBABILITY: &str = "number, more than 0 and at most 1";
 const FRACTION: &str = "number, at least 0 and less than 1";
 
 /// Every setting, in the order of a configuration file.
@@ -39,7 +41,11 @@ pub const KEYS: &[Key] = &[
     required("seed", COUNT, "Seed of everything random except the choice of a subset."),
     required("epochs", POSITIVE, "Number of passes over the training images."),
     required("batch_size", "integer, 1 to 65536", "Images per optimizer step."),
-    required("groups", "`rank:K`, `mass:K` or `threshold`", "How classes are grouped for reporting."),
+    required(
+        "groups",
+        "`rank:K`, `mass:K` (K 1 to 26, 4 if left out) or `threshold`",
+        "How classes are grouped for reporting.",
+    ),
     required(
         "select_best",
         "`auto`, `last`, `val` or `test`",
@@ -130,12 +136,18 @@ pub const KEYS: &[Key] = &[
         "`resnet32` for images of up to 96 pixels, `resnet18` for larger ones",
         "The network.",
     ),
-    required(
+    optional(
         "model.head",
         "`linear`, `cosine` or `lws`",
+        "`linear`; `cosine` for `ldam`, which needs it",
         "Classification head of the network. `lws` (learnable weight scaling, Kang et al., ICLR 2020) keeps the linear head of `model.weights` and trains a factor per class.",
     ),
-    required("model.head_scale", "number, more than 0", "Factor of the logits of a cosine head."),
+    optional(
+        "model.head_scale",
+        "number, more than 0",
+        "16; 1 for `ldam`, which has a scale of its own",
+        "Factor of the logits of a cosine head.",
+    ),
     required(
         "model.learn_head_scale",
         "`true` or `false`",
@@ -148,6 +160,11 @@ pub const KEYS: &[Key] = &[
         "Weights to start from: a run folder, a checkpoint or a safetensors file.",
     ),
     required("model.freeze_backbone", "`true` or `false`", "Train only the head."),
+    required(
+        "model.reset_head",
+        "`true` or `false`",
+        "Start the head from random weights, even if `model.weights` has a head for these classes.",
+    ),
     required("criterion.method", "a name that `equipoise criteria` lists", "The criterion."),
     optional(
         "criterion.preset",
@@ -213,7 +230,7 @@ pub const KEYS: &[Key] = &[
     optional(
         "optimizer.schedule.name",
         "`multi-step`, `cosine`, `constant` or `paper`",
-        "`paper`: multi-step with 2.5 % of the epochs as warm-up and a factor of 0.01 after 80 % and 90 %",
+        "`paper`: multi-step with 2.5 % of the epochs as warm-up and a factor of 0.01 after 80 % and 90 %; `cosine` below 5 epochs",
         "Schedule of the learning rate.",
     ),
     optional(
@@ -254,17 +271,35 @@ pub const KEYS: &[Key] = &[
     ),
     optional(
         "augment.randaugment",
-        "`[operations, magnitude]`: 1 to 14, 0 to 30",
+        "`[operations, magnitude]`: 1 to 14, 0 to 30 or `\"difficulty\"`",
         "disabled",
-        "RandAugment: operations per image and their magnitude.",
+        "RandAugment: operations per image and their magnitude. `difficulty`: every class has a level from 0 to 10, which rises after an epoch in which the network classified more than 60 % of its images well, and falls otherwise.",
+    ),
+    optional(
+        "augment.policy",
+        "`trivialaugment` or `autoaugment-cifar10`",
+        "disabled",
+        "Random changes of colors and shapes in place of RandAugment. The policy `autoaugment-cifar10` was searched on CIFAR-10.",
     ),
     optional(
         "augment.color_jitter",
-        "`[brightness, contrast, saturation, hue]`",
+        "`[brightness, contrast, saturation, hue]`: each at least 0, hue at most 0.5",
         "disabled",
         "Strength of random changes of color.",
     ),
     required("augment.mixup_alpha", NONNEGATIVE, "Alpha of mixup. 0 disables mixup."),
+    optional(
+        "augment.cutmix",
+        PROBABILITY,
+        "disabled",
+        "Probability that a patch of another image is pasted into an image (CutMix); 0.5 in its paper on CIFAR.",
+    ),
+    optional(
+        "augment.cmo",
+        PROBABILITY,
+        "disabled",
+        "Probability that a patch of an image, drawn in inverse proportion to the size of its class, is pasted into an image (CMO); 0.5 in its paper. The first and last three epochs have no patches.",
+    ),
 ];
 
 /// Sections that a run need not have.
@@ -275,11 +310,54 @@ pub(super) fn is_section(name: &str) -> bool {
     KEYS.iter().any(|key| key.name.strip_prefix(name).is_some_and(|rest| rest.starts_with('.')))
 }
 
-/// The known setting that an unknown name probably means: one of the same section, else of any section.
-pub(super) fn nearest(unknown: &str) -> Option<&'static str> {
-    let (section, _) = split(unknown);
-    let siblings = KEYS.iter().map(|key| key.name).filter(|name| split(name).0 == section);
-    similar(unknown, siblings).or_else(|| similar(unknown, KEYS.iter().map(|key| key.name)))
+/// Words that other programs use for settings.
+const ALIASES: [(&str, &str); 21] = [
+    ("arch", "model.name"),
+    ("architecture", "model.name"),
+    ("backbone", "model.name"),
+    ("bs", "batch_size"),
+    ("clip", "optimizer.clip_grad_norm"),
+    ("clip_norm", "optimizer.clip_grad_norm"),
+    ("colorjitter", "augment.color_jitter"),
+    ("ema", "optimizer.ema_decay"),
+    ("grad_clip", "optimizer.clip_grad_norm"),
+    ("img_size", "data.image_size"),
+    ("imgsz", "data.image_size"),
+    ("jitter", "augment.color_jitter"),
+    ("loss", "criterion.method"),
+    ("lr", "optimizer.learning_rate"),
+    ("mixup", "augment.mixup_alpha"),
+    ("network", "model.name"),
+    ("pretrained", "model.weights"),
+    ("scheduler", "optimizer.schedule.name"),
+    ("size", "data.image_size"),
+    ("warmup", "optimizer.schedule.warmup_epochs"),
+    ("wd", "optimizer.weight_decay"),
+];
+
+/// The known setting that an unknown name probably means: what other programs call so, the same name in another section, or a
+/// similar name, first in the same section.
+pub(super) fn nearest(unknown: &str) -> Option<String> {
+    let (section, word) = split(unknown);
+    let names = || KEYS.iter().map(|key| key.name).chain(OPTIONAL_SECTIONS);
+    let ends_alike = |name: &&str| name.strip_suffix(unknown).is_some_and(|rest| rest.ends_with('.'));
+    let alias = || ALIASES.iter().find(|(alias, _)| word.eq_ignore_ascii_case(alias)).map(|(_, name)| *name);
+    let siblings = || names().filter(|name| split(name).0 == section);
+    let known = names().find(ends_alike).or_else(alias);
+    let known = known.or_else(|| similar(unknown, siblings())).or_else(|| similar(unknown, names()));
+    known.map(str::to_owned).or_else(|| parameter(word))
+}
+
+/// The setting of a criterion's parameter with this name.
+fn parameter(word: &str) -> Option<String> {
+    let mut fields = Id::ALL.iter().flat_map(|id| id.fields());
+    fields.find(|field| field.name == word).map(|field| format!("criterion.params.{}", field.name))
+}
+
+/// The name whose last word is nearest to that of the unknown name.
+fn similar(unknown: &str, names: impl Iterator<Item = &'static str> + Clone) -> Option<&'static str> {
+    let near = equipoise_support::nearest(split(unknown).1, names.clone().map(|name| split(name).1))?;
+    names.into_iter().find(|name| split(name).1 == near)
 }
 
 /// A dotted name as its section and its last word.
@@ -287,16 +365,17 @@ fn split(name: &str) -> (&str, &str) {
     name.rsplit_once('.').unwrap_or(("", name))
 }
 
-/// The name whose last word contains that of the unknown name, or differs from it in few letters.
-fn similar(unknown: &str, names: impl Iterator<Item = &'static str> + Clone) -> Option<&'static str> {
-    let word = split(unknown).1;
-    let containing = names.clone().find(|name| word.len() >= 3 && split(name).1.contains(word));
-    let closest = names.map(|name| (strsim::levenshtein(word, split(name).1), name)).min();
-    let close = closest.filter(|(distance, _)| *distance <= (word.len() / 3).max(1)).map(|(_, name)| name);
-    containing.or(close)
-}
-
 impl Key {
+    /// What a value must be, as part of a sentence.
+    pub(super) fn must_be(&self) -> String {
+        let article = match self.values.split([' ', ',']).next() {
+            Some("integer") => "an ",
+            Some("number" | "name" | "path" | "table" | "list") => "a ",
+            _ => "",
+        };
+        format!("{article}{}", self.values.replace('`', ""))
+    }
+
     /// The default value as TOML, or what happens without a value.
     #[must_use]
     pub fn default_text(&self) -> String {

@@ -1,12 +1,13 @@
 //! The settings of a run: everything that its result depends on, in one value that is stored with the run.
 //!
-//! Every setting has one default, here. Files and options change settings by name ([`edit`](self)); [`Settings::check`] refuses
+//! Every setting has one default, here. Files and options change settings by name ([`Settings::with_value`]); [`Settings::check`] refuses
 //! values that no run could use; [`KEYS`] describes each of them. Threads, paths of outputs and progress are not settings: they have no
 //! influence on the result.
 
 mod check;
 mod edit;
 mod keys;
+mod retrain;
 #[cfg(test)]
 mod tests;
 
@@ -117,16 +118,18 @@ pub struct DataSettings {
 pub struct ModelSettings {
     /// The network; `None` leaves the choice to the size of the images. A run that has started has one.
     pub name: Option<Architecture>,
-    /// Classification head of the network.
-    pub head: HeadKind,
-    /// Factor of the logits of a cosine head.
-    pub head_scale: f32,
+    /// Classification head of the network; `None` is the one that the criterion needs, else a linear one.
+    pub head: Option<HeadKind>,
+    /// Factor of the logits of a cosine head; `None` is 1 for a criterion that scales cosines itself, else 16.
+    pub head_scale: Option<f32>,
     /// Whether the factor of a cosine head is trained, from `head_scale` on.
     pub learn_head_scale: bool,
     /// Weights to start from: a run folder, a checkpoint or a safetensors file.
     pub weights: Option<String>,
     /// Whether only the head is trained.
     pub freeze_backbone: bool,
+    /// Whether the head starts from random weights, whatever `weights` has.
+    pub reset_head: bool,
 }
 
 /// Classification head of a network.
@@ -250,11 +253,12 @@ impl Default for ModelSettings {
     fn default() -> Self {
         Self {
             name: None,
-            head: HeadKind::Linear,
-            head_scale: 16.0,
+            head: None,
+            head_scale: None,
             learn_head_scale: false,
             weights: None,
             freeze_backbone: false,
+            reset_head: false,
         }
     }
 }
@@ -287,7 +291,7 @@ impl OptimizerSettings {
         self.ema_decay > 0.0 || self.ema_epochs > 0.0
     }
 
-    /// Decay of the EMA at every step, in a run with so many steps per epoch.
+    /// Decay of the EMA at every step, in a run with this many steps per epoch.
     #[must_use]
     pub fn ema_decay_per_step(&self, steps: u64) -> f64 {
         match self.ema_epochs > 0.0 {
@@ -303,6 +307,22 @@ impl Settings {
     #[must_use]
     pub fn schedule(&self) -> Schedule {
         self.optimizer.schedule.clone().unwrap_or_else(|| Schedule::paper(self.epochs))
+    }
+
+    /// Whether the epochs of a run stay what they are if the run gets more or fewer epochs.
+    ///
+    /// # Errors
+    /// Returns what is laid out for the number of epochs.
+    pub fn check_epochs_can_change(&self) -> Result<(), String> {
+        let schedule = match &self.optimizer.schedule {
+            Some(Schedule::Constant {} | Schedule::MultiStep { .. }) => None,
+            Some(Schedule::Cosine { .. }) => Some("the cosine schedule of the learning rate"),
+            None => Some("the default schedule of the learning rate"),
+        };
+        let sampler = (self.data.sampler == SamplerKind::Progressive).then_some("the progressive sampler");
+        let sam = self.optimizer.sam.filter(|sam| sam.start > 0.0).map(|_| "the start of SAM");
+        let cmo = self.augment.cmo.map(|_| "CMO, which pauses in the last epochs,");
+        schedule.or(sampler).or(sam).or(cmo).map_or(Ok(()), |what| Err(what.to_owned()))
     }
 
     /// The network of the run: ResNet-32 unless it has been chosen.
@@ -345,10 +365,27 @@ impl Settings {
     /// The classification head of the network.
     #[must_use]
     pub fn head(&self) -> Head {
-        match self.model.head {
+        match self.head_kind() {
             HeadKind::Linear => Head::Linear,
             HeadKind::Lws => Head::Lws,
-            HeadKind::Cosine => Head::Cosine { scale: self.model.head_scale, learned: self.model.learn_head_scale },
+            HeadKind::Cosine => Head::Cosine { scale: self.head_scale(), learned: self.model.learn_head_scale },
         }
+    }
+
+    /// The settings with the head that the criterion needs, where the user chose none.
+    #[must_use]
+    pub fn with_head_of_criterion(mut self) -> Self {
+        (self.model.head, self.model.head_scale) = (Some(self.head_kind()), Some(self.head_scale()));
+        self
+    }
+
+    fn head_kind(&self) -> HeadKind {
+        let needed = if self.criterion.method.cosine_scale().is_some() { HeadKind::Cosine } else { HeadKind::Linear };
+        self.model.head.unwrap_or(needed)
+    }
+
+    fn head_scale(&self) -> f32 {
+        let needed = if self.criterion.method.cosine_scale().is_some() { 1.0 } else { 16.0 };
+        self.model.head_scale.unwrap_or(needed)
     }
 }

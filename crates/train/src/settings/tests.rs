@@ -69,13 +69,24 @@ fn unknown_settings_are_refused_with_the_nearest() {
             "[optimizer.schedule]\nname = \"cosine\"\nwarmup = 3",
             "unknown setting 'optimizer.schedule.warmup'; did you mean 'optimizer.schedule.warmup_epochs'?",
         ),
+        ("[optimizer]\nlr = 1.0", "unknown setting 'optimizer.lr'; did you mean 'optimizer.learning_rate'?"),
+        ("[schedule]\nname = \"x\"", "unknown setting 'schedule.name'; did you mean 'optimizer.schedule.name'?"),
+        ("schedule = \"cosine\"", "unknown setting 'schedule'; did you mean 'optimizer.schedule'?"),
+        ("color_jitter = 1", "unknown setting 'color_jitter'; did you mean 'augment.color_jitter'?"),
+        (
+            "[augment]\ncolour_jitter = 1",
+            "unknown setting 'augment.colour_jitter'; did you mean 'augment.color_jitter'?",
+        ),
+        ("[augmnt]\nflip = true", "unknown setting 'augmnt.flip'; did you mean 'augment.flip'?"),
+        ("[criterion]\ngamma = 1", "unknown setting 'criterion.gamma'; did you mean 'criterion.params.gamma'?"),
         ("xyzzy = 3", "unknown setting 'xyzzy'"),
         ("data = 3", "setting 'data': this is a section; its settings are written data.NAME = VALUE"),
     ] {
         assert_eq!(verdict(text), want);
     }
     assert!(verdict("[criterion]\nmethod = \"sesaw\"").contains("sesaw"));
-    assert!(verdict("[criterion]\nmethod = \"focal\"\nparams = { gama = 1.0 }").contains("gama"));
+    let gama = verdict("[criterion]\nmethod = \"focal\"\nparams = { gama = 1.0 }");
+    assert_eq!(gama, "setting 'criterion': params.gama: unknown field `gama`; did you mean `gamma`?");
 }
 
 #[test]
@@ -84,27 +95,24 @@ fn values_that_cannot_be_used_are_refused() {
         ("epochs = 0", "setting 'epochs' is 0; it must be at least 1"),
         ("seed = 9223372036854775808", "the configuration is not valid TOML: "),
         ("a b", "the configuration is not valid TOML: "),
-        ("epochs = \"x\"", "setting 'epochs': invalid type: string \"x\", expected u64"),
-        ("epochs = -1", "setting 'epochs': invalid value: integer `-1`"),
+        ("epochs = \"x\"", "setting 'epochs' is \"x\"; it must be an integer, at least 1"),
+        ("epochs = -1", "setting 'epochs' is -1; it must be an integer, at least 1"),
         ("batch_size = 0", "setting 'batch_size' is 0; it must be from 1 to 65536"),
         ("evaluate_every = 0", "setting 'evaluate_every' is 0; it must be at least 1"),
         ("logit_adjustment = -1.0", "setting 'logit_adjustment' is -1; it must be from 0 to 100"),
         ("patience = 3\nselect_best = \"last\"", "setting 'patience' is 3; it must be 0 unless"),
-        ("select_best = \"first\"", "setting 'select_best': unknown variant `first`"),
+        ("select_best = \"first\"", "setting 'select_best' is \"first\"; it must be auto, last, val or test"),
         ("groups = \"x\"", "setting 'groups': "),
         ("[data]\nimbalance = 0.5", "setting 'data.imbalance' is 0.5; it must be finite and at least 1"),
         ("[data]\nimbalance = 2.0\nsubset_file = \"a\"", "setting 'data.subset_file': a run has either"),
-        ("[data]\nprofile = \"linear\"", "setting 'data.profile': unknown variant `linear`"),
+        ("[data]\nprofile = \"linear\"", "setting 'data.profile' is \"linear\"; it must be exp or step"),
         ("[data]\ntest_fraction = 0.0", "setting 'data.test_fraction' is 0; it must be more than 0 and less than 1"),
         ("[data]\nval_fraction = 1.0", "setting 'data.val_fraction' is 1; it must be at least 0 and less than 1"),
         ("[data]\nval_at_least = 5", "setting 'data.val_at_least' is 5; it must be 0 unless 'data.val_fraction'"),
         ("[data]\nimage_size = 100000", "setting 'data.image_size' is 100000; it must be at most 65536"),
-        ("[data]\nsampler = \"x\"", "setting 'data.sampler': unknown variant `x`"),
+        ("[data]\nsampler = \"x\"", "setting 'data.sampler' is \"x\"; it must be uniform, class-balanced"),
         ("[model]\nname = \"resnet9\"", "setting 'model.name': unknown model 'resnet9'"),
-        (
-            "[model]\nhead = \"round\"",
-            "setting 'model.head': unknown variant `round`, expected one of `linear`, `lws`, `cosine`",
-        ),
+        ("[model]\nhead = \"round\"", "setting 'model.head' is \"round\"; it must be linear, cosine or lws"),
         ("[model]\nhead_scale = 0.0", "setting 'model.head_scale' is 0; it must be finite and more than 0"),
         ("[model]\nhead = \"lws\"", "setting 'model.head': lws only scales a trained head: it needs 'model.weights'"),
         (
@@ -161,7 +169,29 @@ fn values_that_cannot_be_used_are_refused() {
         ),
         ("[augment]\ncutout = 2000", "setting 'augment.cutout' is 2000; it must be at most 1024"),
         ("[augment]\nrandaugment = [0, 9]", "setting 'augment.randaugment': randaugment.ops = 0"),
+        (
+            "[augment]\nrandaugment = [2, \"hard\"]",
+            "setting 'augment.randaugment[1]': invalid value: string \"hard\", expected a magnitude",
+        ),
+        ("[augment]\npolicy = \"autoaugment\"", "setting 'augment.policy': unknown variant `autoaugment`, expected"),
+        (
+            "[augment]\npolicy = \"trivialaugment\"\nrandaugment = [2, 9]",
+            "setting 'augment.policy': a run has either 'augment.policy' or 'augment.randaugment'",
+        ),
         ("[augment]\ncolor_jitter = [0.4, 0.4, 0.4, 0.75]", "setting 'augment.color_jitter': color_jitter.hue = 0.75"),
+        ("[augment]\ncutmix = 1.5", "setting 'augment.cutmix' is 1.5; it must be more than 0 and at most 1"),
+        ("[augment]\ncmo = 0.0", "setting 'augment.cmo' is 0; it must be more than 0 and at most 1"),
+        (
+            "[augment]\ncmo = 0.5\nmixup_alpha = 0.2",
+            "setting 'augment.cmo': images are already mixed by 'augment.mixup_alpha'",
+        ),
+        ("[augment]\ncmo = 0.5\ncutmix = 0.5", "setting 'augment.cmo': images are already mixed by 'augment.cutmix'"),
+        (
+            "[augment]\nrandaugment = [2, \"difficulty\"]\nmixup_alpha = 0.2",
+            "setting 'augment.randaugment': the magnitude 'difficulty' needs images that are not mixed",
+        ),
+        ("[augment]\nrandaugment = [2, \"difficulty\"]\ncmo = 0.5", "fine"),
+        ("epochs = 6\n[augment]\ncmo = 0.5", "setting 'epochs' is 6; it must be at least 7 with 'augment.cmo'"),
         ("[augment]\nmixup_alpha = -1.0", "setting 'augment.mixup_alpha' is -1; it must be finite and at least 0"),
     ] {
         assert!(verdict(text).starts_with(want), "{text}: {}", verdict(text));
@@ -243,6 +273,8 @@ fn every_setting_is_described() {
     let examples = [
         ("data.imbalance", "10"),
         ("data.subset_file", "subset.txt"),
+        ("model.head_scale", "3"),
+        ("model.head", "cosine"),
         ("model.weights", "weights.safetensors"),
         ("criterion.preset", "paper"),
         ("criterion.drw", "{ start_epoch = 3, beta = 0.9, reduction = \"batch\" }"),
@@ -253,7 +285,10 @@ fn every_setting_is_described() {
             "{ name = \"multi-step\", warmup_epochs = 2, milestones = [{ epoch = 9, factor = 0.1 }] }",
         ),
         ("augment.randaugment", "[2, 9]"),
+        ("augment.policy", "trivialaugment"),
         ("augment.color_jitter", "[0.4, 0.4, 0.4, 0.1]"),
+        ("augment.cutmix", "0.5"),
+        ("augment.cmo", "0.5"),
     ];
     for key in KEYS.iter().filter(|key| key.unset.is_some()) {
         let example = examples.iter().find(|(name, _)| key.name.starts_with(name));
@@ -282,4 +317,15 @@ fn an_ema_in_epochs_forgets_by_e_in_that_time() {
     assert!((decay(20.0, 0.0, 97) - 0.9995).abs() < 2e-5);
     assert_eq!(decay(0.0, 0.998, 97), 0.998);
     assert!((decay(1e9, 0.0, 1 << 40) as f32) < 1.0);
+}
+
+#[test]
+fn cmo_is_laid_out_for_the_epochs_of_a_run() {
+    let mut settings = Settings::default();
+    settings.optimizer.schedule = Some(Schedule::Constant {});
+    assert_eq!(settings.check_epochs_can_change(), Ok(()));
+    settings.augment.cutmix = Some(0.5);
+    assert_eq!(settings.check_epochs_can_change(), Ok(()));
+    (settings.augment.cutmix, settings.augment.cmo) = (None, Some(0.5));
+    assert!(settings.check_epochs_can_change().is_err_and(|what| what.starts_with("CMO")));
 }

@@ -1,5 +1,6 @@
 //! A run that diverges ends with an error that says where, and on which images.
 
+use equipoise_criterion::BatchError;
 use equipoise_nn::{Engine, TensorKind};
 
 use super::Trainer;
@@ -36,6 +37,32 @@ impl<E: Engine, W: Workers> Trainer<E, W> {
             files.push(format!("and {} more", indices.len() - NAMED_IMAGES));
         }
         let files = files.join(", ");
-        TrainError::Diverged { epoch: self.position.epoch + 1, step: step + 1, what, largest, files }
+        let (epoch, advice) = (self.position.epoch + 1, self.advice());
+        TrainError::Diverged { epoch, step: step + 1, what, advice, largest, files }
+    }
+
+    /// What to try instead of settings that make a run diverge.
+    fn advice(&self) -> String {
+        let optimizer = &self.settings.optimizer;
+        let lower = optimizer.learning_rate / 10.0;
+        match optimizer.clip_grad_norm > 0.0 {
+            true => format!("try a lower learning rate, --lr {lower}"),
+            false => {
+                format!("try a lower learning rate, --lr {lower}, or clip gradients, --set optimizer.clip_grad_norm=2")
+            }
+        }
+    }
+
+    /// What a criterion says about a batch, with the names of classes and images.
+    pub(super) fn describe(&self, error: &BatchError, indices: &[u32]) -> String {
+        let image = |row: usize| indices.get(row).map_or_else(String::new, |index| self.data.train.name(*index));
+        match error {
+            BatchError::NotFinite { row, class, value } => {
+                let class = &self.data.classes[*class];
+                format!("the logit of class '{class}' for image {} is {value}", image(*row))
+            }
+            BatchError::Overflow { row, weight } => format!("the weight of image {} is {weight}", image(*row)),
+            other => other.to_string(),
+        }
     }
 }

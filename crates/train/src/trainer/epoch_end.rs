@@ -33,7 +33,8 @@ impl<E: Engine, W: Workers> Trainer<E, W> {
         let norms = self.norms.end_epoch(epoch, &self.criterion);
         self.last_norms = Some(norms.clone());
         let (learning_rate, loss) = (self.learning_rate(self.steps() - 1), self.epoch_loss());
-        let is_best = self.add_to_history(EpochRecord { epoch, learning_rate, loss, val, test });
+        let augment_levels = self.end_difficulty();
+        let is_best = self.add_to_history(EpochRecord { epoch, learning_rate, loss, val, test, augment_levels });
         self.position = Position { epoch, total_steps: self.position.total_steps, ..Position::default() };
         let checkpoint = self.checkpoint();
         if is_best {
@@ -91,8 +92,20 @@ impl<E: Engine, W: Workers> Trainer<E, W> {
             let others = self.workers.other_states(&self.criterion.state());
             self.criterion.merge(&others)?;
             self.workers.sum_counts(self.norms.cells());
+            if let Some(difficulty) = &mut self.difficulty {
+                self.workers.sum_counts(difficulty.counts());
+            }
         }
         Ok(())
+    }
+
+    /// Moves the levels of the classes. Returns those of the epoch that ends, or none if augmentation does not follow the
+    /// difficulty.
+    fn end_difficulty(&mut self) -> Vec<u8> {
+        let Some(difficulty) = &mut self.difficulty else { return Vec::new() };
+        let levels = difficulty.levels().to_vec();
+        difficulty.end_epoch();
+        levels
     }
 
     /// Makes the running statistics the mean over all workers, so that all evaluate the same network. Doing this twice
@@ -131,6 +144,7 @@ impl<E: Engine, W: Workers> Trainer<E, W> {
         // the classes of older epochs are in metrics.jsonl; here they would make every checkpoint larger than the last
         let best = self.best;
         for old in self.history.iter_mut().filter(|old| Some(old.epoch) != best) {
+            old.augment_levels.clear();
             for metrics in old.val.iter_mut().chain(&mut old.test) {
                 metrics.per_class.clear();
             }

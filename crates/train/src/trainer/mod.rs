@@ -5,22 +5,24 @@
 //!
 //! - Here: the loop over epochs and steps. `batches` prepares the next batch meanwhile, `step` is one step.
 //! - `epoch_end`: evaluation, the best epoch, records. `final_evaluation`: the details of a finished run.
+//! - `range_test`: a short training that shows which learning rates work.
 //! - `ema`: the average of the weights that is evaluated.
 //! - `observer`: who follows a run. `resume`: checkpoints. `divergence`: the error of a run that diverges.
 
-mod batches;
+pub(crate) mod batches;
 mod divergence;
 mod ema;
 mod epoch_end;
 mod final_evaluation;
 mod observer;
+mod range_test;
 mod resume;
 mod step;
 
 use std::sync::Arc;
 
 use equipoise_criterion::{Criterion, Workspace};
-use equipoise_data::batch::mixup::Mixup;
+use equipoise_data::batch::augmentation::Mixing;
 use equipoise_data::batch::sampler::{Sampler, Shard};
 use equipoise_nn::{Engine, Network};
 use equipoise_pool::Pool;
@@ -28,9 +30,11 @@ use equipoise_record::{EpochRecord, GradientNorms, RunFolder};
 
 use self::batches::{EpochBatches, Prefetch};
 pub use self::observer::{Directive, NoObserver, Observer, StepProgress};
+pub use self::range_test::{RangePoint, RateRange, suggested_rate};
 pub use self::resume::Position;
 use self::step::CriterionOutput;
 use crate::checkpoint::files;
+use crate::difficulty::Difficulty;
 use crate::error::TrainError;
 use crate::evaluate::LogitAdjustment;
 use crate::norms::NormRecorder;
@@ -58,7 +62,8 @@ pub struct Trainer<E, W> {
     workers: W,
     criterion: Criterion,
     sampler: Sampler,
-    mixup: Option<Mixup>,
+    /// How training images are mixed with others, if they are.
+    mixing: Option<Arc<Mixing>>,
     pool: Pool,
     workspace: Workspace,
     output: CriterionOutput,
@@ -72,6 +77,8 @@ pub struct Trainer<E, W> {
     /// Epochs that are in `metrics.jsonl`.
     recorded_epochs: usize,
     norms: NormRecorder,
+    /// Levels of the classes, if RandAugment's magnitude follows the difficulty.
+    difficulty: Option<Difficulty>,
     /// Gradient norms of the last finished epoch.
     last_norms: Option<GradientNorms>,
 }
@@ -85,7 +92,7 @@ impl<E: Engine, W: Workers> Trainer<E, W> {
     pub fn new(settings: Settings, data: RunData, mut engine: E, workers: W, pool: Pool) -> Result<Self, TrainError> {
         settings.check()?;
         check_network(engine.network(), &data)?;
-        check_selection(&settings, &data)?;
+        check_selection(&settings, data.val.is_some())?;
         engine.freeze_backbone(settings.model.freeze_backbone);
         if settings.optimizer.has_ema() {
             engine.start_ema();
@@ -102,7 +109,7 @@ impl<E: Engine, W: Workers> Trainer<E, W> {
                 data.classes.len(),
                 settings.seed,
             )?,
-            mixup: settings.augment.mixup()?,
+            mixing: settings.augment.mixing(&data.train.labels, data.classes.len())?.map(Arc::new),
             workspace: Workspace::with_pool(pool.clone()),
             output: CriterionOutput::default(),
             position: Position::default(),
@@ -111,6 +118,7 @@ impl<E: Engine, W: Workers> Trainer<E, W> {
             last_indices: Vec::new(),
             recorded_epochs: 0,
             norms: NormRecorder::new(&data.counts),
+            difficulty: settings.augment.follows_difficulty().then(|| Difficulty::new(data.classes.len())),
             last_norms: None,
             settings,
             data: Arc::new(data),
@@ -177,19 +185,21 @@ impl<E: Engine, W: Workers> Trainer<E, W> {
     /// The batches of the current epoch.
     fn epoch_batches<'a>(&self, data: &'a RunData) -> EpochBatches<'a> {
         let epoch = self.position.epoch;
-        let partners = self.mixup.is_some().then(|| self.sampler.epoch(epoch, Shard::WHOLE));
+        let mixing = self.mixing.clone().filter(|mixing| mixing.is_active(epoch, self.settings.epochs));
+        let partners = mixing.is_some().then(|| self.sampler.epoch(epoch, Shard::WHOLE));
         EpochBatches {
             train: &data.train,
-            mixup: self.mixup,
+            mixing,
             order: self.sampler.epoch(epoch, self.workers.shard()),
             partners: partners.unwrap_or_default(),
+            levels: self.difficulty.as_ref().map_or_else(Vec::new, |difficulty| difficulty.levels().to_vec()),
             batch_size: self.worker_batch_size(),
             seed: self.settings.seed,
             epoch,
         }
     }
 
-    /// Progress after a step with so many images.
+    /// Progress after a step with this many images.
     fn progress(&self, images: usize, steps: u64) -> StepProgress {
         let Position { epoch, step, loss_sum, images: trained, .. } = self.position;
         StepProgress { epoch: epoch + 1, step, steps, images: images as u64, loss: loss_sum / trained as f64 }
@@ -231,8 +241,8 @@ impl<E: Engine, W: Workers> Trainer<E, W> {
     }
 
     /// Warnings of the criterion.
-    pub fn warnings(&self) -> &[String] {
-        self.criterion.warnings()
+    pub fn warnings(&self) -> Vec<String> {
+        self.criterion.warnings(|class| format!("'{}'", self.data.classes[class]))
     }
 
     /// Position within the run.
@@ -287,7 +297,8 @@ impl<E: Engine, W: Workers> Trainer<E, W> {
     }
 
     fn logit_adjustment(&self) -> LogitAdjustment {
-        LogitAdjustment::from_counts(&self.data.counts, self.settings.logit_adjustment)
+        let Settings { criterion, logit_adjustment, .. } = &self.settings;
+        LogitAdjustment::new(&criterion.method, &self.data.counts, *logit_adjustment)
     }
 }
 
@@ -307,8 +318,8 @@ fn check_network(network: &Network, data: &RunData) -> Result<(), TrainError> {
 }
 
 /// Checks that there is a validation split if the settings need one.
-fn check_selection(settings: &Settings, data: &RunData) -> Result<(), TrainError> {
-    if data.val.is_some() {
+pub(crate) fn check_selection(settings: &Settings, has_val: bool) -> Result<(), TrainError> {
+    if has_val {
         return Ok(());
     }
     let refuse = |field: &str, what: &str| Err(TrainError::Setting { field: field.to_owned(), what: what.to_owned() });

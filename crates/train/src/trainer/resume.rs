@@ -37,6 +37,7 @@ impl<E: Engine, W: Workers> Trainer<E, W> {
             classes: self.data.classes.clone(),
             counts: self.data.counts.clone(),
             fingerprint: self.data.fingerprint.clone(),
+            content: Some(self.data.content.clone()),
             files: self.data.files,
             normalize: self.data.normalize.clone(),
             position: self.position,
@@ -46,6 +47,7 @@ impl<E: Engine, W: Workers> Trainer<E, W> {
             has_ema: self.has_ema(),
             norms: self.norms.histogram().clone(),
             last_norms: self.last_norms.clone(),
+            difficulty: self.difficulty.clone(),
         };
         let header = serde_json::to_string(&header).expect("a header can be serialized");
         // in the order of `Checkpoint::new`
@@ -82,6 +84,7 @@ impl<E: Engine, W: Workers> Trainer<E, W> {
         self.best = header.best;
         self.norms.restore(&header.norms);
         self.last_norms.clone_from(&header.last_norms);
+        self.difficulty.clone_from(&header.difficulty);
         Ok(())
     }
 
@@ -94,9 +97,15 @@ impl<E: Engine, W: Workers> Trainer<E, W> {
         if header.fingerprint != self.data.fingerprint || header.classes != self.data.classes {
             return differs("the dataset has changed: images were added, removed or renamed, or have another class");
         }
+        if header.content.as_ref().is_some_and(|content| *content != self.data.content) {
+            return differs("the pixels of the dataset have changed, although its files have the same names");
+        }
         // the same dataset may have moved
         let mut settings = header.settings.clone();
         settings.data.dataset.clone_from(&self.settings.data.dataset);
+        if settings.check_epochs_can_change().is_ok() {
+            settings.epochs = self.settings.epochs;
+        }
         // equal networks were compared above
         settings.choose_as(&self.settings);
         if let Some(field) = settings.difference(&self.settings) {
@@ -104,6 +113,14 @@ impl<E: Engine, W: Workers> Trainer<E, W> {
         }
         if header.has_ema != self.has_ema() {
             return differs("it has no EMA of the weights");
+        }
+        let classes = self.difficulty.as_ref().map(|_| self.data.classes.len());
+        let fits = match (&header.difficulty, classes) {
+            (Some(difficulty), Some(classes)) => difficulty.fits(classes),
+            (saved, expected) => saved.is_none() && expected.is_none(),
+        };
+        if !fits {
+            return differs("its levels of augmentation are not those of the classes");
         }
         Ok(())
     }

@@ -18,6 +18,8 @@ pub(super) struct CriterionOutput {
     weights: Vec<f32>,
     /// Gradient norm of each example.
     norms: Vec<f32>,
+    /// Gradient norm of each example by the adjusted logits; empty unless they set the augmentation.
+    adjusted_norms: Vec<f32>,
 }
 
 impl CriterionOutput {
@@ -60,11 +62,17 @@ impl<E: Engine, W: Workers> Trainer<E, W> {
         self.output.resize(batch.len(), self.data.classes.len());
         let logits = self.engine.forward(&batch.images, true)?;
         let (epoch, mixed) = (self.position.epoch, batch.mixed());
-        // a mixed example has no gradient norm of its own
-        let has_norms = mixed.is_none() && pass == Pass::First;
+        // norms are recorded by class; a blended image belongs to two classes, and mixup blends all images
+        let has_norms = !batch.is_blended && pass == Pass::First;
+        let has_difficulty = self.difficulty.is_some() && pass == Pass::First;
         let input = Batch { mixed, epoch, examples: &batch.examples, ..Batch::new(logits, &batch.labels) };
-        let CriterionOutput { gradient, weights, norms } = &mut self.output;
-        let output = Output { grad: gradient, weights, gradient_norms: has_norms.then_some(&mut norms[..]) };
+        let CriterionOutput { gradient, weights, norms, adjusted_norms } = &mut self.output;
+        adjusted_norms.resize(if has_difficulty { batch.len() } else { 0 }, 0.0);
+        let output = Output {
+            gradient_norms: has_norms.then_some(&mut norms[..]),
+            adjusted_norms: has_difficulty.then_some(&mut adjusted_norms[..]),
+            ..Output::new(gradient, weights)
+        };
         let result = match pass {
             Pass::First => self.criterion.train(&input, output, &mut self.workspace),
             Pass::AfterAscent => self.criterion.evaluate(&input, output, &mut self.workspace),
@@ -72,12 +80,16 @@ impl<E: Engine, W: Workers> Trainer<E, W> {
         match result {
             Ok(summary) => {
                 if has_norms {
-                    self.norms.add(norms, &batch.labels, weights);
+                    self.norms.add(norms, &batch.labels, weights, mixed);
+                }
+                if let Some(difficulty) = self.difficulty.as_mut().filter(|_| has_difficulty) {
+                    difficulty.add(adjusted_norms, &batch.labels, mixed);
                 }
                 Ok(summary)
             }
             Err(error @ (BatchError::NotFinite { .. } | BatchError::Overflow { .. })) => {
-                Err(self.diverged(&batch.indices, self.position.step, error.to_string()))
+                let what = self.describe(&error, &batch.indices);
+                Err(self.diverged(&batch.indices, self.position.step, what))
             }
             Err(error) => Err(error.into()),
         }
@@ -106,7 +118,7 @@ impl<E: Engine, W: Workers> Trainer<E, W> {
         self.check_norm(batch, norm)
     }
 
-    /// A gradient that is not finite ends the run.
+    /// Returns an error, which ends the run, if the norm of the gradient is not finite.
     fn check_norm(&self, batch: &TrainBatch, norm: f64) -> Result<(), TrainError> {
         if norm.is_finite() {
             return Ok(());

@@ -10,7 +10,7 @@ use super::inter::LEAST_LIVE_SIZE;
 use super::intra::Scale;
 use crate::counts::Counts;
 use crate::error::StateError;
-use crate::kernel::rows::{Part, Row, Workspace};
+use crate::kernel::rows::{LabelTerm, Row, Workspace};
 use crate::state::{check_length, check_values};
 
 /// The region that holds g. Regions are [lo, hi), the last one closed.
@@ -320,18 +320,18 @@ impl Averages {
 
     /// Computes the densities of the batch's classes once it is counted: `workspace.classes` lists the classes in order,
     /// `workspace.mass` holds their densities.
-    pub(super) fn absorb(&self, workspace: &mut Workspace, momentum: f64, norm: impl Fn(&Part) -> f64) {
+    pub(super) fn absorb(&self, workspace: &mut Workspace, momentum: f64, norm: impl Fn(&LabelTerm) -> f64) {
         let bins = self.bins;
         workspace.classes.clear();
-        workspace.classes.extend(workspace.rows.iter().flat_map(Row::parts).map(|part| part.label as u32));
+        workspace.classes.extend(workspace.rows.iter().flat_map(Row::terms).map(|term| term.label as u32));
         workspace.classes.sort_unstable();
         workspace.classes.dedup();
         // examples per class and region in this batch; mixed ones are not counted
         workspace.gains.clear();
         workspace.gains.resize(workspace.classes.len() * bins, 0.0);
         for row in workspace.rows.iter().filter(|row| row.count == 1) {
-            let (k, widths) = self.find(&workspace.classes, row.parts[0].label);
-            workspace.gains[k * bins + region(widths, norm(&row.parts[0]))] += 1.0;
+            let (k, widths) = self.find(&workspace.classes, row.terms[0].label);
+            workspace.gains[k * bins + region(widths, norm(&row.terms[0]))] += 1.0;
         }
         workspace.mass.clear();
         for (&class, counts) in workspace.classes.iter().zip(workspace.gains.chunks_exact(bins)) {
@@ -347,17 +347,17 @@ impl Averages {
         }
     }
 
-    /// Sets the weight of every part from the densities in `workspace`.
-    pub(super) fn weigh(&self, workspace: &mut Workspace, scale: &Scale, norm: impl Fn(&Part) -> f64) {
+    /// Sets the weight of every term from the densities in `workspace`.
+    pub(super) fn weigh(&self, workspace: &mut Workspace, scale: &Scale, norm: impl Fn(&LabelTerm) -> f64) {
         let bins = self.bins;
         for (k, &class) in workspace.classes.iter().enumerate() {
             let cells = k * bins..(k + 1) * bins;
             let widths = &self.widths[class as usize * bins..][..bins];
             scale.weights(&workspace.mass[cells.clone()], widths, &mut workspace.gains[cells]);
         }
-        for part in workspace.rows.iter_mut().flat_map(Row::parts_mut) {
-            let (k, widths) = self.find(&workspace.classes, part.label);
-            part.weighed.weight = workspace.gains[k * bins + region(widths, norm(part))];
+        for term in workspace.rows.iter_mut().flat_map(Row::terms_mut) {
+            let (k, widths) = self.find(&workspace.classes, term.label);
+            term.weighted.weight = workspace.gains[k * bins + region(widths, norm(term))];
         }
     }
 

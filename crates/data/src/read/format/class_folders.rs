@@ -14,7 +14,7 @@
 //! differ only in case, or only in leading zeros, are reported too.
 
 mod layout;
-mod walk;
+pub(in crate::read) mod walk;
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use clap::ValueEnum;
 use equipoise_criterion::Pool;
 use equipoise_criterion::random::Draws;
-use equipoise_data::batch::augmentation::Augmentation;
+use equipoise_data::batch::augmentation::{Augmentation, Policy};
 use equipoise_data::batch::loader::{Loader, Transform};
 use equipoise_data::batch::normalize::Normalize;
 use equipoise_data::batch::photo::PhotoCrop;
@@ -45,6 +45,12 @@ enum PolicyName {
     /// RandAugment
     #[value(name = "randaugment")]
     RandAugment,
+    /// TrivialAugment
+    #[value(name = "trivialaugment")]
+    TrivialAugment,
+    /// AutoAugment with CIFAR-10's policy
+    #[value(name = "autoaugment-cifar10")]
+    AutoAugment,
 }
 
 impl PolicyName {
@@ -54,6 +60,8 @@ impl PolicyName {
             Self::Crop => crop,
             Self::Jitter => Augmentation { color_jitter: Some(ColorJitter::new(0.4, 0.4, 0.4, 0.1)?), ..crop },
             Self::RandAugment => Augmentation { randaugment: Some(RandAugment::new(2, 9)?), ..crop },
+            Self::TrivialAugment => Augmentation { policy: Some(Policy::TrivialAugment), ..crop },
+            Self::AutoAugment => Augmentation { policy: Some(Policy::AutoAugmentCifar10), ..crop },
         })
     }
 
@@ -62,6 +70,8 @@ impl PolicyName {
             Self::Crop => "",
             Self::Jitter => ", jitter",
             Self::RandAugment => ", RandAugment",
+            Self::TrivialAugment => ", TrivialAugment",
+            Self::AutoAugment => ", AutoAugment",
         }
     }
 }

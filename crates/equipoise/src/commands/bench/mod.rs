@@ -51,7 +51,7 @@ Examples:
 Without FILES: random crop, flip and normalization of 32 x 32 color images in memory, as for CIFAR.
 With FILES: each file is read, decoded and randomly cropped to 224 x 224, as for ImageNet.
 --policy jitter: also brightness, contrast, saturation (0.4 each) and hue (0.1) in a random order.
---policy randaugment: also 2 operations of magnitude 9.
+--policy randaugment: also 2 operations of magnitude 9; trivialaugment, autoaugment-cifar10: also the operations of that policy.
 
 Examples:
   equipoise bench data --threads 2

@@ -3,6 +3,7 @@
 use serde_json::{Value, json};
 
 use super::Accuracies;
+use crate::comparison::captions;
 use crate::escape::{self, escape, label, put, short, short_name};
 use crate::page::Article;
 use crate::page::elements::{copy_buttons, copy_table};
@@ -31,8 +32,9 @@ pub(super) fn table(article: &Article<'_>, order: &[(usize, Option<usize>)], acc
     html.push_str(r#"<div class="scroll tall" tabindex="0" role="region" aria-label="All classes">"#);
     put!(
         html,
-        r#"<table class="class-table" id="{id}" data-columns="{}"><caption class="visually-hidden">Accuracy by class{hint}</caption>"#,
-        accuracies.len()
+        r#"<table class="class-table" id="{id}" data-columns="{}"><caption class="visually-hidden">{}{hint}</caption>"#,
+        accuracies.len(),
+        captions::capitalized(&captions::classes(article.comparison))
     );
     html.push_str(&head(article));
     html.push_str("<tbody>");

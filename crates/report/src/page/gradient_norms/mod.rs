@@ -81,7 +81,7 @@ fn collect<'a>(article: &'a Article<'_>) -> Vec<VariantNorms<'a>> {
         })
         .collect();
     let max_frames = (MAX_TOTAL_FRAMES / runs.len().max(1)).clamp(8, MAX_FRAMES);
-    let shown = |(variant, run): (usize, &'a crate::run::Run)| VariantNorms {
+    let shown = |(variant, run): (usize, &'a crate::run::RecordedRun)| VariantNorms {
         variant,
         style: comparison.style(variant),
         seed: run.seed(),

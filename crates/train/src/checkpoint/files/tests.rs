@@ -8,37 +8,19 @@ use super::*;
 
 const LOCK: &str = "lock";
 
-/// A temporary folder with a run in it.
-struct TempRun(TempFolder);
+/// A run with nothing but its configuration.
+fn new_run(temp: &TempFolder) -> RunFolder {
+    let folder = RunFolder::create(&temp.join("run")).expect("new");
+    folder.write(CONFIG, b"epochs = 3\n").expect("space");
+    folder
+}
 
-impl TempRun {
-    fn new() -> Self {
-        Self(TempFolder::new("checkpoint"))
-    }
-
-    /// The temporary folder.
-    fn path(&self) -> &Path {
-        self.0.path()
-    }
-
-    fn run_path(&self) -> PathBuf {
-        self.path().join("run")
-    }
-
-    /// A run with nothing but its configuration.
-    fn run(&self) -> RunFolder {
-        let folder = RunFolder::create(&self.run_path()).expect("new");
-        folder.write(CONFIG, b"epochs = 3\n").expect("space");
-        folder
-    }
-
-    /// A run with checkpoints 1 and 2.
-    fn run_with_checkpoints(&self) -> RunFolder {
-        let folder = self.run();
-        save(&folder, &checkpoint(1)).expect("space");
-        save(&folder, &checkpoint(2)).expect("space");
-        folder
-    }
+/// A run with checkpoints 1 and 2.
+fn run_with_checkpoints(temp: &TempFolder) -> RunFolder {
+    let folder = new_run(temp);
+    save(&folder, &checkpoint(1)).expect("space");
+    save(&folder, &checkpoint(2)).expect("space");
+    folder
 }
 
 fn checkpoint(number: usize) -> RawCheckpoint {
@@ -71,8 +53,8 @@ fn tear(bytes: &mut Vec<u8>) {
 
 #[test]
 fn the_last_two_checkpoints_are_kept() {
-    let temp = TempRun::new();
-    let folder = temp.run();
+    let temp = TempFolder::new("checkpoint");
+    let folder = new_run(&temp);
     assert_eq!(load(&folder).expect("nothing to read"), None);
     for number in 1..5 {
         save(&folder, &checkpoint(number)).expect("space");
@@ -86,7 +68,7 @@ fn the_last_two_checkpoints_are_kept() {
     }
     assert_eq!(names(folder.path()), [CHECKPOINT, CONFIG, LOCK, PREVIOUS]);
     drop(folder);
-    let folder = RunFolder::open(&temp.run_path()).expect("free");
+    let folder = RunFolder::open(&temp.join("run")).expect("free");
     assert_eq!(load(&folder).expect("intact"), newest(4));
 }
 
@@ -98,8 +80,8 @@ fn a_corrupt_checkpoint_is_replaced_by_the_previous_one() {
         (Vec::clear, "truncated: 0 "),
         (|bytes| bytes[7] = b'1', "a checkpoint of format 1, but this program reads format 2"),
     ] {
-        let temp = TempRun::new();
-        let folder = temp.run_with_checkpoints();
+        let temp = TempFolder::new("checkpoint");
+        let folder = run_with_checkpoints(&temp);
         let path = folder.path().join(CHECKPOINT);
         corrupt(&path, change);
         let found = load(&folder).expect("one is left").expect("one is left");
@@ -116,8 +98,8 @@ fn a_corrupt_checkpoint_is_replaced_by_the_previous_one() {
 
 #[test]
 fn a_missing_checkpoint_is_reported() {
-    let temp = TempRun::new();
-    let folder = temp.run_with_checkpoints();
+    let temp = TempFolder::new("checkpoint");
+    let folder = run_with_checkpoints(&temp);
     let path = folder.path().join(CHECKPOINT);
     fs::remove_file(&path).expect("there");
     let found = load(&folder).expect("one is left").expect("one is left");
@@ -131,8 +113,8 @@ fn a_missing_checkpoint_is_reported() {
 
 #[test]
 fn two_corrupt_checkpoints_are_both_named() {
-    let temp = TempRun::new();
-    let folder = temp.run_with_checkpoints();
+    let temp = TempFolder::new("checkpoint");
+    let folder = run_with_checkpoints(&temp);
     let [newest, previous] = [CHECKPOINT, PREVIOUS].map(|name| folder.path().join(name));
     corrupt(&newest, tear);
     corrupt(&previous, |bytes| bytes[2000] ^= 4);
@@ -153,8 +135,8 @@ fn two_corrupt_checkpoints_are_both_named() {
 fn wherever_a_save_is_interrupted_a_checkpoint_is_left() {
     let new = checkpoint(3).to_bytes();
     for step in 0..6 {
-        let temp = TempRun::new();
-        let folder = temp.run_with_checkpoints();
+        let temp = TempFolder::new("checkpoint");
+        let folder = run_with_checkpoints(&temp);
         let path = |name: &str| folder.path().join(name);
         let [newest_path, previous_path] = [CHECKPOINT, PREVIOUS].map(path);
         let [newest_part, previous_part] = ["checkpoint.eqp.part", "previous.eqp.part"].map(path);
@@ -177,7 +159,7 @@ fn wherever_a_save_is_interrupted_a_checkpoint_is_left() {
         let before = if step < 4 { 1 } else { 2 };
         assert_eq!(read(&previous_path).expect("intact"), checkpoint(before), "step {step}");
         drop(folder);
-        let folder = RunFolder::open(&temp.run_path()).expect("free");
+        let folder = RunFolder::open(&temp.join("run")).expect("free");
         assert_eq!(names(folder.path()), [CHECKPOINT, CONFIG, LOCK, PREVIOUS], "step {step}");
         assert_eq!(load(&folder).expect("intact"), newest(number), "step {step}");
         // after step 4 both names are links to one file
@@ -210,25 +192,25 @@ fn a_killed_process_leaves_a_checkpoint() {
         }
         return;
     }
-    let temp = TempRun::new();
-    drop(temp.run_with_checkpoints());
+    let temp = TempFolder::new("checkpoint");
+    drop(run_with_checkpoints(&temp));
     for round in 0..10 {
         let name = "checkpoint::files::tests::a_killed_process_leaves_a_checkpoint";
         let child = Command::new(std::env::current_exe().expect("this test"))
             .args(["--exact", name])
-            .env(ROLE, temp.run_path())
+            .env(ROLE, temp.join("run"))
             .stdout(Stdio::null())
             .stderr(Stdio::null())
             .spawn()
             .expect("a process");
         let mut child = KillOnDrop(child);
-        let newest = temp.run_path().join(CHECKPOINT);
+        let newest = temp.join("run").join(CHECKPOINT);
         let first = fs::read(&newest).expect("there");
         while fs::read(&newest).expect("always there") == first {
             assert!(child.0.try_wait().expect("our child").is_none(), "it ended by itself");
             std::thread::sleep(Duration::from_millis(1));
         }
-        match RunFolder::open(&temp.run_path()).expect_err("in use") {
+        match RunFolder::open(&temp.join("run")).expect_err("in use") {
             FolderError::Locked { pid, .. } => assert_eq!(pid, Some(child.0.id())),
             other => panic!("{other}"),
         }
@@ -236,9 +218,9 @@ fn a_killed_process_leaves_a_checkpoint() {
         // reading needs no lock
         read(&newest).expect("always intact");
         drop(child);
-        let folder = RunFolder::open(&temp.run_path()).expect("free");
+        let folder = RunFolder::open(&temp.join("run")).expect("free");
         assert_eq!(load(&folder).expect("intact").expect("there").warning, None);
-        read(&temp.run_path().join(PREVIOUS)).expect("intact");
+        read(&temp.join("run").join(PREVIOUS)).expect("intact");
         assert_eq!(names(folder.path()), [CHECKPOINT, CONFIG, LOCK, PREVIOUS]);
     }
 }

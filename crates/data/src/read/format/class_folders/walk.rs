@@ -12,13 +12,13 @@ use crate::read::source::cannot_read;
 /// Collects the images of a class: every image below its folder, sorted by folder. Links are followed, each folder at most
 /// once; a link to a folder around it is an error, because it would never end.
 #[derive(Default)]
-pub(in crate::read::format) struct Walk {
+pub(in crate::read) struct Walk {
     /// The images.
-    pub(in crate::read::format) files: Vec<PathBuf>,
+    pub(in crate::read) files: Vec<PathBuf>,
     /// What is neither an image nor a folder.
-    pub(in crate::read::format) problems: Vec<Problem>,
+    pub(in crate::read) problems: Vec<Problem>,
     /// Number of hidden entries.
-    pub(in crate::read::format) hidden: usize,
+    pub(in crate::read) hidden: usize,
     /// The folders that links have led to.
     linked: HashSet<PathBuf>,
     /// Where links have led to on the way to the current folder.
@@ -27,7 +27,7 @@ pub(in crate::read::format) struct Walk {
 
 impl Walk {
     /// All images below a folder, which may be a link.
-    pub(in crate::read::format) fn below(folder: &Path) -> Result<Self, DataError> {
+    pub(in crate::read) fn below(folder: &Path) -> Result<Self, DataError> {
         let mut walk = Self::default();
         walk.way.push(fs::canonicalize(folder).map_err(cannot_read(folder))?);
         walk.folder(folder)?;

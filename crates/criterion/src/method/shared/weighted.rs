@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::kernel::rows::{Job, Part, Weighed};
+use crate::kernel::rows::{BatchPass, LabelTerm, WeightedLoss};
 use crate::margin::NoMargin;
 use crate::method::Method;
 
@@ -33,9 +33,9 @@ impl Method for Weighted {
         true
     }
 
-    fn rows(&self, job: &mut Job<'_>) {
-        job.fused(&NoMargin(|part: &Part| {
-            Weighed::constant(self.weights[part.label], part.sums.adjusted.cross_entropy())
+    fn rows(&self, pass: &mut BatchPass<'_>) {
+        pass.fused(&NoMargin(|term: &LabelTerm| {
+            WeightedLoss::constant(self.weights[term.label], term.sums.adjusted.cross_entropy())
         }));
     }
 }

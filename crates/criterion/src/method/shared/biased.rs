@@ -1,6 +1,6 @@
 //! Cross-entropy of a_j z_j + b_j: shared by `balanced-softmax`, `logit-adjusted`, `vs` and `cdt`.
 
-use crate::kernel::rows::{Job, Part, Softmax, Weighed};
+use crate::kernel::rows::{BatchPass, LabelTerm, SoftmaxMethod, WeightedLoss};
 use crate::kernel::shape::{Affine, Bias};
 use crate::method::Method;
 
@@ -11,19 +11,19 @@ pub(crate) struct Biased {
     pub(crate) bias: Vec<f32>,
 }
 
-impl Softmax for Biased {
+impl SoftmaxMethod for Biased {
     type Shape<'a> = Bias<'a>;
-    fn shape<'a>(&'a self, part: &Part, _row: &'a mut Vec<f32>) -> Bias<'a> {
-        Bias::new(&self.bias, self.bias[part.label])
+    fn shape<'a>(&'a self, term: &LabelTerm, _row: &'a mut Vec<f32>) -> Bias<'a> {
+        Bias::new(&self.bias, self.bias[term.label])
     }
-    fn weigh(&self, part: &Part) -> Weighed {
-        Weighed::cross_entropy(part)
+    fn weigh(&self, term: &LabelTerm) -> WeightedLoss {
+        WeightedLoss::cross_entropy(term)
     }
 }
 
 impl Method for Biased {
-    fn rows(&self, job: &mut Job<'_>) {
-        job.fused(self);
+    fn rows(&self, pass: &mut BatchPass<'_>) {
+        pass.fused(self);
     }
 }
 
@@ -36,18 +36,18 @@ pub(crate) struct ScaledAndBiased {
     pub(crate) bias: Vec<f32>,
 }
 
-impl Softmax for ScaledAndBiased {
+impl SoftmaxMethod for ScaledAndBiased {
     type Shape<'a> = Affine<'a>;
-    fn shape<'a>(&'a self, part: &Part, _row: &'a mut Vec<f32>) -> Affine<'a> {
-        Affine { slope: &self.slope, bias: &self.bias, label: part.label }
+    fn shape<'a>(&'a self, term: &LabelTerm, _row: &'a mut Vec<f32>) -> Affine<'a> {
+        Affine { slope: &self.slope, bias: &self.bias, label: term.label }
     }
-    fn weigh(&self, part: &Part) -> Weighed {
-        Weighed::cross_entropy(part)
+    fn weigh(&self, term: &LabelTerm) -> WeightedLoss {
+        WeightedLoss::cross_entropy(term)
     }
 }
 
 impl Method for ScaledAndBiased {
-    fn rows(&self, job: &mut Job<'_>) {
-        job.fused(self);
+    fn rows(&self, pass: &mut BatchPass<'_>) {
+        pass.fused(self);
     }
 }

@@ -1,0 +1,4 @@
+//! Methods that several criteria share. They are not criteria of their own.
+
+pub(crate) mod biased;
+pub(crate) mod weighted;

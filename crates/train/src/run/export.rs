@@ -1,0 +1,75 @@
+//! A trained network as a file that stands alone: its weights, and in the metadata all that a program needs to use them.
+
+use equipoise_data::batch::loader::Transform;
+use equipoise_data::batch::photo::PhotoCrop;
+use equipoise_nn::Weights;
+use equipoise_nn::network::Head;
+use serde_json::json;
+
+use super::prediction::loading;
+use crate::checkpoint::Checkpoint;
+use crate::error::TrainError;
+use crate::evaluate::LogitAdjustment;
+
+/// The weights of a checkpoint as a safetensors file. `version` is that of the program.
+///
+/// The metadata are texts; numbers and lists are JSON. `network`, `classes`, `channels`, `height` and `width` describe the
+/// network; `resize` is the length of the shorter side (bilinear, antialiased) before the center crop; `mean` and `std` normalize
+/// pixels in 0..=1; `head` is `linear`, `lws` or `cosine`, and `head_scale` the factor of its logits; `logit_offsets` are added to the
+/// logits if the run adjusts them after training.
+///
+/// # Errors
+/// Returns an error if the tensors are not those of the network.
+pub fn to_safetensors(checkpoint: &Checkpoint, version: &str) -> Result<Vec<u8>, TrainError> {
+    let Checkpoint { header, parameters, statistics, .. } = checkpoint;
+    let weights = Weights { parameters: parameters.clone(), statistics: statistics.clone() };
+    let metadata = metadata(checkpoint, version);
+    Ok(weights.to_bytes(&header.network, header.position.total_steps, &metadata)?)
+}
+
+/// What a program needs to know to use the weights.
+fn metadata(checkpoint: &Checkpoint, version: &str) -> Vec<(&'static str, String)> {
+    let (header, network) = (&checkpoint.header, &checkpoint.header.network);
+    let adjustment =
+        LogitAdjustment::new(&header.settings.criterion.method, &header.counts, header.settings.logit_adjustment);
+    let (head, head_scale) = match network.head {
+        Head::Linear => ("linear", 1.0),
+        Head::Lws => ("lws", 1.0),
+        Head::Cosine { scale, .. } => ("cosine", learned_scale(checkpoint).unwrap_or(scale)),
+    };
+    let mut metadata = vec![
+        ("writer", format!("equipoise {version}")),
+        ("dataset", header.dataset.clone()),
+        ("epoch", header.position.epoch.to_string()),
+        ("classes", json!(header.classes).to_string()),
+        ("channels", network.channels.to_string()),
+        ("height", network.size[0].to_string()),
+        ("width", network.size[1].to_string()),
+        ("mean", json!(header.normalize.mean()).to_string()),
+        ("std", json!(header.normalize.std()).to_string()),
+        ("head", head.to_owned()),
+        ("head_scale", (head_scale * adjustment.scale).to_string()),
+    ];
+    // only files of any size need a rule
+    match loading(header) {
+        Ok(Transform::Photo { crop: PhotoCrop::CenterCrop { resize }, .. }) => {
+            metadata.push(("resize", resize.to_string()));
+        }
+        Ok(Transform::Small { image_size, .. } | Transform::Photo { image_size, .. }) => {
+            metadata.push(("resize", image_size.to_string()));
+        }
+        Err(_) => {}
+    }
+    if !adjustment.offsets.is_empty() {
+        metadata.push(("logit_offsets", json!(adjustment.offsets).to_string()));
+    }
+    metadata
+}
+
+/// The scale of a cosine head that was trained.
+fn learned_scale(checkpoint: &Checkpoint) -> Option<f32> {
+    let network = &checkpoint.header.network;
+    let name = format!("{}.scale", network.head_name());
+    let tensor = network.parameters().iter().position(|tensor| tensor.name == name)?;
+    checkpoint.parameters[tensor].first().copied()
+}

@@ -1,0 +1,128 @@
+//! The learning-rate range test: the loss while the learning rate grows from step to step.
+
+use std::sync::Arc;
+
+use equipoise_nn::Engine;
+
+use super::batches::Prefetch;
+use super::{Position, Trainer};
+use crate::error::TrainError;
+use crate::workers::Workers;
+
+/// Weight of the past in the smoothed loss.
+const SMOOTHING: f64 = 0.9;
+/// The test ends when the smoothed loss is so many times its smallest value.
+const HOPELESS: f64 = 4.0;
+
+/// The learning rates of a range test.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct RateRange {
+    /// Learning rate of the first step.
+    pub from: f64,
+    /// Learning rate of the last step.
+    pub to: f64,
+    /// Number of steps.
+    pub steps: u64,
+}
+
+impl RateRange {
+    /// Learning rate of a step, from 0. All steps multiply it by the same factor.
+    fn rate(&self, step: u64) -> f64 {
+        let share = step as f64 / self.steps.saturating_sub(1).max(1) as f64;
+        self.from * (self.to / self.from).powf(share)
+    }
+}
+
+/// A step of a range test.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct RangePoint {
+    /// Learning rate of the step.
+    pub learning_rate: f64,
+    /// Loss of the step's batch, before the step.
+    pub loss: f64,
+    /// Exponential moving average of the losses.
+    pub smoothed: f64,
+}
+
+/// The learning rate that a range test suggests: a tenth of the one with the smallest smoothed loss. `None` if the loss
+/// never fell.
+#[must_use]
+pub fn suggested_rate(points: &[RangePoint]) -> Option<f64> {
+    let best = points.iter().min_by(|a, b| a.smoothed.total_cmp(&b.smoothed))?;
+    (best.smoothed < points[0].smoothed).then_some(best.learning_rate / 10.0)
+}
+
+impl<E: Engine, W: Workers> Trainer<E, W> {
+    /// Trains with a learning rate that grows from step to step (Smith, *Cyclical learning rates for training neural
+    /// networks*, WACV 2017), for at most as many steps as the run has. The test ends early when the loss explodes.
+    ///
+    /// The criterion stays in its first epoch, so that losses can be compared: what it learns at the end of an epoch would
+    /// change them. The trainer cannot be used for a run afterwards.
+    ///
+    /// # Errors
+    /// If an image can no longer be read.
+    pub fn range_test(mut self, range: &RateRange) -> Result<Vec<RangePoint>, TrainError> {
+        let steps = range.steps.min(self.steps().saturating_mul(self.settings.epochs));
+        let range = RateRange { steps, ..*range };
+        let mut points = Vec::new();
+        while self.range_epoch(&range, &mut points)? {
+            let Position { epoch, total_steps, .. } = self.position;
+            self.position = Position { epoch: epoch + 1, total_steps, ..Position::default() };
+        }
+        Ok(points)
+    }
+
+    /// The steps of an epoch; false if the test ends in it.
+    fn range_epoch(&mut self, range: &RateRange, points: &mut Vec<RangePoint>) -> Result<bool, TrainError> {
+        let data = Arc::clone(&self.data);
+        let batches = self.epoch_batches(&data);
+        std::thread::scope(|scope| {
+            let prefetch = Prefetch::start(scope, &batches, 0);
+            while let Some(batch) = prefetch.next() {
+                let (batch, before) = (batch?, self.position.loss_sum);
+                let number = points.len() as u64;
+                if number >= range.steps {
+                    return Ok(false);
+                }
+                let learning_rate = range.rate(number);
+                match self.step(&batch, learning_rate) {
+                    Ok(()) => {}
+                    Err(TrainError::Diverged { .. }) => return Ok(false),
+                    Err(error) => return Err(error),
+                }
+                let loss = (self.position.loss_sum - before) / batch.len() as f64;
+                let smoothed = points.last().map_or(loss, |last| SMOOTHING * last.smoothed + (1.0 - SMOOTHING) * loss);
+                points.push(RangePoint { learning_rate, loss, smoothed });
+                let smallest = points.iter().map(|point| point.smoothed).fold(f64::INFINITY, f64::min);
+                if smoothed > HOPELESS * smallest {
+                    return Ok(false);
+                }
+                prefetch.recycle(batch);
+            }
+            Ok((points.len() as u64) < range.steps)
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rates_grow_by_a_factor() {
+        let range = RateRange { from: 1e-4, to: 1.0, steps: 5 };
+        let rates: Vec<f64> = (0..5).map(|step| range.rate(step)).collect();
+        for (rate, want) in rates.iter().zip([1e-4, 1e-3, 1e-2, 1e-1, 1.0]) {
+            assert!((rate / want - 1.0).abs() < 1e-12, "{rate}, not {want}");
+        }
+        assert_eq!(RateRange { from: 0.5, to: 1.0, steps: 1 }.rate(0), 0.5);
+    }
+
+    #[test]
+    fn a_tenth_of_the_best_rate_is_suggested() {
+        let point = |learning_rate, smoothed| RangePoint { learning_rate, loss: 0.0, smoothed };
+        assert_eq!(suggested_rate(&[point(0.1, 2.0), point(0.5, 1.0), point(1.0, 3.0)]), Some(0.05));
+        assert_eq!(suggested_rate(&[point(0.1, 2.0), point(0.5, 2.0)]), None);
+        assert_eq!(suggested_rate(&[]), None);
+    }
+}
