@@ -68,6 +68,9 @@ fn reader(delimiter: u8) -> csv::ReaderBuilder {
 /// what occurs most often.
 fn delimiter(file: &Path, first: &[u8], options: &ReadOptions) -> u8 {
     let fields = |delimiter: u8| {
+        if !first.contains(&delimiter) {
+            return None;
+        }
         let mut record = csv::StringRecord::new();
         let read = reader(delimiter).from_reader(first).read_record(&mut record);
         read.ok().filter(|read| *read).map(|_| record)
