@@ -134,7 +134,7 @@ fn values_that_cannot_be_used_are_refused() {
         ("[optimizer]\nweight_decay = inf", "setting 'optimizer.weight_decay' is inf; it must be finite"),
         ("[optimizer]\nclip_grad_norm = 1e-60", "setting 'optimizer.clip_grad_norm' is 0.0"),
         ("[optimizer]\nema_decay = 0.9999999999", "setting 'optimizer.ema_decay' is 0.9999999999; it must be less"),
-        ("[optimizer]\nname = \"adam\"", "setting 'optimizer.name': unknown variant `adam`, expected `sgd` or `adamw`"),
+        ("[optimizer]\nname = \"adam\"", "setting 'optimizer.name' is \"adam\"; it must be sgd or adamw"),
         (
             "[optimizer]\nnesterov = true\nmomentum = 0.0",
             "setting 'optimizer.nesterov' is true; it must be false without the momentum of `sgd`",
