@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""The peer for small images: torchvision's changes of 32 x 32 colour images (random bytes), in images per second of one thread.
+"""Measures torchvision's augmentation of small images: 32 x 32 color images (random bytes), in images per second on one thread.
 
     changes_torch.py      prints a JSON line per measurement; needs torch, torchvision and Pillow
 
-Compare with `equipoise bench data --policy jitter` and `--policy randaugment`, `--threads 1` and `2`, in turn.
+Compare with `equipoise bench data --policy jitter` and `--policy randaugment`, `--threads 1` and `--threads 2`, taking turns.
 """
 import json
 import time

@@ -25,7 +25,7 @@ def image(channels, height, width, low, high):
 
 IMAGES = {"colour": image(3, 9, 7, -60, 320), "pale": image(3, 6, 8, 150, 200), "grey": image(1, 9, 7, 10, 250),
           "large": image(3, 24, 20, 0, 300), "large grey": image(1, 24, 24, 40, 180)}
-# colours at the corners of the cube and between them: grey, primary, two channels alike
+# colors at the corners of the cube and between them: gray, primary, two channels alike
 IMAGES["colour"][:, 0, :] = np.array([[0, 255, 255, 0, 90, 200, 10], [0, 0, 255, 0, 90, 200, 10], [0, 0, 0, 255, 90, 30, 240]])
 
 SHEAR = lambda level: math.degrees(math.atan(level))

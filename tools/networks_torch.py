@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""The same training steps in PyTorch, to be set beside `equipoise bench step`.
+"""Measures training steps in PyTorch, for comparison with `equipoise bench step`.
 
     networks_torch.py MODEL [--batch 128] [--size 32] [--channels 3] [--steps 15] [--threads 2] [--evaluate]
 
 MODEL is resnet8, 14, 20, 32, 44 or 56 (written out in make_networks.py), or resnet18 or resnet50 (torchvision's). Needs torch, and
-torchvision for the large ones. Run it in the same minutes as ours and compare medians.
+torchvision for the large ones. Run both programs in turn and compare medians.
 """
 import argparse
 import json
@@ -36,7 +36,7 @@ else:
 model = model.to(memory_format=torch.channels_last).train(not args.evaluate)
 images = torch.randn(args.batch, args.channels, args.size, args.size).to(memory_format=torch.channels_last)
 labels = torch.randint(0, 10, (args.batch,))
-optimiser = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9, weight_decay=2e-4)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9, weight_decay=2e-4)
 times = []
 for _ in range(args.steps + 3):
     start = time.perf_counter()
@@ -44,9 +44,9 @@ for _ in range(args.steps + 3):
         with torch.no_grad():
             model(images)
     else:
-        optimiser.zero_grad()
+        optimizer.zero_grad()
         F.cross_entropy(model(images), labels).backward()
-        optimiser.step()
+        optimizer.step()
     times.append(time.perf_counter() - start)
 median, best = statistics.median(times[3:]), min(times[3:])
 print(json.dumps({"model": args.model, "batch": args.batch, "threads": args.threads, "device": f"pytorch {torch.__version__}",

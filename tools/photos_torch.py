@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""The peer for photographs: read, decode, random resized crop to 224, flip, normalise with torchvision and Pillow.
+"""Measures torchvision and Pillow on photographs: read, decode, random resized crop to 224, flip, normalize.
 
     photos_torch.py DIR      makes 200 JPEG files in DIR if it is not there, then prints a JSON line per measurement
 
-The files are made, not photographed: soft random colours with some noise, two of three 500 x 375, the others 640 x 480, quality
-88, about 65 kB each. Compare with `equipoise bench data DIR/*.jpg --threads 1` and `--threads 2`, in turn.
+The files are generated: soft random colors with some noise, two of three 500 x 375, the others 640 x 480, quality
+88, about 65 kB each. Compare with `equipoise bench data DIR/*.jpg --threads 1` and `--threads 2`, taking turns.
 """
 import glob
 import json

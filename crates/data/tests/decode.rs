@@ -67,10 +67,10 @@ fn depths_and_channels() {
     let picture = picture();
     let deep = DynamicImage::from(picture.clone()).to_rgb16();
     check(&good(&encoded(&deep.into(), ImageFormat::Png)), &picture, 0);
-    let grey = image::GrayImage::from_fn(6, 4, |x, y| Luma([(40 * x + y) as u8]));
+    let gray = image::GrayImage::from_fn(6, 4, |x, y| Luma([(40 * x + y) as u8]));
     let spread = RgbImage::from_fn(6, 4, |x, y| Pixel([(40 * x + y) as u8; 3]));
-    check(&good(&encoded(&grey.clone().into(), ImageFormat::Png)), &spread, 0);
-    check(&good(&jpeg(&grey.into())), &spread, 6);
+    check(&good(&encoded(&gray.clone().into(), ImageFormat::Png)), &spread, 0);
+    check(&good(&jpeg(&gray.into())), &spread, 6);
     let clear = DynamicImage::from(picture.clone()).to_rgba8();
     check(&good(&encoded(&clear.into(), ImageFormat::Png)), &picture, 0);
     let [a, b] = [[10, 20, 30], [200, 100, 50]];
@@ -188,9 +188,9 @@ fn large_flat_images_are_read() {
     WebPEncoder::new_lossless(&mut webp)
         .encode(flat.as_bytes(), 4000, 3000, image::ExtendedColorType::Rgb8)
         .expect("encodes");
-    let grey = jpeg(&flat.to_luma8().into());
+    let gray = jpeg(&flat.to_luma8().into());
     let bits = [&b"P4\n4000 3000\n"[..], &[0; 500 * 3000]].concat();
-    for bytes in [jpeg(&flat), grey, encoded(&flat, ImageFormat::Png), encoded(&flat, ImageFormat::Gif), webp, bits] {
+    for bytes in [jpeg(&flat), gray, encoded(&flat, ImageFormat::Png), encoded(&flat, ImageFormat::Gif), webp, bits] {
         let image = good(&bytes);
         assert_eq!((image.width, image.height), (4000, 3000), "{} bytes", bytes.len());
     }

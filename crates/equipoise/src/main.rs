@@ -26,7 +26,7 @@ const START: &str = "\
 equipoise: train image classifiers that do not forget the tail
 
 Three commands to start with:
-  equipoise compare                 three criteria on the built-in dataset, in about a minute
+  equipoise compare                 three criteria on the built-in dataset, in about half a minute
   equipoise inspect path/to/images  a dataset before training: class sizes, imbalance, problems, advice
   equipoise train path/to/images    one run, with the criterion of your choice
 

@@ -1,5 +1,6 @@
 //! Progress on standard error: a line that is redrawn on a terminal, else a line now and then.
 
+use std::collections::HashSet;
 use std::io::{self, IsTerminal, Write};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -67,6 +68,8 @@ pub(crate) fn bar(width: usize, done: u64, total: u64) -> String {
 #[derive(Default)]
 pub(crate) struct Console {
     reading: Mutex<Option<Progress>>,
+    /// Warnings that were shown: several runs of a command give the same one.
+    shown: Mutex<HashSet<String>>,
 }
 
 impl Console {
@@ -77,7 +80,9 @@ impl Console {
 
 impl Feedback for Console {
     fn warn(&self, text: &str) {
-        output::warn(text);
+        if self.shown.lock().unwrap_or_else(PoisonError::into_inner).insert(text.to_owned()) {
+            output::warn(text);
+        }
     }
 
     fn reading(&self, done: u64, total: u64) {

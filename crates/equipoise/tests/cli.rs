@@ -367,7 +367,9 @@ fn inspect_draws_augmented_images() {
             .contains("setting 'augment.cutmix' is 2; it must be more than 0")
     );
     assert!(refused(&[&output[..], &["best"]].concat()).contains("--augment best: no such file"));
-    assert!(refused(&["--output", "nowhere/batch.png"]).contains("nowhere/batch.png"));
+    let out = equipoise(&["inspect", "fashion-mini", "--output", "nowhere/batch.png"], "");
+    assert_eq!(out.status.code(), Some(1));
+    assert!(String::from_utf8_lossy(&out.stderr).contains("cannot write nowhere/batch.png"));
 }
 
 #[test]
@@ -379,8 +381,8 @@ fn data_lists_sets_and_writes_subsets() {
     );
     let list = stdout(&equipoise(&["data", "list", "--json", "--data-root", "nowhere"], ""));
     let list: Vec<Value> = list.lines().map(|line| serde_json::from_str(line).expect("JSON")).collect();
-    assert_eq!((&list[0]["here"], &list[0]["place"]), (&json!(true), &Value::Null));
-    assert_eq!((&list[3]["here"], &list[3]["place"]), (&json!(false), &Value::Null));
+    assert_eq!((&list[0]["here"], &list[0]["path"]), (&json!(true), &Value::Null));
+    assert_eq!((&list[3]["here"], &list[3]["path"]), (&json!(false), &Value::Null));
     assert_eq!(list[3]["files"][0]["bytes"], 170_052_171);
     let text = stdout(&equipoise(&["data", "index", "fashion-mini", "--imbalance", "10"], ""));
     assert!(text.starts_with("# fashion-mini, imbalance 10, profile exp, subset seed 0: "), "{text}");
@@ -418,7 +420,7 @@ fn data_lists_sets_and_writes_subsets() {
     let (code, said) = error(&["inspect", "fashion-mini", "--imbalance", "0.5"]);
     assert_eq!((code, said.as_str()), (Some(2), "equipoise: imbalance = 0.5: must be at least 1 and finite"));
     let (code, said) = error(&["inspect", "fashion-mini", "--test-fraction", "2"]);
-    assert_eq!((code, said.as_str()), (Some(2), "equipoise: test fraction = 2: must be more than 0 and less than 1"));
+    assert_eq!((code, said.as_str()), (Some(2), "equipoise: test fraction = 2: must be at least 0 and less than 1"));
     let (code, said) = error(&["inspect", concat!(env!("CARGO_MANIFEST_DIR"), "/Cargo.toml")]);
     assert!(code == Some(2) && said.contains("Cargo.toml: not a dataset: expected a folder per class,"), "{said}");
     let (code, said) = error(&["inspect", "nowhere"]);

@@ -287,7 +287,7 @@ settings.data = { dataset = "fashion-mini", imbalance = 100.0 }
 softmax = [12.5, 50.25]
 "#;
 
-/// A table of one's own: planned, run, broken off, taken up, shown.
+/// A recipe of the user's: planned, run, interrupted, resumed, shown.
 #[test]
 fn a_table_is_reproduced() {
     let place = &place().join("table");
@@ -334,7 +334,7 @@ fn a_table_is_reproduced() {
     std::fs::write(place.join("second.toml"), second.replace("[\"fashion\"]", "[\"mnist\"]")).expect("room");
     let refused = equipoise(place, &["reproduce", "second.toml", "--show"]);
     assert!(text(&refused.stderr).contains("method 'softmax': there is no cell 'mnist'"), "{}", text(&refused.stderr));
-    // one that was broken off is taken up, and the others are left alone
+    // one that was interrupted is resumed, and the others are left alone
     let run = place.join("runs/reproduce/paper/fashion-100/softmax-s1");
     let before = std::fs::read(run.join("checkpoint.eqp")).expect("there");
     std::fs::copy(run.join("previous.eqp"), run.join("checkpoint.eqp")).expect("room");
@@ -347,7 +347,7 @@ fn a_table_is_reproduced() {
     std::fs::write(place.join("settings.toml"), "epochs = 3\n").expect("room");
     std::fs::write(place.join("mistyped.toml"), RECIPE.replace("fashion-mini", "fashion-mimi")).expect("room");
     for (args, want) in [
-        (&["reproduce", "table9"][..], "table1, table2, table3, readings, live, ingredients"),
+        (&["reproduce", "table9"][..], "table1, table2, table3, readings, live, choices, ingredients"),
         (&["reproduce", "nowhere.toml"], "nowhere.toml"),
         (
             &["reproduce", "settings.toml"],
@@ -357,7 +357,7 @@ fn a_table_is_reproduced() {
         (&["reproduce", "mistyped.toml", "--output", "new"], "fashion-mimi: neither a known dataset"),
         (&["reproduce", "table1", "--only", "mnist"], "cifar10/500"),
         (&["reproduce", "table1", "--criteria", "sofmax"], "softmax"),
-        (&["reproduce", "table1", "--schedule", "long"], "--schedule long: the table has paper, short"),
+        (&["reproduce", "table1", "--schedule", "long"], "unknown schedule 'long'; the table has paper, short"),
         (&["reproduce", "table1", "--only", "cifar10/100", "--data-root", "empty"], "data fetch cifar10"),
     ] {
         let out = equipoise(place, args);

@@ -401,7 +401,7 @@ fn a_run_can_be_adjusted_after_training() {
     assert!(text(&out.stdout).contains("post-hoc logit adjustment"), "{}", text(&out.stdout));
 }
 
-/// A run that ends early has been looked at when it ends, and cannot be taken up.
+/// A run that stops early is evaluated at its end, and cannot be resumed.
 #[test]
 fn early_stopping() {
     let place = TempFolder::new("runs");
@@ -437,9 +437,9 @@ fn early_stopping() {
     assert!(text(&out.stderr).contains("is finished"), "{}", text(&out.stderr));
 }
 
-/// What was chosen on the test set says so, wherever it is used.
+/// Every output says that the best epoch was selected on the test set.
 #[test]
-fn the_papers_habit_is_labelled() {
+fn selection_on_the_test_set_is_labeled() {
     let place = TempFolder::new("runs");
     let args = tiny(&["--set", "select_best=test", "--output", "run"]);
     let out = equipoise(&place, &args);
@@ -541,9 +541,9 @@ fn changed_and_moved_data() {
     succeeded(&equipoise(&place, &["evaluate", "run", "tree"]));
 }
 
-/// A comparison that was stopped is taken up and ends with the table that it would have had.
+/// A comparison that was interrupted is resumed and ends with the same table.
 #[test]
-fn compare_is_taken_up() {
+fn compare_is_resumed() {
     let place = TempFolder::new("runs");
     let args = |out: &'static str| {
         ["compare", "--criteria", "softmax,cwap", "--epochs", "3", "--output", out, "--json", "--quiet"]

@@ -25,35 +25,35 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let number = |at: usize, default: u64| args.get(at).map_or(Ok(default), |text| text.parse());
     let (epochs, seeds) = (number(2, 5)?, number(3, 3)?);
     let model = args.get(4).map_or("resnet20", String::as_str);
-    let set = cifar10(Path::new(folder))?;
-    let places = LongTail::new(10.0).draw(&set.train.labels, 10)?;
-    let labels: Vec<u32> = places.iter().map(|at| set.train.labels[*at as usize]).collect();
-    let train = set.train.images.pixels().ok_or("CIFAR-10 is in memory")?;
-    let test = set.test.images.pixels().ok_or("CIFAR-10 is in memory")?;
+    let dataset = cifar10(Path::new(folder))?;
+    let indices = LongTail::new(10.0).draw(&dataset.train.labels, 10)?;
+    let labels: Vec<u32> = indices.iter().map(|at| dataset.train.labels[*at as usize]).collect();
+    let train = dataset.train.images.pixels().ok_or("CIFAR-10 is in memory")?;
+    let test = dataset.test.images.pixels().ok_or("CIFAR-10 is in memory")?;
     let pool = Pool::new(0)?;
     for seed in 0..seeds {
         for algorithm in [ConvolutionAlgorithm::Winograd, ConvolutionAlgorithm::Direct] {
             let network = Network::new(model.parse()?, 3, [32, 32], 10)?;
             let mut engine = Cpu::with_kernels(network, BATCH, seed, pool.clone(), SimdLevel::best(), algorithm)?;
             let mut criterion = Config::from(Id::Softmax.preset(Preset::Reference)).init(&[1; 10])?;
-            let mut work = Workspace::with_pool(pool.clone());
+            let mut workspace = Workspace::with_pool(pool.clone());
             let sampler = Sampler::new(SamplerKind::Uniform, epochs, &labels, 10, seed)?;
-            let (policy, plain) =
+            let (augmented, plain) =
                 (SmallTransform::train(Normalize::cifar()), SmallTransform::plain(Normalize::cifar()));
             let mut images = vec![0.0; BATCH * 3072];
             let mut losses = Vec::new();
             for epoch in 0..epochs {
                 let mut loss = 0.0;
                 let order = sampler.epoch(epoch, Shard::WHOLE);
-                for (step, some) in order.chunks(BATCH).enumerate() {
-                    let at: Vec<u32> = some.iter().map(|place| places[*place as usize]).collect();
-                    let own: Vec<u32> = some.iter().map(|place| labels[*place as usize]).collect();
+                for (step, batch_indices) in order.chunks(BATCH).enumerate() {
+                    let at: Vec<u32> = batch_indices.iter().map(|index| indices[*index as usize]).collect();
+                    let batch_labels: Vec<u32> = batch_indices.iter().map(|index| labels[*index as usize]).collect();
                     let images = &mut images[..at.len() * 3072];
-                    policy.batch(train, &at, seed, epoch, images, &pool);
+                    augmented.batch(train, &at, seed, epoch, images, &pool);
                     let (mut grad, mut weights) = (vec![0.0; at.len() * 10], vec![0.0; at.len()]);
                     let output = Output::new(&mut grad, &mut weights);
-                    let batch = Batch::new(engine.forward(images, true)?, &own);
-                    loss += criterion.train(&batch, output, &mut work)?.loss * at.len() as f64;
+                    let batch = Batch::new(engine.forward(images, true)?, &batch_labels);
+                    loss += criterion.train(&batch, output, &mut workspace)?.loss * at.len() as f64;
                     engine.backward(&grad)?;
                     let progress =
                         (epoch as usize * order.len() + step * BATCH) as f32 / (epochs as usize * order.len()) as f32;
@@ -61,17 +61,17 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
                 }
                 losses.push(format!("{:.3}", loss / labels.len() as f64));
             }
-            let mut hits = 0;
-            let all: Vec<u32> = (0..set.test.labels.len() as u32).collect();
+            let mut correct = 0;
+            let all: Vec<u32> = (0..dataset.test.labels.len() as u32).collect();
             for some in all.chunks(BATCH) {
                 let images = &mut images[..some.len() * 3072];
                 plain.batch(test, some, 0, 0, images, &pool);
                 for (at, row) in some.iter().zip(engine.forward(images, false)?.chunks(10)) {
                     let best = (0..10).max_by(|a, b| row[*a].total_cmp(&row[*b])).unwrap_or(0);
-                    hits += usize::from(best as u32 == set.test.labels[*at as usize]);
+                    correct += usize::from(best as u32 == dataset.test.labels[*at as usize]);
                 }
             }
-            let accuracy = 100.0 * hits as f64 / all.len() as f64;
+            let accuracy = 100.0 * correct as f64 / all.len() as f64;
             println!("{model}, seed {seed}, {algorithm:?}: losses {}, accuracy {accuracy:.2} %", losses.join(" "));
         }
     }

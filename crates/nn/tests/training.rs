@@ -15,86 +15,85 @@ const BATCH: usize = 64;
 
 struct Run {
     engine: Cpu,
-    policy: SmallTransform,
+    transform: SmallTransform,
     pool: Pool,
     /// Mean loss of every epoch.
     losses: Vec<f64>,
 }
 
-fn pixels(part: &Split) -> &Pixels {
-    part.images.pixels().expect("in memory")
+fn pixels(split: &Split) -> &Pixels {
+    split.images.pixels().expect("in memory")
 }
 
-/// Trains on some places of a part with softmax; the rate falls linearly.
-fn train(part: &Split, places: &[u32], epochs: u64, seed: u64, augment: bool, kernels: ConvolutionAlgorithm) -> Run {
+/// Trains on some images of a split with softmax; the learning rate falls linearly.
+fn train(split: &Split, indices: &[u32], epochs: u64, seed: u64, augment: bool, kernels: ConvolutionAlgorithm) -> Run {
     let pool = Pool::new(2).expect("threads");
     let network = Network::new(Architecture::ResNet8, 1, [28, 28], 10).expect("known");
     let mut engine = Cpu::with_kernels(network, BATCH, seed, pool.clone(), SimdLevel::best(), kernels).expect("valid");
-    let images = pixels(part);
-    let normalize = Normalize::of(images, places);
+    let images = pixels(split);
+    let normalize = Normalize::of(images, indices);
     let plain = SmallTransform::plain(normalize.clone());
     let augmentation = Augmentation { crop_padding: 2, ..Augmentation::default() };
-    let policy = if augment { SmallTransform { augmentation, normalize } } else { plain.clone() };
-    let labels: Vec<u32> = places.iter().map(|at| part.labels[*at as usize]).collect();
+    let transform = if augment { SmallTransform { augmentation, normalize } } else { plain.clone() };
+    let labels: Vec<u32> = indices.iter().map(|at| split.labels[*at as usize]).collect();
     let mut criterion = Config::from(Id::Softmax.preset(Preset::Reference)).init(&[1; 10]).expect("valid");
-    let mut work = Workspace::with_pool(pool.clone());
+    let mut workspace = Workspace::with_pool(pool.clone());
     let sampler = Sampler::new(SamplerKind::Uniform, epochs, &labels, 10, seed).expect("labels");
     let mut losses = Vec::new();
     for epoch in 0..epochs {
         let mut loss = 0.0;
-        for some in sampler.epoch(epoch, Shard::WHOLE).chunks(BATCH) {
-            let at: Vec<u32> = some.iter().map(|place| places[*place as usize]).collect();
+        for batch_indices in sampler.epoch(epoch, Shard::WHOLE).chunks(BATCH) {
+            let at: Vec<u32> = batch_indices.iter().map(|index| indices[*index as usize]).collect();
             let mut batch = vec![0.0; at.len() * images.stride()];
-            policy.batch(images, &at, seed, epoch, &mut batch, &pool);
-            let labels: Vec<u32> = some.iter().map(|place| labels[*place as usize]).collect();
+            transform.batch(images, &at, seed, epoch, &mut batch, &pool);
+            let labels: Vec<u32> = batch_indices.iter().map(|index| labels[*index as usize]).collect();
             let (mut grad, mut weights) = (vec![0.0; at.len() * 10], vec![0.0; at.len()]);
             let logits = engine.forward(&batch, true).expect("fits");
             let output = Output::new(&mut grad, &mut weights);
-            let summary = criterion.train(&Batch::new(logits, &labels), output, &mut work).expect("a good batch");
+            let summary = criterion.train(&Batch::new(logits, &labels), output, &mut workspace).expect("a good batch");
             loss += summary.loss * at.len() as f64;
             engine.backward(&grad).expect("fits");
-            let rate = 0.1 * (1.0 - epoch as f32 / epochs as f32);
-            engine.step(&Optimizer::sgd(rate, 0.9, 2e-4));
+            let learning_rate = 0.1 * (1.0 - epoch as f32 / epochs as f32);
+            engine.step(&Optimizer::sgd(learning_rate, 0.9, 2e-4));
         }
-        losses.push(loss / places.len() as f64);
+        losses.push(loss / indices.len() as f64);
     }
-    Run { engine, policy: plain, pool, losses }
+    Run { engine, transform: plain, pool, losses }
 }
 
-/// Share of images that get their label.
-fn accuracy(run: &mut Run, part: &Split, places: &[u32]) -> f64 {
-    let (images, mut hits) = (pixels(part), 0);
-    for some in places.chunks(BATCH) {
-        let mut batch = vec![0.0; some.len() * images.stride()];
-        run.policy.batch(images, some, 0, 0, &mut batch, &run.pool);
+/// Fraction of images that are classified correctly.
+fn accuracy(run: &mut Run, split: &Split, indices: &[u32]) -> f64 {
+    let (images, mut correct) = (pixels(split), 0);
+    for batch_indices in indices.chunks(BATCH) {
+        let mut batch = vec![0.0; batch_indices.len() * images.stride()];
+        run.transform.batch(images, batch_indices, 0, 0, &mut batch, &run.pool);
         let logits = run.engine.forward(&batch, false).expect("fits");
-        for (at, row) in some.iter().zip(logits.chunks(10)) {
+        for (at, row) in batch_indices.iter().zip(logits.chunks(10)) {
             let best = (0..10).max_by(|a, b| row[*a].total_cmp(&row[*b])).expect("ten classes");
-            hits += usize::from(best as u32 == part.labels[*at as usize]);
+            correct += usize::from(best as u32 == split.labels[*at as usize]);
         }
     }
-    hits as f64 / places.len() as f64
+    correct as f64 / indices.len() as f64
 }
 
 #[test]
-fn five_hundred_and_twelve_images_are_learned_by_heart() {
-    let set = fashion_mini().expect("embedded");
-    let places: Vec<u32> = (0..512).map(|i| i * set.train.labels.len() as u32 / 512).collect();
-    let mut run = train(&set.train, &places, 40, 1, false, ConvolutionAlgorithm::default());
-    assert_eq!(accuracy(&mut run, &set.train, &places), 1.0, "losses {:?}", run.losses);
+fn five_hundred_and_twelve_images_are_memorized() {
+    let dataset = fashion_mini().expect("embedded");
+    let indices: Vec<u32> = (0..512).map(|i| i * dataset.train.labels.len() as u32 / 512).collect();
+    let mut run = train(&dataset.train, &indices, 40, 1, false, ConvolutionAlgorithm::default());
+    assert_eq!(accuracy(&mut run, &dataset.train, &indices), 1.0, "losses {:?}", run.losses);
 }
 
-/// The embedded set, with every kernel: what a test image is called does not depend on how the convolutions are
-/// computed.
+/// Accuracy on the embedded dataset does not depend on the algorithm of the convolutions.
 #[test]
-fn the_embedded_set_is_learned_whatever_the_kernels() {
-    let set = fashion_mini().expect("embedded");
-    let (train_places, test_places): (Vec<u32>, Vec<u32>) =
-        ((0..set.train.labels.len() as u32).collect(), (0..set.test.labels.len() as u32).collect());
+fn the_embedded_dataset_is_learned_with_every_algorithm() {
+    let dataset = fashion_mini().expect("embedded");
+    let (train_indices, test_indices): (Vec<u32>, Vec<u32>) =
+        ((0..dataset.train.labels.len() as u32).collect(), (0..dataset.test.labels.len() as u32).collect());
     let mut results = Vec::new();
     for kernels in [ConvolutionAlgorithm::Winograd, ConvolutionAlgorithm::Direct] {
-        let mut run = train(&set.train, &train_places, 8, 3, true, kernels);
-        let accuracy = accuracy(&mut run, &set.test, &test_places);
+        let mut run = train(&dataset.train, &train_indices, 8, 3, true, kernels);
+        let accuracy = accuracy(&mut run, &dataset.test, &test_indices);
         assert!(accuracy > 0.5, "{kernels:?}: {accuracy}, losses {:?}", run.losses);
         results.push((accuracy, run.losses));
     }

@@ -94,7 +94,7 @@ pub struct HardExample {
     /// Probability of the true class.
     pub true_probability: f64,
     /// Thumbnail: a PNG file in base 64.
-    pub picture: Option<String>,
+    pub thumbnail: Option<String>,
 }
 
 #[cfg(test)]

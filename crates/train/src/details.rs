@@ -116,7 +116,7 @@ impl DetailsCollector {
             confidence: image.prediction.confidence,
             true_probability: (-image.prediction.loss).exp(),
             // a missing thumbnail is no reason to fail
-            picture: data.test.loader.thumbnail(image.index, THUMBNAIL_SIZE).ok(),
+            thumbnail: data.test.loader.thumbnail(image.index, THUMBNAIL_SIZE).ok(),
         };
         images.map(example).collect()
     }

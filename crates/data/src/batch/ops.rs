@@ -434,9 +434,24 @@ mod tests {
         }
     }
 
+    /// Brightness of any strength ends at black and white, and images too small for a filter stay as they are.
     #[test]
-    fn every_strength_is_accepted() {
+    fn extreme_strengths_and_tiny_images() {
         let image = image();
+        let white = |p: &u8| if *p == 0 { 0 } else { 255 };
+        assert_eq!(
+            applied(AugmentOp::Brightness(f32::MAX), &image, 9, 7),
+            image.iter().map(white).collect::<Vec<u8>>()
+        );
+        assert_eq!(applied(AugmentOp::Brightness(-f32::MAX), &image, 9, 7), vec![0; image.len()]);
+        for (height, width) in [(0, 0), (1, 1), (1, 5), (5, 1), (2, 2)] {
+            let tiny = &image[..height * width];
+            assert_eq!(applied(AugmentOp::Sharpness(2.0), tiny, height, width), tiny, "{height} x {width}");
+        }
+        for op in [AugmentOp::Equalize, AugmentOp::Contrast(0.5)] {
+            assert_eq!(applied(op, &[7], 1, 1), [7], "{op:?}");
+        }
+        // nothing panics, whatever the strength
         for x in [f32::NAN, f32::INFINITY, -f32::MAX, f32::MAX, 1e-40] {
             for op in [
                 AugmentOp::Brightness(x),
@@ -451,10 +466,8 @@ mod tests {
                 applied(op, &image, 9, 7);
             }
         }
-        for (height, width) in [(0, 0), (1, 1), (1, 5), (5, 1), (2, 2)] {
-            for op in
-                [AugmentOp::Sharpness(2.0), AugmentOp::Equalize, AugmentOp::Rotate(30.0), AugmentOp::Contrast(0.5)]
-            {
+        for (height, width) in [(0, 0), (1, 5), (5, 1), (2, 2)] {
+            for op in [AugmentOp::Equalize, AugmentOp::Rotate(30.0), AugmentOp::Contrast(0.5)] {
                 applied(op, &image[..height * width], height, width);
             }
         }

@@ -104,7 +104,7 @@ enum Purpose {
 }
 
 impl Sampler {
-    /// A sampler for a run of so many epochs on a training split with these labels.
+    /// A sampler for a run of this many epochs on a training split with these labels.
     ///
     /// # Errors
     /// For a label out of range, or more than 2^32 images.

@@ -24,7 +24,8 @@ impl Cpu {
         let lengths = Shared::new(self.head.feature_lengths.as_mut_ptr());
         self.tasks.run(images, |n, _, scratch| {
             // SAFETY: `features` has a row of `channels` values and `lengths` a value for every image of a batch. Each
-            // task uses those of its own image, and the scratch holds an image of the last layer.
+            // task uses those of its own image. As `average` asks, the source has every image of the batch, the scratch
+            // holds an image of the last layer, and layers have a multiple of 16 channels.
             unsafe {
                 let features = features.get().add(n * channels);
                 average(simd, &source.get(), n, &frame, scratch.input, features);
@@ -47,8 +48,9 @@ impl Cpu {
         let partial_sums = Shared::new(self.partial_sums.as_mut_ptr());
         self.tasks.run(images, |n, _, scratch| {
             let gradient = &gradients[n * channels..][..channels];
-            // SAFETY: the buffers of the sink have `batch_size` images and `partial_sums` three values for every image
-            // and channel. Each task writes those of its own image.
+            // SAFETY: layers have a multiple of 16 channels, and `gradient` has one value for each. The buffers of the sink
+            // have `batch_size` images and `partial_sums` three values for every image and channel. Each task writes those
+            // of its own image, and the scratch is its own.
             unsafe {
                 spread(simd, &sink.get(), n, &frame, gradient, scratch, partial_sums.get().add(3 * n * channels));
             };
@@ -60,18 +62,20 @@ dispatch! {
     /// Averages image `n` of a source over its pixels.
     ///
     /// # Safety
-    /// `source` is valid for image `n` of the frame's pixels and channels. `scratch` is valid for reading and writing
-    /// the frame, whose rows follow each other, and `features` for writing a value per channel; they overlap nothing
-    /// else.
+    /// The frame's channels are a multiple of 16, the width of the widest vector. `source` is valid for image `n` of the
+    /// frame's pixels and channels. `scratch` is valid for reading and writing the frame, whose rows follow each other,
+    /// and `features` for writing a value per channel; they overlap nothing else.
     pub(super) unsafe fn average(source: &Source, n: usize, frame: &Frame, scratch: *mut f32, features: *mut f32) = average_kernel
 }
 
 dispatch! {
-    /// Spreads the gradient of the mean over the pixels of image `n`: it is the same at every pixel.
+    /// Spreads the gradient of the mean over the pixels of image `n`: it is the same at every pixel. `scratch.sums` must
+    /// be zeros.
     ///
     /// # Safety
-    /// `sink` is valid for image `n` of the frame's pixels and channels; `frame.row` is 0. `scratch.input` is valid for
-    /// reading and writing a row of pixels; `scratch.sums`, which are zeros, and `sums` for three values per channel.
+    /// The frame's channels are a multiple of 16, the width of the widest vector, and `gradient` has a value for each of
+    /// them. `sink` is valid for image `n` of the frame's pixels and channels; `frame.row` is 0. `scratch.input` is valid
+    /// for reading and writing a row of pixels; `scratch.sums` and `sums` for three values per channel.
     unsafe fn spread(sink: &Sink, n: usize, frame: &Frame, gradient: &[f32], scratch: &Scratch, sums: *mut f64) = spread_kernel
 }
 
@@ -87,8 +91,8 @@ unsafe fn average_kernel<I: Simd>(
     features: *mut f32,
 ) {
     let &Frame { height, width, channels, .. } = frame;
-    // SAFETY: by the contract, the source has image `n`, `scratch` a frame and `features` the channels, which are
-    // padded to a multiple of a vector's width.
+    // SAFETY: by the contract, the source has image `n`, `scratch` a frame and `features` the channels, which are a
+    // multiple of a vector's width.
     unsafe {
         fill(simd, source, n, frame, scratch);
         for k in (0..channels).step_by(I::WIDTH) {
@@ -115,8 +119,8 @@ unsafe fn spread_kernel<I: Simd>(
 ) {
     let &Frame { height, width, channels, .. } = frame;
     let scale = 1.0 / (height * width) as f32;
-    // SAFETY: by the contract, the sink has image `n`, `scratch.input` a row of pixels, which stands for all rows
-    // because `frame.row` is 0, and both sums three values per channel.
+    // SAFETY: by the contract, the sink has image `n`, `gradient` a value per channel, `scratch.input` a row of pixels,
+    // which stands for all rows because `frame.row` is 0, and both sums three values per channel.
     unsafe {
         for x in 0..width {
             for (c, g) in gradient.iter().enumerate() {

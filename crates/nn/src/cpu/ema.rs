@@ -4,7 +4,6 @@ use equipoise_pool::Pool;
 
 use super::Cpu;
 use super::optimizer::CHUNK;
-use super::scratch::Shared;
 use crate::buffer::Buffer;
 use crate::error::NnError;
 
@@ -22,14 +21,9 @@ fn copy(from: &Buffer) -> Buffer {
 
 /// Moves every value of an average toward the current value.
 fn update(pool: &Pool, average: &mut [f32], current: &[f32], decay: f32) {
-    let length = average.len().min(current.len());
-    let start = Shared::new(average.as_mut_ptr());
-    pool.run(length.div_ceil(CHUNK), |task| {
-        let (first, last) = (task * CHUNK, length.min((task + 1) * CHUNK));
-        // SAFETY: first..last lies inside `average`, which this function borrows alone, and no other task has this
-        // chunk.
-        let average = unsafe { std::slice::from_raw_parts_mut(start.get().add(first), last - first) };
-        for (a, w) in average.iter_mut().zip(&current[first..last]) {
+    let mut chunks: Vec<_> = average.chunks_mut(CHUNK).zip(current.chunks(CHUNK)).collect();
+    pool.each(&mut chunks, |_, (average, current)| {
+        for (a, w) in average.iter_mut().zip(*current) {
             *a = decay * *a + (1.0 - decay) * w;
         }
     });

@@ -45,8 +45,9 @@ impl Cpu {
         let Network { channels, size: [height, width], .. } = self.network;
         let first_image = self.activations.images[images.start * height * width * channels..].as_ptr();
         let [mut input, mut next_input] = memory.block_inputs;
-        // SAFETY: every part of an evaluation's scratch holds `GROUP` images of any layer, and the parts do not
-        // overlap.
+        // SAFETY: by the contract, the group has at most `GROUP` images of the batch. Every part of an evaluation's scratch
+        // holds `GROUP` images of any layer, initialized; the parts do not overlap, and `scratch` is this task's own, as
+        // `max_pool`, `evaluate_layer` and `evaluate_features` ask. The rows are the caller's to write.
         unsafe {
             self.evaluate_layer(0, Source::Plain(first_image), memory.last, number, &kernel);
             for (number_of_block, block) in self.blocks.iter().enumerate() {
@@ -103,8 +104,8 @@ impl Cpu {
     ) {
         let frame = self.feature_frame();
         for (n, image) in images.enumerate() {
-            // SAFETY: by the contract, the source and the rows hold these images; the scratch holds an image of the last
-            // layer.
+            // SAFETY: by the contract, the source and the rows hold these images. As `average` asks, the scratch holds an
+            // image of the last layer, and layers have a multiple of 16 channels.
             unsafe {
                 let features = features.add(image * frame.channels);
                 average(self.tasks.simd, source, n, &frame, scratch.input, features);

@@ -14,8 +14,9 @@ impl Layer {
     /// Pools image `n` of `y` after batch norm and ReLU. `taps` gets the tap that each value came from.
     ///
     /// # Safety
-    /// `y` must be valid for reads of images 0 to `n` of the layer's output, `z` and `taps` for writes of image `n`
-    /// behind the pool.
+    /// `y` must be valid for reads of images 0 to `n` of the layer's output, all of them initialized; `z` and `taps` for
+    /// writes of images 0 to `n` of the pooled output, and image `n` of `z` must be initialized. The three overlap neither
+    /// each other nor the layer's parameters, and nobody else uses image `n` of `z` and `taps` meanwhile.
     pub(super) unsafe fn max_pool(&self, y: *const f32, n: usize, z: *mut f32, taps: Option<*mut u8>) {
         let ([height, width], channels) = (self.convolution.geometry.out(), self.channels());
         let [rows, columns] = pooled([height, width]);

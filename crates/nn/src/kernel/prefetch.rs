@@ -28,7 +28,7 @@ pub(crate) struct Prefetch {
 }
 
 impl Prefetch {
-    /// A schedule without streams for `total_work`, in about cycles.
+    /// A schedule without streams for `total_work`, in approximate CPU cycles.
     pub(crate) fn new(total_work: usize) -> Self {
         let streams = [(std::ptr::null(), 0); MAX_STREAMS];
         let (next_line, countdown) = (Cell::new(0), Cell::new(isize::MAX));

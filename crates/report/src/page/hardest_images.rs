@@ -40,10 +40,10 @@ pub(super) fn section(article: &Article<'_>) -> Option<String> {
         );
         let mut bytes = 0;
         for image in hardest.iter().take(MAX_IMAGES) {
-            let fits = |picture: &&String| is_png(picture) && bytes + picture.len() <= budget;
-            let picture = image.picture.as_ref().filter(fits);
-            bytes += picture.map_or(0, String::len);
-            html.push_str(&item(article, image, picture));
+            let fits = |thumbnail: &&String| is_png(thumbnail) && bytes + thumbnail.len() <= budget;
+            let thumbnail = image.thumbnail.as_ref().filter(fits);
+            bytes += thumbnail.map_or(0, String::len);
+            html.push_str(&item(article, image, thumbnail));
         }
         html.push_str("</ul></details>");
     }
@@ -54,7 +54,7 @@ pub(super) fn section(article: &Article<'_>) -> Option<String> {
 }
 
 /// An image with its class and its prediction.
-fn item(article: &Article<'_>, image: &HardExample, picture: Option<&String>) -> String {
+fn item(article: &Article<'_>, image: &HardExample, thumbnail: Option<&String>) -> String {
     let (class, predicted) = (article.class_name(image.class), article.class_name(image.predicted));
     let (class_percent, predicted_percent) = (100.0 * image.true_probability, 100.0 * image.confidence);
     let tip = format!(
@@ -69,10 +69,10 @@ fn item(article: &Article<'_>, image: &HardExample, picture: Option<&String>) ->
         image.class,
         image.predicted
     );
-    match picture {
-        Some(picture) => {
+    match thumbnail {
+        Some(thumbnail) => {
             let alt = escape(&format!("{}, predicted {}", short(class, 60), short(predicted, 60)));
-            put!(html, r#"<img src="data:image/png;base64,{picture}" width="72" height="72" alt="{alt}"/>"#);
+            put!(html, r#"<img src="data:image/png;base64,{thumbnail}" width="72" height="72" alt="{alt}"/>"#);
         }
         None => html.push_str(r#"<span class="empty">no image</span>"#),
     }

@@ -176,13 +176,13 @@ impl FakeRun {
                 .collect()
         };
         let last = self.classes.len() as u32 - 1;
-        let hard = |picture: &str| HardExample {
+        let hard = |thumbnail: &str| HardExample {
             name: format!("test/{}", self.classes[last as usize]),
             class: last,
             predicted: 0,
             confidence: 0.9,
             true_probability: 0.01,
-            picture: Some(picture.to_owned()),
+            thumbnail: Some(thumbnail.to_owned()),
         };
         EvaluationDetails {
             epoch: self.epochs,

@@ -1,7 +1,7 @@
 //! Recipes: the tables of the literature as TOML, with the published numbers and the settings of the runs behind them.
 //!
-//! A recipe has cells (datasets) and methods (rows); every cell and method is a run with settings of its own. [`check`](self) refuses
-//! recipes that could not be run, [`plan`] lists the runs of a recipe.
+//! A recipe has cells (datasets) and methods (rows); every cell and method is a run with settings of its own. Reading one refuses recipes
+//! that could not be run; [`plan`] lists the runs of a recipe.
 
 mod check;
 pub mod plan;
@@ -19,12 +19,13 @@ use crate::run::files::read_text;
 use crate::settings::Settings;
 
 /// The recipes that the program knows by name.
-pub const RECIPES: [(&str, &str); 6] = [
+pub const RECIPES: [(&str, &str); 7] = [
     ("table1", include_str!("../../../../recipes/table1.toml")),
     ("table2", include_str!("../../../../recipes/table2.toml")),
     ("table3", include_str!("../../../../recipes/table3.toml")),
     ("readings", include_str!("../../../../recipes/readings.toml")),
     ("live", include_str!("../../../../recipes/live.toml")),
+    ("choices", include_str!("../../../../recipes/choices.toml")),
     ("ingredients", include_str!("../../../../recipes/ingredients.toml")),
 ];
 

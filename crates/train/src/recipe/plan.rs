@@ -2,11 +2,13 @@
 
 use std::path::{Path, PathBuf};
 
+use equipoise_data::acquire::catalog::KnownDataset;
 use equipoise_nn::Network;
 
 use super::{Cell, Recipe, TableMethod};
 use crate::error::TrainError;
 use crate::run::ExistingRun;
+use crate::run::input::image_size;
 use crate::settings::Settings;
 
 /// How many times faster an image is evaluated than trained on.
@@ -70,20 +72,20 @@ impl Recipe {
     }
 
     fn check_selection(&self, selection: &Selection<'_>) -> Result<(), TrainError> {
-        let refuse = |option: &str, name: &str, known: Vec<&str>| {
-            let what = format!("{option} {name}: the table has {}", known.join(", "));
+        let refuse = |kind: &str, name: &str, known: Vec<&str>| {
+            let what = format!("unknown {kind} '{name}'; the table has {}", known.join(", "));
             Err(TrainError::Unusable { what })
         };
         if !self.schedules.contains_key(selection.schedule) {
-            return refuse("--schedule", selection.schedule, self.schedules.keys().map(String::as_str).collect());
+            return refuse("schedule", selection.schedule, self.schedules.keys().map(String::as_str).collect());
         }
         let is_unknown = |name: &&&str| !self.cells.iter().any(|cell| cell.matches(name));
         if let Some(name) = selection.cells.iter().find(is_unknown) {
-            return refuse("--only", name, self.cells.iter().map(|cell| cell.name.as_str()).collect());
+            return refuse("cell", name, self.cells.iter().map(|cell| cell.name.as_str()).collect());
         }
         let is_unknown = |name: &&&str| !self.methods.iter().any(|method| method.name == ***name);
         if let Some(name) = selection.methods.iter().find(is_unknown) {
-            return refuse("--criteria", name, self.methods.iter().map(|method| method.name.as_str()).collect());
+            return refuse("method", name, self.methods.iter().map(|method| method.name.as_str()).collect());
         }
         Ok(())
     }
@@ -116,11 +118,14 @@ impl PlannedRun<'_> {
         if self.existing == ExistingRun::Finished {
             return Ok(0.0);
         }
-        let size = match self.settings.data.dataset.as_str() {
-            "tiny-imagenet" => 64,
-            _ => self.settings.model.name.default_image_size(),
+        let known = KnownDataset::by_name(&self.settings.data.dataset).map(|known| known.image_side);
+        let architecture = self.settings.architecture();
+        let side = known.unwrap_or(architecture.default_image_size() as u32);
+        let size = match self.settings.data.image_size {
+            0 => image_size(architecture, side) as usize,
+            size => size as usize,
         };
-        let network = Network::new(self.settings.model.name, 3, [size, size], 10)?;
+        let network = Network::new(architecture, 3, [size, size], 10)?;
         let epochs = self.settings.epochs.saturating_sub(self.epochs_done()) as f64;
         let [train, test] = self.cell.images.map(|images| images as f64);
         let evaluations = (epochs / self.settings.evaluate_every as f64).ceil();

@@ -216,7 +216,7 @@ fn options_change_single_settings() {
     let set = |key: &str, value: &str| base.with_value(key, value);
     assert_eq!(set("epochs", "7").expect("valid").epochs, 7);
     assert_eq!(set("data.dataset", "cifar10").expect("text without quotes").data.dataset, "cifar10");
-    assert_eq!(set("model.name", "resnet50").expect("known").model.name, Architecture::ResNet50);
+    assert_eq!(set("model.name", "resnet50").expect("known").model.name, Some(Architecture::ResNet50));
     let schedule = |name: &str| set("optimizer.schedule", name).expect("known").optimizer.schedule;
     assert_eq!(schedule("cosine"), Some(Schedule::Cosine { warmup_epochs: None, floor: 0.0 }));
     assert_eq!(schedule("constant"), Some(Schedule::Constant {}));
@@ -317,4 +317,15 @@ fn an_ema_in_epochs_forgets_by_e_in_that_time() {
     assert!((decay(20.0, 0.0, 97) - 0.9995).abs() < 2e-5);
     assert_eq!(decay(0.0, 0.998, 97), 0.998);
     assert!((decay(1e9, 0.0, 1 << 40) as f32) < 1.0);
+}
+
+#[test]
+fn cmo_is_laid_out_for_the_epochs_of_a_run() {
+    let mut settings = Settings::default();
+    settings.optimizer.schedule = Some(Schedule::Constant {});
+    assert_eq!(settings.check_epochs_can_change(), Ok(()));
+    settings.augment.cutmix = Some(0.5);
+    assert_eq!(settings.check_epochs_can_change(), Ok(()));
+    (settings.augment.cutmix, settings.augment.cmo) = (None, Some(0.5));
+    assert!(settings.check_epochs_can_change().is_err_and(|what| what.starts_with("CMO")));
 }

@@ -1,4 +1,4 @@
-//! The training batches of an epoch, prepared on a thread of their own while the engine works on the batch before.
+//! The training batches of an epoch. A separate thread prepares each one while the engine trains on the previous one.
 
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};

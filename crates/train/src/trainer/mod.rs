@@ -199,7 +199,7 @@ impl<E: Engine, W: Workers> Trainer<E, W> {
         }
     }
 
-    /// Progress after a step with so many images.
+    /// Progress after a step with this many images.
     fn progress(&self, images: usize, steps: u64) -> StepProgress {
         let Position { epoch, step, loss_sum, images: trained, .. } = self.position;
         StepProgress { epoch: epoch + 1, step, steps, images: images as u64, loss: loss_sum / trained as f64 }

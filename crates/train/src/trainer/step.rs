@@ -62,7 +62,7 @@ impl<E: Engine, W: Workers> Trainer<E, W> {
         self.output.resize(batch.len(), self.data.classes.len());
         let logits = self.engine.forward(&batch.images, true)?;
         let (epoch, mixed) = (self.position.epoch, batch.mixed());
-        // a mixture has no gradient norm of its own, and mixup leaves no other images
+        // norms are recorded by class; a blended image belongs to two classes, and mixup blends all images
         let has_norms = !batch.is_blended && pass == Pass::First;
         let has_difficulty = self.difficulty.is_some() && pass == Pass::First;
         let input = Batch { mixed, epoch, examples: &batch.examples, ..Batch::new(logits, &batch.labels) };
@@ -118,7 +118,7 @@ impl<E: Engine, W: Workers> Trainer<E, W> {
         self.check_norm(batch, norm)
     }
 
-    /// A gradient that is not finite ends the run.
+    /// Returns an error, which ends the run, if the norm of the gradient is not finite.
     fn check_norm(&self, batch: &TrainBatch, norm: f64) -> Result<(), TrainError> {
         if norm.is_finite() {
             return Ok(());

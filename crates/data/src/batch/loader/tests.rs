@@ -8,7 +8,7 @@ use image::RgbImage;
 use super::super::random_ops::{ColorJitter, RandAugment};
 use super::*;
 
-/// Images of different sizes and colours.
+/// Images of different sizes and colors.
 fn files(here: &Path, number: u32) -> Vec<PathBuf> {
     let file = |i: u32| {
         let pixel = |x: u32, y: u32| image::Rgb([(40 * i + 5 * x) as u8, (9 * y) as u8, (7 * i + x * y) as u8]);

@@ -63,7 +63,7 @@ pub(crate) fn run(args: &Args, out: &mut impl Write) -> Result<(), Failure> {
         let backward = tenths(operations / median(&mut || measured.backward()) / 1e9);
         if args.json {
             let line = json!({
-                "inputs": inputs, "outputs": outputs, "window": kernel, "stride": stride, "side": side, "images": images,
+                "inputs": inputs, "outputs": outputs, "window": kernel, "stride": stride, "image_size": side, "images": images,
                 "device": device, "peak": peak, "forward": forward, "backward": backward,
             });
             writeln!(out, "{line}")?;

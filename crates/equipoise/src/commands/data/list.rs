@@ -25,12 +25,12 @@ pub(crate) fn run(args: &Args, out: &mut impl Write) -> Result<(), Failure> {
         if args.json {
             let files = known.files.iter().map(|file| json!({"url": file.url, "bytes": file.bytes, "md5": file.md5}));
             let files: Vec<_> = files.collect();
-            let place = (is_here && !known.is_embedded()).then(|| path.display().to_string());
+            let stored_in = (is_here && !known.is_embedded()).then(|| path.display().to_string());
             let KnownDataset { name, about, .. } = known;
             writeln!(
                 out,
                 "{}",
-                json!({"name": name, "about": about, "here": is_here, "place": place, "files": files})
+                json!({"name": name, "about": about, "here": is_here, "path": stored_in, "files": files})
             )?;
             continue;
         }

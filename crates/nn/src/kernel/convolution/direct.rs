@@ -316,8 +316,8 @@ unsafe fn read_output_gradient<I: Simd>(simd: I, c: &Direct, run: &Backward, ima
     let [height, width] = c.geometry.out();
     let [frame_height, frame_width, top, left] = c.gradient_frame;
     let frame_row = frame_width * outputs;
-    // SAFETY: `scratch.m` has a frame for every image of a group, inside of which the output's rows lie; the output gradient has
-    // the run's images.
+    // SAFETY: by the contract of `backward`, `scratch.m` has a frame for every image of a group, inside of which the output's rows
+    // lie, and `run.back` the run's images.
     unsafe {
         std::ptr::write_bytes(scratch.m, 0, images.len() * frame_height * frame_row);
         for (i, n) in images.clone().enumerate() {
@@ -357,8 +357,8 @@ unsafe fn add_weight_gradient<I: Simd>(
     let frame_row = frame_width * outputs;
     let (number, rows, pixels) = if c.flat { (1, 1, images * height * width) } else { (images, height, width) };
     for n in 0..number {
-        // SAFETY: `scratch.input` and `scratch.m` have a frame for every image, inside of which windows and output pixels lie;
-        // `dw` has all weights.
+        // SAFETY: by the contract of `backward`, `scratch.input` and `scratch.m` have a frame for every image of a group, inside of
+        // which windows and output pixels lie, and `run.dw` has all weights.
         unsafe {
             let sum = Outer {
                 count: kernel,
@@ -397,8 +397,8 @@ unsafe fn input_gradient<I: Simd>(
     let Geometry { inputs, outputs, stride, size, .. } = c.geometry;
     let [frame_height, frame_width, top, left] = c.gradient_frame;
     let frame_row = frame_width * outputs;
-    // SAFETY: `scratch.m` has a frame for every image, inside of which the classes' segments lie; `scratch.gradient` has every
-    // image, whose pixels the classes are; `weights` has every class's taps.
+    // SAFETY: by the contract of `backward`, `scratch.m` has a frame for every image of a group, inside of which the classes' segments
+    // lie; `scratch.gradient` has every image, whose pixels the classes are; `run.weights` has every class's taps.
     unsafe {
         let inside = scratch.m.add(top * frame_row + left * outputs);
         let mut weights = run.weights;

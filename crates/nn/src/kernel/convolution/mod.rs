@@ -237,7 +237,7 @@ impl Convolution {
         }
     }
 
-    /// Runs the forward pass.
+    /// Runs the forward pass. `scratch.sums` must be zeros.
     ///
     /// # Safety
     /// - `run.source` is valid for every one of `run.images`, of the input's size and channels.
@@ -245,7 +245,7 @@ impl Convolution {
     /// - `run.y` is valid for writing every one of `run.images`, of the output's size and channels.
     /// - `run.sums` are valid for reading a shift per output channel, and for reading and writing two sums.
     /// - Every pointer of `scratch` is valid for reading and writing as many values as
-    ///   [`scratch_size`](Self::scratch_size) says; `scratch.sums` are zeros.
+    ///   [`scratch_size`](Self::scratch_size) says.
     /// - What is written overlaps nothing else, and no other thread uses it meanwhile.
     pub(crate) unsafe fn forward(&self, level: SimdLevel, run: &Forward, scratch: &Scratch) {
         // SAFETY: the contracts of both functions are the contract of this one.
@@ -257,7 +257,7 @@ impl Convolution {
         }
     }
 
-    /// Runs the backward pass.
+    /// Runs the backward pass. `scratch.sums` must be zeros.
     ///
     /// # Safety
     /// - `run.source` is valid for every one of `run.images`, of the input's size and channels.
@@ -268,7 +268,7 @@ impl Convolution {
     ///   `run.weights` is valid for reading [`packed`](Self::packed) values, and `run.sums` for reading and writing three
     ///   values per input channel.
     /// - Every pointer of `scratch` is valid for reading and writing as many values as
-    ///   [`scratch_size`](Self::scratch_size) says; `scratch.sums` are zeros.
+    ///   [`scratch_size`](Self::scratch_size) says.
     /// - What is written overlaps nothing else, and no other thread uses it meanwhile.
     pub(crate) unsafe fn backward(&self, level: SimdLevel, run: &Backward, scratch: &Scratch) {
         // SAFETY: the contracts of both functions are the contract of this one.

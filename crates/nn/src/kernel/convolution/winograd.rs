@@ -414,7 +414,8 @@ unsafe fn transform_block<I: Simd>(
     let row = c.input_frame().row;
     for (q, tile) in block.tiles.iter().enumerate() {
         block.prefetch.during(block.transform[0]);
-        // SAFETY: `plan_tiles` put the tile inside its padded image and its output; V and M have room for a block.
+        // SAFETY: by the contract of `backward`, `scratch.input`, V and M have room for a group and a block, and `run.back` the run's
+        // images; `plan_tiles` put the tile inside its padded image and its output.
         unsafe {
             if wanted.weights {
                 tile_in(simd, scratch.input.add(tile.input), row, inputs, scratch.v.add(q * inputs), v_stride);
@@ -443,8 +444,9 @@ unsafe fn multiply_block<I: Simd>(
     let [v_stride, m_stride] = c.strides(block.pass.block);
     let (number, row) = (block.tiles.len(), c.input_frame().row);
     let segments = [Segment { offset: 0, length: outputs }];
-    // SAFETY: V and M have room for a block, dU for all positions of the weights, and `weights` has them if the input gradient
-    // is wanted; `plan_tiles` put every tile inside its padded image, of which `scratch.gradient` has a group.
+    // SAFETY: by the contract of `backward`, V and M have room for a block, dU for all positions of the weights, and `run.weights` has
+    // them if the input gradient is wanted; `plan_tiles` put every tile inside its padded image, of which `scratch.gradient` has
+    // a group.
     unsafe {
         if wanted.weights {
             let sum = Outer {
