@@ -51,14 +51,14 @@ fn a_choice_stays() {
         ["compare", "images", "--criteria", "softmax", "--epochs", "1", "--batch-size", "4", "--output", "all"];
     place.succeeds(&compare);
     assert!(place.read("all/softmax-s0/config.toml").contains("image_size = 32\n"));
-    // the images grow, so that another choice would be made; the run keeps its own
-    place.tree("images", &[("a", 6), ("b", 6)], (70, 70));
     std::fs::remove_file(place.path("whole/result.json")).expect("there");
     let before = records(&place.path("whole"));
     place.succeeds(&["train", "--resume", "whole"]);
     assert_eq!(records(&place.path("whole")), before);
     std::fs::remove_file(place.path("all/softmax-s0/result.json")).expect("there");
-    place.succeeds(&["evaluate", "whole"]);
+    // for these images another choice would be made; the run keeps its own
+    place.tree("larger", &[("a", 6), ("b", 6)], (70, 70));
+    place.succeeds(&["evaluate", "whole", "larger"]);
 }
 
 /// Tiny-ImageNet is 64 x 64, by name and by path.
