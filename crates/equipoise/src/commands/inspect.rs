@@ -10,7 +10,7 @@ use equipoise_train::settings::{KEYS, Settings};
 
 use crate::failure::Failure;
 use crate::options::{DatasetArgs, pool, read_config};
-use crate::output::printable;
+use crate::output::{printable, write_file};
 use crate::progress::Progress;
 
 #[derive(clap::Args)]
@@ -51,7 +51,7 @@ pub(crate) fn run(args: &Args, out: &mut impl Write) -> Result<(), Failure> {
     if let Some(file) = &args.output {
         let settings = preview_settings(args)?;
         let picture = preview(&dataset, &settings, &pool(0)?)?;
-        std::fs::write(file, picture).map_err(|error| Failure::usage(format!("{}: {error}", file.display())))?;
+        write_file(file, &picture)?;
     }
     if args.json {
         writeln!(out, "{}", serde_json::to_string(&report)?)?;

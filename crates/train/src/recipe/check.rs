@@ -4,8 +4,9 @@ use std::collections::BTreeSet;
 
 use super::{Cell, Recipe, TableMethod};
 
-/// Columns that a table can have: all classes, and groups by their names. More than four groups have numbers.
-const COLUMNS: [&str; 6] = ["overall", "Many", "Medium", "Few", "Rare", "All"];
+/// Columns that a table can have: all classes, groups by their names, and the balanced accuracy on held-out training images. More than
+/// four groups have numbers.
+const COLUMNS: [&str; 7] = ["overall", "Many", "Medium", "Few", "Rare", "All", "validation"];
 
 /// Whether a name can be part of a folder's name.
 fn is_plain(name: &str) -> bool {

@@ -303,7 +303,8 @@ impl Settings {
         };
         let sampler = (self.data.sampler == SamplerKind::Progressive).then_some("the progressive sampler");
         let sam = self.optimizer.sam.filter(|sam| sam.start > 0.0).map(|_| "the start of SAM");
-        schedule.or(sampler).or(sam).map_or(Ok(()), |what| Err(what.to_owned()))
+        let cmo = self.augment.cmo.map(|_| "CMO, which pauses in the last epochs,");
+        schedule.or(sampler).or(sam).or(cmo).map_or(Ok(()), |what| Err(what.to_owned()))
     }
 
     /// The settings of a run with the same settings on all training images, without a validation split. It ends with its

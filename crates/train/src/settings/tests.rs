@@ -318,3 +318,14 @@ fn an_ema_in_epochs_forgets_by_e_in_that_time() {
     assert_eq!(decay(0.0, 0.998, 97), 0.998);
     assert!((decay(1e9, 0.0, 1 << 40) as f32) < 1.0);
 }
+
+#[test]
+fn cmo_is_laid_out_for_the_epochs_of_a_run() {
+    let mut settings = Settings::default();
+    settings.optimizer.schedule = Some(Schedule::Constant {});
+    assert_eq!(settings.check_epochs_can_change(), Ok(()));
+    settings.augment.cutmix = Some(0.5);
+    assert_eq!(settings.check_epochs_can_change(), Ok(()));
+    (settings.augment.cutmix, settings.augment.cmo) = (None, Some(0.5));
+    assert!(settings.check_epochs_can_change().is_err_and(|what| what.starts_with("CMO")));
+}

@@ -94,6 +94,7 @@ fn accuracy(job: &Job<'_>, column: &str, best: bool) -> Option<f64> {
     let epoch = if best { result.best.as_ref() } else { result.last.as_ref() }?;
     match column {
         "overall" => epoch.metrics.top1,
+        "validation" => epoch.val_balanced,
         group => epoch.metrics.groups.iter().find(|known| known.name == group)?.accuracy,
     }
 }
