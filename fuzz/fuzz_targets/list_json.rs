@@ -5,9 +5,9 @@
 use std::path::Path;
 
 use equipoise_data::read::format::list;
-use equipoise_data::subset::split::SplitRule;
+use equipoise_data::ReadOptions;
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|bytes: &[u8]| {
-    let _ = list::parse(Path::new("f.jsonl"), &mut &bytes[..], SplitRule::default());
+    let _ = list::parse(Path::new("f.jsonl"), &mut &bytes[..], &ReadOptions::default());
 });

@@ -1,11 +1,13 @@
 //! What the readers produce and everything else consumes: images, labels, class names.
 
 use std::borrow::Cow;
-use std::path::PathBuf;
+use std::collections::HashSet;
+use std::path::{Path, PathBuf};
 
 use serde::Serialize;
 
 use crate::error::DataError;
+use crate::subset::grouping::FileGroups;
 
 /// Decoded 8-bit images of one size, planar: image after image, channel after channel, row after row.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -74,6 +76,15 @@ impl Images {
         self.len() == 0
     }
 
+    /// The file of an image, if the images are files.
+    #[must_use]
+    pub fn file(&self, index: usize) -> Option<&Path> {
+        match self {
+            Self::Memory(_) => None,
+            Self::Files(files) => files.get(index).map(PathBuf::as_path),
+        }
+    }
+
     /// The pixels, if they are in memory.
     #[must_use]
     pub fn pixels(&self) -> Option<&Pixels> {
@@ -115,11 +126,58 @@ pub struct Dataset {
     pub val: Option<Split>,
     /// Test split.
     pub test: Split,
+    /// Images that belong together; empty if each stands alone.
+    pub groups: FileGroups,
     /// What was odd while reading. Nothing is skipped without being named here.
     pub problems: Vec<Problem>,
 }
 
 impl Split {
+    fn leave_out(&mut self, left_out: &HashSet<PathBuf>) {
+        if let Images::Files(files) = &mut self.images {
+            let kept: Vec<bool> = files.iter().map(|file| !left_out.contains(file)).collect();
+            let mut keep = kept.iter();
+            files.retain(|_| keep.next() == Some(&true));
+            let mut keep = kept.iter();
+            self.labels.retain(|_| keep.next() == Some(&true));
+        }
+    }
+
+    /// All images of several splits, one split after the other; `None` if there is no split, or images in memory differ in
+    /// shape.
+    #[must_use]
+    pub fn joined(splits: Vec<Self>) -> Option<Self> {
+        let mut splits = splits.into_iter();
+        let mut all = splits.next()?;
+        for split in splits {
+            match (&mut all.images, split.images) {
+                (Images::Files(files), Images::Files(more)) => files.extend(more),
+                (Images::Memory(pixels), Images::Memory(more))
+                    if (pixels.channels, pixels.height, pixels.width) == (more.channels, more.height, more.width) =>
+                {
+                    pixels.bytes.to_mut().extend_from_slice(&more.bytes);
+                }
+                _ => return None,
+            }
+            all.labels.extend(split.labels);
+        }
+        Some(all)
+    }
+
+    /// The same images with the labels of other classes, which are told by their names.
+    ///
+    /// # Errors
+    /// Returns the name of a class that has images here and is not one of the other classes.
+    pub fn relabeled(mut self, classes: &[String], others: &[String]) -> Result<Self, String> {
+        let label = |name: &String| others.iter().position(|other| other == name).map(|label| label as u32);
+        let labels: Vec<Option<u32>> = classes.iter().map(label).collect();
+        for label in &mut self.labels {
+            let class = *label as usize;
+            *label = labels[class].ok_or_else(|| classes[class].clone())?;
+        }
+        Ok(self)
+    }
+
     /// The images at these indices, in this order.
     ///
     /// # Panics
@@ -138,6 +196,15 @@ impl Split {
 }
 
 impl Dataset {
+    /// Takes files out of all splits.
+    pub fn leave_out(&mut self, files: &HashSet<PathBuf>) {
+        if !files.is_empty() {
+            for split in [Some(&mut self.train), self.val.as_mut(), Some(&mut self.test)].into_iter().flatten() {
+                split.leave_out(files);
+            }
+        }
+    }
+
     /// Training images per class.
     ///
     /// # Errors

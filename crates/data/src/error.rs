@@ -229,6 +229,14 @@ pub enum DataError {
         /// What is wrong with it.
         what: String,
     },
+    /// Images cannot be grouped as asked.
+    #[error("group-by `{text}`: {what}")]
+    GroupBy {
+        /// The column or expression.
+        text: String,
+        /// Why it cannot be used.
+        what: String,
+    },
     /// An imbalance factor is out of range.
     #[error("imbalance = {imbalance}: must be at least 1 and finite")]
     Imbalance {
@@ -248,7 +256,7 @@ pub enum DataError {
         name: String,
     },
     /// A file or folder is in no format that is read.
-    #[error("{}: not a dataset: expected a folder per class, a .csv or .jsonl list, or CIFAR or IDX files", path.display())]
+    #[error("{}: not a dataset: expected a folder per class, a .csv, .tsv or .jsonl list, or CIFAR or IDX files", path.display())]
     Unrecognized {
         /// The file or folder.
         path: PathBuf,
@@ -278,6 +286,14 @@ pub enum DataError {
         folder: PathBuf,
         /// The second folder.
         other: PathBuf,
+    },
+    /// A link leads to a folder around it.
+    #[error("{}: this link leads back to {}; remove it", link.display(), target.display())]
+    LinkLoop {
+        /// The link.
+        link: PathBuf,
+        /// The folder that it leads to.
+        target: PathBuf,
     },
     /// A folder holds files where it should hold one folder per class.
     #[error("{}: it holds {files} files and no folder; a folder per class is needed", folder.display())]
@@ -356,8 +372,8 @@ pub enum DataError {
         /// Why not.
         what: String,
     },
-    /// A test fraction that leaves a split empty.
-    #[error("test fraction = {fraction}: must be more than 0 and less than 1")]
+    /// A test fraction that leaves nothing for training.
+    #[error("test fraction = {fraction}: must be at least 0 and less than 1")]
     TestFraction {
         /// The fraction.
         fraction: f64,

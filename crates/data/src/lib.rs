@@ -16,3 +16,4 @@ pub mod subset;
 pub use dataset::{Dataset, Images, Pixels, Problem, Split};
 pub use error::DataError;
 pub use load::load;
+pub use read::options::ReadOptions;

@@ -6,17 +6,30 @@ use crate::acquire::catalog::KnownDataset;
 use crate::dataset::Dataset;
 use crate::error::DataError;
 use crate::read::format::{cifar, class_folders, idx, inat, list, tiny_imagenet};
+use crate::read::options::ReadOptions;
 use crate::read::source::cannot_read;
 use crate::read::tar::is_tar;
-use crate::subset::split::SplitRule;
 
 /// Reads a known dataset by its name (from the data folder `root`), or from a path: a CIFAR folder or archive, a folder of
 /// IDX files, Tiny-ImageNet, iNaturalist, a list, or a tree with a folder per class. A list or tree without splits is split
-/// by `rule`.
+/// as the options say. Files that they leave out are in no split.
 ///
 /// # Errors
 /// Says what is missing or wrong, and where.
-pub fn load(name_or_path: &str, root: &Path, rule: SplitRule) -> Result<Dataset, DataError> {
+pub fn load(name_or_path: &str, root: &Path, options: &ReadOptions) -> Result<Dataset, DataError> {
+    let mut dataset = read(name_or_path, root, options)?;
+    dataset.leave_out(&options.left_out);
+    match &options.group_by {
+        Some(by) if dataset.groups.is_empty() => {
+            let what = "only images in class folders or in a list can be grouped".to_owned();
+            return Err(DataError::GroupBy { text: by.text().to_owned(), what });
+        }
+        _ => {}
+    }
+    Ok(dataset)
+}
+
+fn read(name_or_path: &str, root: &Path, options: &ReadOptions) -> Result<Dataset, DataError> {
     if let Some(known) = KnownDataset::by_name(name_or_path) {
         let path = root.join(known.name);
         if !known.is_embedded() && is_missing(&path)? {
@@ -29,11 +42,11 @@ pub fn load(name_or_path: &str, root: &Path, rule: SplitRule) -> Result<Dataset,
         return Err(DataError::Unknown { name: name_or_path.to_owned() });
     }
     if list::is_list(path) {
-        list::list(path, rule)
+        list::list(path, options)
     } else if path.is_file() {
         load_archive(path)
     } else {
-        load_folder(path, rule)
+        load_folder(path, options)
     }
 }
 
@@ -53,7 +66,7 @@ fn load_archive(path: &Path) -> Result<Dataset, DataError> {
 }
 
 /// Reads a folder in the first format whose files it holds.
-fn load_folder(path: &Path, rule: SplitRule) -> Result<Dataset, DataError> {
+fn load_folder(path: &Path, options: &ReadOptions) -> Result<Dataset, DataError> {
     let holds = |names: &[&str]| names.iter().any(|name| path.join(name).exists());
     if holds(&["data_batch_1.bin", "cifar-10-batches-bin", "data_batch_1", "cifar-10-batches-py"]) {
         cifar::cifar10(path)
@@ -66,7 +79,7 @@ fn load_folder(path: &Path, rule: SplitRule) -> Result<Dataset, DataError> {
     } else if inat::is_inat(path) {
         inat::inat2017(path)
     } else if class_folders::is_tree(path)? {
-        class_folders::tree(path, rule)
+        class_folders::tree(path, options)
     } else {
         Err(DataError::Unrecognized { path: path.to_owned() })
     }

@@ -10,12 +10,12 @@ use std::path::Path;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
+use equipoise_data::ReadOptions;
 use equipoise_data::acquire::catalog::KnownDataset;
 use equipoise_data::acquire::unpack::unpack;
 use equipoise_data::read::decode::{DecodeLimits, decode};
 use equipoise_data::read::format::{cifar, idx, inat, list, tiny_imagenet};
 use equipoise_data::subset::index;
-use equipoise_data::subset::split::SplitRule;
 use equipoise_testing::TempFolder;
 use flate2::Compression;
 use flate2::write::{GzEncoder, ZlibEncoder};
@@ -237,7 +237,7 @@ fn archive_bombs() {
         refused(&format!("{name}, read"), || cifar::cifar10(&file));
         fs::create_dir_all(&target).expect("a folder");
         refused(&format!("{name}, recognised"), || {
-            equipoise_data::load(file.to_str().expect("UTF-8"), &target, SplitRule::default())
+            equipoise_data::load(file.to_str().expect("UTF-8"), &target, &ReadOptions::default())
         });
         let from = KnownDataset::by_name("cifar10").expect("known");
         refused(&format!("{name}, imported"), || equipoise_data::acquire::import::import(from, &file, &target));
@@ -288,7 +288,7 @@ fn text_bombs() {
     for name in ["x.csv", "x.jsonl"] {
         let case = |what: &str, bytes: &[u8]| {
             write(name, bytes);
-            refused(&format!("{name}: {what}"), || list::list(&at(name), SplitRule::default()));
+            refused(&format!("{name}: {what}"), || list::list(&at(name), &ReadOptions::default()));
         };
         case("a line of 100 MB", &large);
         case("100 MB of spaces", &vec![b' '; 100 << 20]);

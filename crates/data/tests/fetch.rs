@@ -161,7 +161,7 @@ impl SmallCifar {
         let fetched = fetched.expect("good");
         assert_eq!(fetched.dataset.train.labels, [0, 1, 2, 3, 4, 5, 6, 7, 8, 9]);
         assert_eq!(fetched.path, self.root.path().join("cifar10"));
-        let again = equipoise_data::load("cifar10", self.root.path(), Default::default()).expect("in place");
+        let again = equipoise_data::load("cifar10", self.root.path(), &Default::default()).expect("in place");
         assert_eq!(again, fetched.dataset);
         assert_eq!(self.root.path().read_dir().expect("reads").count(), 1, "something was left behind");
     }

@@ -3,6 +3,7 @@
 use std::fs;
 use std::path::Path;
 
+use equipoise_data::ReadOptions;
 use equipoise_data::describe::groups::GroupRule;
 use equipoise_data::describe::inspect::inspect;
 use equipoise_data::read::format::class_folders::tree;
@@ -37,7 +38,7 @@ fn files(part: &Split) -> Vec<String> {
 }
 
 fn read(path: &Path) -> Dataset {
-    tree(path, SplitRule::default()).expect("good")
+    tree(path, &ReadOptions::default()).expect("good")
 }
 
 #[test]
@@ -52,9 +53,9 @@ fn one_tree_is_split_within_every_class() {
     all.dedup();
     assert_eq!(all.len(), 17, "an image is in both splits, or in none");
     assert_eq!(set, read(zoo.path()), "the same again");
-    let other = tree(zoo.path(), SplitRule { seed: 1, ..SplitRule::default() }).expect("good");
+    let other = tree(zoo.path(), &SplitRule { seed: 1, ..SplitRule::default() }.into()).expect("good");
     assert_ne!(files(&other.test), files(&set.test));
-    let half = tree(zoo.path(), SplitRule { test_fraction: 0.5, seed: 0 }).expect("good");
+    let half = tree(zoo.path(), &SplitRule { test_fraction: 0.5, seed: 0 }.into()).expect("good");
     assert_eq!(half.counts().expect("labels"), [5, 2, 1]);
     // another class does not change where the others go
     picture(&zoo.path().join("ant/0.png"), 1);
@@ -81,25 +82,27 @@ fn train_val_and_test_folders() {
     let set = read(here.path());
     assert_eq!((set.val, set.test.labels), (None, vec![0, 0, 1, 1]));
     picture(&here.path().join("val/c/0.png"), 1);
-    let error = tree(here.path(), SplitRule::default()).expect_err("class c").to_string();
+    let error = tree(here.path(), &ReadOptions::default()).expect_err("class c").to_string();
     assert!(error.contains("val/c: there is no such class in"), "{error}");
     fs::remove_dir_all(here.path().join("val")).expect("removes");
-    let error = tree(here.path(), SplitRule::default()).expect_err("nothing to test on").to_string();
-    assert!(error.ends_with("there is no test or val folder"), "{error}");
+    // train/ alone is split
+    let set = read(here.path());
+    assert_eq!((set.train.labels.len(), set.test.labels), (5, vec![0, 1]));
+    assert!(set.problems[0].what.starts_with("20 % of every class are for testing"), "{:?}", set.problems);
 }
 
 #[test]
 fn bad_trees() {
     let here = TempFolder::new("bad");
-    let error = |path: &Path| tree(path, SplitRule::default()).expect_err("bad");
+    let error = |path: &Path| tree(path, &ReadOptions::default()).expect_err("bad");
     assert!(matches!(error(&here.path().join("nowhere")), DataError::Read { .. }));
     assert!(matches!(error(here.path()), DataError::NoImages { .. }));
     fs::create_dir_all(here.path().join("empty")).expect("a folder");
     assert!(matches!(error(here.path()), DataError::NoImages { .. }));
     picture(&here.path().join("Cat/0.png"), 1);
-    for share in [0.0, 1.0, -1.0, f64::NAN] {
+    for share in [1.0, -1.0, f64::NAN] {
         assert!(matches!(
-            tree(here.path(), SplitRule { test_fraction: share, seed: 0 }),
+            tree(here.path(), &SplitRule { test_fraction: share, seed: 0 }.into()),
             Err(DataError::TestFraction { .. })
         ));
     }
@@ -123,33 +126,49 @@ fn odd_paths() {
     picture(&here.path().join(OsStr::from_bytes(b"\xff\xfe")).join(OsStr::from_bytes(b"\xfd.png")), 2);
     picture(&at(".hidden/0.png"), 3);
     fs::write(at("README"), b"beside the classes").expect("writes");
-    symlink(here.path(), at("loop")).expect("a link");
-    symlink(here.path(), at("a\nb/loop")).expect("a link");
     symlink(at("a\nb/0.png"), at("a\nb/1.png")).expect("a link");
     symlink(at("nowhere"), at("a\nb/nowhere")).expect("a link");
     symlink("itself", at("a\nb/itself")).expect("a link");
     symlink(at("caf\u{e9}"), at("linked class")).expect("a link");
+    symlink(at("\u{1f431}"), at("a\nb/linked")).expect("a link");
+    symlink(at("\u{1f431}"), at("a\nb/linked again")).expect("a link");
     let pipe = std::process::Command::new("mkfifo").arg(at("a\nb/pipe")).status().is_ok_and(|status| status.success());
     let set = read(here.path());
-    assert_eq!(set.classes, ["a\nb", "cafe\u{301}", "caf\u{e9}", "\u{fffd}\u{fffd}", "\u{1f431}"]);
-    assert_eq!(set.train.labels.len() + set.test.labels.len(), 6);
+    assert_eq!(set.classes, ["a\nb", "cafe\u{301}", "caf\u{e9}", "linked class", "\u{fffd}\u{fffd}", "\u{1f431}"]);
+    assert_eq!(set.train.labels.len() + set.test.labels.len(), 8);
     let said = |file: &str| {
         let found = set.problems.iter().find(|problem| problem.path == at(file).display().to_string());
         found.map(|problem| problem.what.as_str())
     };
-    assert_eq!(said("loop"), Some("a link to a folder is not followed"));
-    assert_eq!(said("a\nb/loop"), Some("a link to a folder is not followed"));
-    assert_eq!(said("linked class"), Some("a link to a folder is not followed"));
+    assert_eq!(said("a\nb/linked again"), Some("another link leads to the same folder, which is read once"));
     assert_eq!(said("a\nb/nowhere"), Some("neither a file nor a folder"));
     assert_eq!(said("a\nb/itself"), Some("neither a file nor a folder"));
     assert_eq!(said("a\nb/pipe").is_some(), pipe);
     assert_eq!(said("\u{fffd}\u{fffd}"), Some("the class name is not UTF-8"));
     let tree_said = set.problems.iter().find(|p| p.path == here.path().display().to_string());
-    assert_eq!(tree_said.map(|p| p.what.as_str()), Some("ignored 1 files beside the class folders: README"));
-    assert_eq!(set.problems.len(), 8 + usize::from(pipe), "{:?}", set.problems);
+    assert_eq!(tree_said.map(|p| p.what.as_str()), Some("ignored 1 file beside the class folders: README"));
+    assert_eq!(set.problems.len(), 6 + usize::from(pipe), "{:?}", set.problems);
     // names that become the same text cannot both be classes
     picture(&here.path().join(OsStr::from_bytes(b"\xfe\xff")).join("0.png"), 2);
-    assert!(matches!(tree(here.path(), SplitRule::default()), Err(DataError::SameClass { .. })));
+    assert!(matches!(tree(here.path(), &ReadOptions::default()), Err(DataError::SameClass { .. })));
+    // a link to a folder around it would never end
+    for (target, link) in
+        [(here.path().to_owned(), "a\nb/loop"), (at("a\nb"), "a\nb/self"), (here.path().to_owned(), "loop")]
+    {
+        symlink(target, at(link)).expect("a link");
+        let found = tree(here.path(), &ReadOptions::default());
+        assert!(
+            matches!(&found, Err(DataError::LinkLoop { link: found, .. }) if *found == at(link)),
+            "{link}: {found:?}"
+        );
+        fs::remove_file(at(link)).expect("removes");
+    }
+    // nor would two links that lead to each other's folders
+    fs::create_dir_all(at("one")).expect("a folder");
+    fs::create_dir_all(at("two")).expect("a folder");
+    symlink(at("two"), at("one/x")).expect("a link");
+    symlink(at("one"), at("two/y")).expect("a link");
+    assert!(matches!(tree(here.path(), &ReadOptions::default()), Err(DataError::LinkLoop { .. })));
 }
 
 /// A thousand nested folders are read; a path that is longer than the system allows is an error.
@@ -169,7 +188,7 @@ fn deep_trees() {
     let other = here.path().join(".other");
     picture(&other.join(deep(1500)).join("2.png"), 3);
     fs::rename(&other, class.join(deep(1000)).join("other")).expect("moves");
-    let error = tree(here.path(), SplitRule::default()).expect_err("too deep");
+    let error = tree(here.path(), &ReadOptions::default()).expect_err("too deep");
     assert!(matches!(error, DataError::Read { .. }), "{error}");
 }
 
@@ -203,10 +222,10 @@ fn ignored_entries_are_reported() {
 fn untidy_folders() {
     let here = TempFolder::new("people");
     let at = |name: &str| here.path().join(name);
-    let said = || tree(here.path(), SplitRule::default()).expect_err("bad").to_string();
+    let said = || tree(here.path(), &ReadOptions::default()).expect_err("bad").to_string();
     picture(&at("Test/a/0.png"), 1);
     picture(&at("VALID/a/0.png"), 2);
-    assert!(said().ends_with("there is no train folder beside the others"), "{}", said());
+    assert!(said().ends_with("no train folder beside the others; to use one of them alone, name it"), "{}", said());
     picture(&at("Train/a/0.png"), 3);
     fs::write(at("Train/a/Thumbs.db"), b"\0\0").expect("writes");
     fs::write(at("Train/a/broken.png"), b"text").expect("writes");
@@ -221,7 +240,7 @@ fn untidy_folders() {
     let problems: Vec<String> = report.problems.iter().map(|p| format!("{}: {}", p.path, p.what)).collect();
     for what in [
         "Thumbs.db: not an image",
-        "Train: ignored 1 hidden entries",
+        "Train: ignored 1 hidden entry",
         "broken.png: not a JPEG, PNG, WebP, BMP, GIF or PPM image",
         "picture.gif: a PNG file with the extension of a GIF",
     ] {
@@ -230,7 +249,7 @@ fn untidy_folders() {
     picture(&at("train/a/0.png"), 3);
     if fs::read_dir(here.path()).expect("reads").count() == 4 {
         assert!(
-            matches!(tree(here.path(), SplitRule::default()), Err(DataError::TwoSplitFolders { .. })),
+            matches!(tree(here.path(), &ReadOptions::default()), Err(DataError::TwoSplitFolders { .. })),
             "{}",
             said()
         );
@@ -238,7 +257,10 @@ fn untidy_folders() {
     }
     fs::remove_dir_all(at("VALID")).expect("removes");
     picture(&at("val/0.png"), 3);
-    assert!(said().ends_with("val: it holds 1 files and no folder; a folder per class is needed"), "{}", said());
+    let set = read(here.path());
+    let ignored =
+        |problem: &equipoise_data::Problem| problem.path.ends_with("val") && problem.what.contains("no class folders");
+    assert!(set.val.is_none() && set.problems.iter().any(ignored), "{:?}", set.problems);
 }
 
 /// Images with the same pixels are duplicates, whatever their format.
@@ -256,8 +278,8 @@ fn duplicates_are_found_by_pixels() {
     fs::copy(here.path().join("train/a/0.png"), here.path().join("val/a/1.png")).expect("copies");
     let report = inspect(&read(here.path()), GroupRule::default(), &Pool::single(), &|_, _| {}).expect("labels");
     let advice = report.advice.join("\n");
-    assert!(advice.contains("1 validation images are also training images"), "{advice}");
-    assert!(advice.contains("1 test images are also validation images"), "{advice}");
+    assert!(advice.contains("1 validation image is also in training"), "{advice}");
+    assert!(advice.contains("1 test image is also in validation"), "{advice}");
 }
 
 /// A folder that cannot be read is an error.
@@ -269,7 +291,7 @@ fn locked_folders() {
     let lock = |mode| fs::set_permissions(here.path(), fs::Permissions::from_mode(mode)).expect("is ours");
     lock(0o000);
     let locked = fs::read_dir(here.path()).is_err();
-    let found = equipoise_data::load(here.path().to_str().expect("UTF-8"), Path::new("x"), SplitRule::default());
+    let found = equipoise_data::load(here.path().to_str().expect("UTF-8"), Path::new("x"), &ReadOptions::default());
     lock(0o755);
     // a superuser can still read it
     assert!(!locked || matches!(found, Err(DataError::Read { .. })), "{found:?}");
@@ -283,7 +305,7 @@ fn a_list_of_things_that_are_not_files() {
     let text = format!("/dev/zero,a\n/dev/null,a\n{},b\nnowhere.png,b\n", here.path().display());
     let list = here.path().join("x.csv");
     fs::write(&list, text).expect("writes");
-    let set = equipoise_data::read::format::list::list(&list, SplitRule::default()).expect("a list");
+    let set = equipoise_data::read::format::list::list(&list, &ReadOptions::default()).expect("a list");
     let report = inspect(&set, GroupRule::default(), &Pool::single(), &|_, _| {}).expect("labels");
     let mut said: Vec<(&str, &str)> = report.problems.iter().map(|p| (&p.path[..], &p.what[..])).collect();
     said.sort_unstable_by_key(|(path, _)| path.len());
@@ -321,7 +343,7 @@ fn list(name: &str, text: &str) -> Result<Dataset, DataError> {
     equipoise_data::read::format::list::parse(
         &Path::new("lists").join(name),
         &mut text.as_bytes(),
-        SplitRule::default(),
+        &ReadOptions::default(),
     )
 }
 
@@ -386,7 +408,10 @@ fn invalid_lines_are_named() {
     assert_eq!(said("x.csv", "a,1,test\n"), "lists/x.csv: there is no line with split train");
     assert_eq!(said("x.csv", "a,1,train\nb,1\n"), "lists/x.csv: line 1: some lines have a split and some have none");
     let header = said("x.csv", "image,kind\na.png,cat\n");
-    assert!(header.starts_with("lists/x.csv: line 1: a header needs a column for the path (path, file,"), "{header}");
+    assert_eq!(
+        header,
+        "lists/x.csv: line 1: the columns are `image | kind`: no column is known to hold the classes; name it: --label-column NAME"
+    );
     assert_eq!(said("x.csv", "a,1,train,9\n"), "lists/x.csv: line 1: 4 fields: at most 3 are expected");
     let untrained = said("x.csv", "a,1,train\nb,1,test\nc,2,test\n");
     assert_eq!(untrained, "lists/x.csv: class `2` is in the test split, but not in the train split");
@@ -398,7 +423,7 @@ fn invalid_lines_are_named() {
     let broken = equipoise_data::read::format::list::parse(
         Path::new("x.csv"),
         &mut &b"a.png,1\nb\xff.png,1\n"[..],
-        SplitRule::default(),
+        &ReadOptions::default(),
     );
     assert!(broken.expect_err("not UTF-8").to_string().starts_with("x.csv: line 2: "));
     assert!(said("x.jsonl", "{\"path\": \"a\", \"label\": 1}\n{\"path\": 1}\n").starts_with("lists/x.jsonl: line 2: "));
@@ -413,7 +438,8 @@ fn a_hundred_thousand_damaged_lists() {
         let mut read = 0;
         for round in 0..100_000 {
             let bytes = damaged(text.as_bytes(), equipoise_random::Draws::new(2, kind as u64, round));
-            let set = equipoise_data::read::format::list::parse(Path::new(name), &mut &bytes[..], SplitRule::default());
+            let set =
+                equipoise_data::read::format::list::parse(Path::new(name), &mut &bytes[..], &ReadOptions::default());
             read += usize::from(set.is_ok());
         }
         assert!((1000..99_000).contains(&read), "{name}: {read} of 100,000 could be read");
@@ -440,7 +466,7 @@ fn tiny_imagenet_as_shipped() {
     assert!(set.problems[0].path.ends_with("train/n03") && set.problems.len() == 1, "{:?}", set.problems);
     assert_eq!((set.train.labels.clone(), set.test.labels.clone()), (vec![0, 0, 1, 1, 1], vec![0, 1]));
     assert_eq!(files(&set.test), ["images/val_1.JPEG", "images/val_0.JPEG"]);
-    let found = equipoise_data::load(here.path().to_str().expect("UTF-8"), Path::new("x"), SplitRule::default());
+    let found = equipoise_data::load(here.path().to_str().expect("UTF-8"), Path::new("x"), &ReadOptions::default());
     assert_eq!(found.expect("recognised"), set);
     write("val/val_annotations.txt", "val_0.JPEG\tn09\n");
     let error = tiny_imagenet(here.path()).expect_err("class n09").to_string();

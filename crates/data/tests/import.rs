@@ -76,7 +76,7 @@ fn errors_name_the_source_and_any_outer_folder_is_accepted() {
     let (archive, root) = (here.path().join("cf.tar.gz"), here.path().join("root"));
     fs::write(&archive, tar_gz("another-name", &cifar10_files())).expect("writes");
     let Imported { path, dataset, .. } = cifar10(&archive, &root).expect("good");
-    let again = equipoise_data::load("cifar10", &root, Default::default()).expect("in path");
+    let again = equipoise_data::load("cifar10", &root, &Default::default()).expect("in path");
     assert_eq!(again, dataset);
     fs::remove_dir_all(path).expect("removes");
     fs::write(&archive, tar_gz("another-name", &cifar10_files()[1..])).expect("writes");

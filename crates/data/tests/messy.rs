@@ -4,10 +4,10 @@ use std::fs;
 use std::io::Cursor;
 use std::path::Path;
 
+use equipoise_data::ReadOptions;
 use equipoise_data::describe::groups::GroupRule;
 use equipoise_data::describe::inspect::inspect;
 use equipoise_data::read::format::class_folders::tree;
-use equipoise_data::subset::split::SplitRule;
 use equipoise_pool::Pool;
 use equipoise_testing::TempFolder;
 use image::{DynamicImage, ImageFormat, Rgb, RgbImage};
@@ -90,7 +90,7 @@ fn ten_thousand_images() {
         let wrong = if number % 1000 == 55 && is_locked(&path) { Some("ermission denied") } else { wrong };
         bad.extend(wrong.map(|what| (path.display().to_string(), what)));
     }
-    let set = tree(here.path(), SplitRule::default()).expect("a tree");
+    let set = tree(here.path(), &ReadOptions::default()).expect("a tree");
     let report = inspect(&set, GroupRule::default(), &Pool::new(2).expect("threads"), &|_, _| {}).expect("labels");
     for (path, what) in &bad {
         let said: Vec<_> = report.problems.iter().filter(|problem| problem.path == *path).collect();

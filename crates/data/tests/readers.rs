@@ -87,7 +87,7 @@ fn bad_cifar() {
     );
     let foreign = here.path().join("foreign.tar.gz");
     fs::write(&foreign, tar_gz("x", &[("y".to_owned(), vec![1])])).expect("writes");
-    let error = equipoise_data::load(foreign.to_str().expect("UTF-8"), Path::new("x"), Default::default());
+    let error = equipoise_data::load(foreign.to_str().expect("UTF-8"), Path::new("x"), &Default::default());
     assert!(matches!(error, Err(DataError::ForeignArchive { .. })), "{error:?}");
     // a file that is not an archive, and a truncated one
     let file = here.path().join("x.tar.gz");
@@ -299,7 +299,7 @@ fn datasets_are_imported_from_folders_and_archives() {
         // this is not the official archive, and a folder has no checksum
         assert_eq!(matches!(imported.checksum, Some(Checksum::Differs { .. })), archived);
         assert_eq!(imported.checksum.is_none(), !archived);
-        let again = equipoise_data::load("cifar10", &root, Default::default()).expect("in place");
+        let again = equipoise_data::load("cifar10", &root, &Default::default()).expect("in place");
         check_cifar10(&again);
         assert!(matches!(import(known("cifar10"), &from, &root), Err(DataError::AlreadyInPlace { .. })));
         assert_eq!(entries(&root), 1, "something was left behind");

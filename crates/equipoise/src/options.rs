@@ -1,5 +1,6 @@
 //! Options that several commands share.
 
+use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 
 use anyhow::Context;
@@ -26,7 +27,8 @@ const HELD_OUT: u32 = 5;
 pub(crate) struct SettingArgs {
     /// Name of a dataset (see `equipoise data list`) or a path [default: fashion-mini]
     pub(crate) data: Option<String>,
-    /// Network: resnet8, 14, 20, 32, 32x2, 32x4, 44 or 56 for small images, resnet18 or 50 for photographs [default: resnet32; resnet8 for `compare` without a dataset]
+    /// Network: resnet8, 14, 20, 32, 32x2, 32x4, 44 or 56 for small images, resnet18 or 50 for photographs [default: resnet32 or
+    /// resnet18, by the size of the images; resnet8 for `compare` without a dataset]
     #[arg(long, value_name = "NAME")]
     model: Option<Architecture>,
     /// Draw a long-tailed subset with this imbalance factor
@@ -50,7 +52,25 @@ pub(crate) struct SettingArgs {
     /// Fraction of the training images to select the best epoch on
     #[arg(long, value_name = "FRACTION")]
     val_fraction: Option<f64>,
-    /// Height and width that image files are scaled to [default: 32 for small networks, 224 for large ones]
+    #[command(flatten)]
+    columns: ColumnArgs,
+    /// Name or path of a dataset whose images are used for testing; the other dataset is then not split
+    #[arg(long, value_name = "DATA")]
+    test_data: Option<String>,
+    /// Name or path of a dataset whose images are used for validation
+    #[arg(long, value_name = "DATA", conflicts_with_all = ["val", "val_fraction"])]
+    val_data: Option<String>,
+    /// Column of a list, or regular expression on the path, that tells which images belong together: they fall on one side of every split
+    #[arg(long, value_name = "COLUMN|REGEX")]
+    group_by: Option<String>,
+    /// Fraction of every class used for testing if the dataset has no test split; 0 to train on everything [default: 0.2]
+    #[arg(long, alias = "test", value_name = "FRACTION", conflicts_with = "test_data")]
+    test_fraction: Option<f64>,
+    /// Refuse datasets with image files that cannot be read [default: up to 1 % of them are left out]
+    #[arg(long)]
+    strict: bool,
+    /// Height and width that image files are scaled to [default: 32, 64 or 224, by the network and the size of
+    /// the images]
     #[arg(long, value_name = "PIXELS")]
     image_size: Option<u32>,
     /// Weights to start from: a run folder, a checkpoint or a safetensors file. Network and image size are those of the run unless
@@ -129,8 +149,12 @@ impl SettingArgs {
                 setting.clone_from(value);
             }
         }
+        fn put_some<T: Clone>(option: &Option<T>, setting: &mut Option<T>) {
+            if option.is_some() {
+                setting.clone_from(option);
+            }
+        }
         put(&self.data, &mut settings.data.dataset);
-        put(&self.model, &mut settings.model.name);
         put(&self.epochs, &mut settings.epochs);
         put(&self.batch_size, &mut settings.batch_size);
         put(&self.lr, &mut settings.optimizer.learning_rate);
@@ -140,9 +164,36 @@ impl SettingArgs {
             (settings.data.val_fraction, settings.data.val_at_least) = (fraction, HELD_OUT);
         }
         put(&self.image_size, &mut settings.data.image_size);
+        put(&self.test_fraction, &mut settings.data.test_fraction);
+        self.columns.apply(&mut settings.data);
+        put_some(&self.test_data, &mut settings.data.test_data);
+        put_some(&self.group_by, &mut settings.data.group_by);
+        put_some(&self.val_data, &mut settings.data.val_data);
+        if self.strict {
+            settings.data.max_broken = 0.0;
+        }
         settings.data.imbalance = self.imbalance.or(settings.data.imbalance);
+        settings.model.name = self.model.or(settings.model.name);
         settings.model.weights = self.weights.clone().or(settings.model.weights.take());
         settings.model.freeze_backbone |= self.freeze_backbone;
+    }
+}
+
+/// The columns of a list.
+#[derive(clap::Args, Clone)]
+pub(crate) struct ColumnArgs {
+    /// Column of a CSV or JSON-lines list that names the image files [default: one with a usual name]
+    #[arg(long, value_name = "NAME")]
+    pub(crate) path_column: Option<String>,
+    /// Column of a CSV or JSON-lines list that names the classes [default: one with a usual name]
+    #[arg(long, value_name = "NAME")]
+    pub(crate) label_column: Option<String>,
+}
+
+impl ColumnArgs {
+    fn apply(&self, data: &mut DataSettings) {
+        data.path_column = self.path_column.clone().or(data.path_column.take());
+        data.label_column = self.label_column.clone().or(data.label_column.take());
     }
 }
 
@@ -289,12 +340,21 @@ pub(crate) struct DatasetArgs {
     #[arg(long, value_name = "N", default_value_t = SplitRule::default().seed)]
     split_seed: u64,
     #[command(flatten)]
+    columns: ColumnArgs,
+    /// Name or path of a dataset whose images are used for testing; the other dataset is then not split
+    #[arg(long, value_name = "DATA")]
+    test_data: Option<String>,
+    /// Column of a list, or regular expression on the path, that tells which images belong together: they fall on one side of every split
+    #[arg(long, value_name = "COLUMN|REGEX")]
+    group_by: Option<String>,
+    #[command(flatten)]
     root: RootArgs,
 }
 
 impl DatasetArgs {
-    pub(crate) fn load(&self) -> Result<LoadedDataset, Failure> {
-        let data = DataSettings {
+    /// The settings of the dataset.
+    pub(crate) fn settings(&self) -> DataSettings {
+        let mut data = DataSettings {
             dataset: self.data.clone(),
             imbalance: self.imbalance,
             profile: self.profile,
@@ -302,8 +362,16 @@ impl DatasetArgs {
             subset_file: self.subset_file.as_ref().map(|file| file.display().to_string()),
             test_fraction: self.test_fraction,
             split_seed: self.split_seed,
+            test_data: self.test_data.clone(),
+            group_by: self.group_by.clone(),
             ..DataSettings::default()
         };
-        Ok(load(&data, &self.root.path(), &Console::default())?)
+        self.columns.apply(&mut data);
+        data
+    }
+
+    /// Reads the dataset without the files that are left out.
+    pub(crate) fn load(&self, left_out: &HashSet<PathBuf>) -> Result<LoadedDataset, Failure> {
+        Ok(load(&self.settings(), &self.root.path(), left_out, &Console::default())?)
     }
 }

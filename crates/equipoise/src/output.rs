@@ -44,6 +44,16 @@ pub(crate) fn quoted(path: &Path) -> String {
     equipoise_report::quoted(&path.display().to_string())
 }
 
+/// A number of things, such as `1 class` or `2 classes`.
+pub(crate) fn counted(number: usize, thing: &str) -> String {
+    let ending = match number {
+        1 => "",
+        _ if thing.ends_with('s') => "es",
+        _ => "s",
+    };
+    format!("{number} {thing}{ending}")
+}
+
 /// A percentage, or `n/a`.
 pub(crate) fn percent(value: Option<f64>) -> String {
     value.map_or_else(|| "n/a".to_owned(), tenths)

@@ -420,7 +420,7 @@ fn data_lists_sets_and_writes_subsets() {
     let (code, said) = error(&["inspect", "fashion-mini", "--imbalance", "0.5"]);
     assert_eq!((code, said.as_str()), (Some(2), "equipoise: imbalance = 0.5: must be at least 1 and finite"));
     let (code, said) = error(&["inspect", "fashion-mini", "--test-fraction", "2"]);
-    assert_eq!((code, said.as_str()), (Some(2), "equipoise: test fraction = 2: must be more than 0 and less than 1"));
+    assert_eq!((code, said.as_str()), (Some(2), "equipoise: test fraction = 2: must be at least 0 and less than 1"));
     let (code, said) = error(&["inspect", concat!(env!("CARGO_MANIFEST_DIR"), "/Cargo.toml")]);
     assert!(code == Some(2) && said.contains("Cargo.toml: not a dataset: expected a folder per class,"), "{said}");
     let (code, said) = error(&["inspect", "nowhere"]);

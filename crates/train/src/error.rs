@@ -1,5 +1,6 @@
 //! Why a run cannot start, or had to stop.
 
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use equipoise_criterion::{BatchError, ConfigError, StateError};
@@ -9,6 +10,38 @@ use equipoise_record::FolderError;
 use thiserror::Error;
 
 use crate::checkpoint::CheckpointError;
+
+/// An image file of a dataset that cannot be read.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct BrokenFile {
+    /// The file.
+    pub path: PathBuf,
+    /// Its class.
+    pub class: String,
+    /// What is wrong with it.
+    pub what: String,
+}
+
+/// How many files cannot be read, in all and by class.
+pub(crate) fn broken_count(files: &[BrokenFile], images: usize) -> String {
+    let mut classes: BTreeMap<&str, usize> = BTreeMap::new();
+    files.iter().for_each(|file| *classes.entry(&file.class).or_default() += 1);
+    let mut classes: Vec<(&str, usize)> = classes.into_iter().collect();
+    classes.sort_by_key(|(_, number)| std::cmp::Reverse(*number));
+    const SHOWN: usize = 5;
+    let named: Vec<String> = classes.iter().take(SHOWN).map(|(class, number)| format!("{class} {number}")).collect();
+    let more = if classes.len() > SHOWN { ", ..." } else { "" };
+    format!("{} of {images} image files cannot be read ({}{more})", files.len(), named.join(", "))
+}
+
+/// The first few files, and how many more there are.
+pub(crate) fn first_broken(files: &[BrokenFile]) -> String {
+    const SHOWN: usize = 3;
+    let named = files.iter().take(SHOWN).map(|file| format!("{}: {}", file.path.display(), file.what));
+    let named: Vec<String> = named.collect();
+    let more = if files.len() > SHOWN { format!("; and {} more", files.len() - SHOWN) } else { String::new() };
+    format!("{}{more}", named.join("; "))
+}
 
 /// Why a run cannot start, or had to stop.
 #[derive(Debug, Error)]
@@ -52,6 +85,16 @@ pub enum TrainError {
         dataset: String,
         /// Why it cannot be trained on.
         what: String,
+    },
+    /// More image files than may be left out cannot be read.
+    #[error("{}, and at most {allowed} may be left out (setting 'data.max_broken'): {}", broken_count(files, *images), first_broken(files))]
+    Broken {
+        /// The files.
+        files: Vec<BrokenFile>,
+        /// Number of all images.
+        images: usize,
+        /// Number of files that may be left out.
+        allowed: usize,
     },
     /// A file that a user named and that cannot be used.
     #[error("{}: {what}", path.display())]

@@ -2,19 +2,20 @@
 
 use equipoise_data::acquire::catalog::KnownDataset;
 use equipoise_data::batch::augmentation::Augmentation;
-use equipoise_data::batch::loader::{Loader, Progress, Transform};
+use equipoise_data::batch::loader::{Loader, Progress, Transform, unreadable_files};
 use equipoise_data::batch::normalize::Normalize;
 use equipoise_data::batch::photo::PhotoCrop;
 use equipoise_data::batch::small::SmallTransform;
 use equipoise_data::dataset::class_counts;
 use equipoise_data::describe::groups::ClassGroup;
+use equipoise_data::error::UnreadableFile;
 use equipoise_data::subset::content::content_hash;
 use equipoise_data::subset::index::Fingerprint;
 use equipoise_data::subset::split::{ValidationRule, split_validation};
-use equipoise_data::{Dataset, Images, Split};
+use equipoise_data::{DataError, Dataset, Images, Split};
 use equipoise_pool::Pool;
 
-use crate::error::TrainError;
+use crate::error::{BrokenFile, TrainError};
 use crate::settings::{DataSettings, Settings};
 
 /// Bytes of decoded photographs that are cached per split.
@@ -31,18 +32,26 @@ pub struct SplitLoader {
 }
 
 impl SplitLoader {
+    /// Reads the images of a split. Files that cannot be read go to `broken`; then there is no loader.
     pub(crate) fn new(
         split: Split,
         transform: Transform,
-        pool: &Pool,
-        progress: Progress<'_>,
-    ) -> Result<Self, TrainError> {
+        classes: &[String],
+        broken: &mut Vec<BrokenFile>,
+        (pool, progress): (&Pool, Progress<'_>),
+    ) -> Result<Option<Self>, TrainError> {
         let names = match &split.images {
             Images::Memory(_) => None,
             Images::Files(files) => Some(files.iter().map(|file| file.display().to_string()).collect()),
         };
-        let loader = Loader::new(split.images, transform, CACHE_BYTES, pool, progress)?;
-        Ok(Self { loader, labels: split.labels, names })
+        match Loader::new(split.images, transform, CACHE_BYTES, pool, progress) {
+            Ok(loader) => Ok(Some(Self { loader, labels: split.labels, names })),
+            Err(DataError::Unreadable { files }) => {
+                broken.extend(broken_files(files, &split.labels, classes));
+                Ok(None)
+            }
+            Err(error) => Err(error.into()),
+        }
     }
 
     /// The name of an image: its file, or its number.
@@ -56,6 +65,34 @@ impl SplitLoader {
         let (channels, height, width) = self.loader.shape();
         channels * height * width
     }
+}
+
+/// Files of a split that cannot be read, with their classes.
+fn broken_files(files: Vec<UnreadableFile>, labels: &[u32], classes: &[String]) -> impl Iterator<Item = BrokenFile> {
+    files.into_iter().map(|UnreadableFile { index, path, what }| {
+        let class = labels.get(index as usize).and_then(|label| classes.get(*label as usize));
+        BrokenFile { path, class: class.cloned().unwrap_or_default(), what }
+    })
+}
+
+/// The files of all splits that cannot be read.
+pub(crate) fn find_broken(dataset: &Dataset, pool: &Pool, progress: Progress<'_>) -> Vec<BrokenFile> {
+    let splits = [Some(&dataset.train), dataset.val.as_ref(), Some(&dataset.test)];
+    let of = |split: &Split| match &split.images {
+        Images::Memory(_) => Vec::new(),
+        Images::Files(files) => {
+            broken_files(unreadable_files(files, pool, progress), &split.labels, &dataset.classes).collect()
+        }
+    };
+    splits.into_iter().flatten().flat_map(of).collect()
+}
+
+/// A dataset that is ready, or the files in it that cannot be read.
+pub(crate) enum Prepared<T> {
+    /// All files can be read.
+    Ready(T),
+    /// These files cannot be read.
+    Broken(Vec<BrokenFile>),
 }
 
 /// The dataset of a run.
@@ -91,40 +128,50 @@ impl RunData {
     /// # Errors
     /// If the dataset cannot be trained on, or a file cannot be read.
     pub fn new(
-        mut dataset: Dataset,
+        dataset: Dataset,
         settings: &Settings,
         normalized: Option<&Normalize>,
         pool: &Pool,
         progress: Progress<'_>,
     ) -> Result<Self, TrainError> {
+        let images = number_of_images(&dataset);
+        match Self::prepare(dataset, settings, normalized, pool, progress)? {
+            Prepared::Ready(data) => Ok(data),
+            Prepared::Broken(files) => Err(TrainError::Broken { files, images, allowed: 0 }),
+        }
+    }
+
+    /// Prepares a dataset as [`new`](Self::new) does, or finds all files in it that cannot be read.
+    pub(crate) fn prepare(
+        mut dataset: Dataset,
+        settings: &Settings,
+        normalized: Option<&Normalize>,
+        pool: &Pool,
+        progress: Progress<'_>,
+    ) -> Result<Prepared<Self>, TrainError> {
         check_dataset(&dataset, settings)?;
         take_validation_split(&mut dataset, settings)?;
         let counts = class_counts(&dataset.train.labels, dataset.classes.len())?;
         let groups = settings.groups.groups(&counts);
-        let splits = [Some(&dataset.train), dataset.val.as_ref(), Some(&dataset.test)];
-        let fingerprints: Vec<String> =
-            splits.into_iter().flatten().map(|split| Fingerprint::of(split).to_string()).collect();
-        let contents: Vec<String> =
-            splits.into_iter().flatten().map(|split| format!("{:016x}", content_hash(split))).collect();
+        let (fingerprint, content) = (fingerprint(&dataset), content(&dataset));
         let normalize = normalized.cloned().unwrap_or_else(|| default_normalize(&dataset));
         let files = matches!(dataset.train.images, Images::Files(_));
         let evaluation = transform(settings, files, &normalize, false);
-        let load = |split: Split, transform: Transform| SplitLoader::new(split, transform, pool, progress);
-        let data = Self {
-            name: dataset.name,
-            classes: dataset.classes,
-            counts,
-            groups,
-            train: load(dataset.train, transform(settings, files, &normalize, true))?,
-            val: dataset.val.map(|val| load(val, evaluation.clone())).transpose()?,
-            test: load(dataset.test, evaluation)?,
-            fingerprint: fingerprints.join(", "),
-            content: contents.join(", "),
-            files,
-            normalize,
+        let Dataset { name, classes, train, val, test, .. } = dataset;
+        let mut broken = Vec::new();
+        let mut load = |split: Split, transform: Transform| {
+            SplitLoader::new(split, transform, &classes, &mut broken, (pool, progress))
         };
+        let train = load(train, transform(settings, files, &normalize, true))?;
+        let val = val.map(|val| load(val, evaluation.clone())).transpose()?;
+        let test = load(test, evaluation)?;
+        let (Some(train), Some(test), true) = (train, test, broken.is_empty()) else {
+            return Ok(Prepared::Broken(broken));
+        };
+        let val = val.flatten();
+        let data = Self { name, classes, counts, groups, train, val, test, fingerprint, content, files, normalize };
         data.check_shapes()?;
-        Ok(data)
+        Ok(Prepared::Ready(data))
     }
 
     /// Checks that the images of all splits have the same shape.
@@ -140,6 +187,26 @@ impl RunData {
     }
 }
 
+/// Number of images in all splits.
+pub(crate) fn number_of_images(dataset: &Dataset) -> usize {
+    let splits = [Some(&dataset.train), dataset.val.as_ref(), Some(&dataset.test)];
+    splits.into_iter().flatten().map(|split| split.labels.len()).sum()
+}
+
+/// Fingerprints of all splits.
+pub(crate) fn fingerprint(dataset: &Dataset) -> String {
+    let splits = [Some(&dataset.train), dataset.val.as_ref(), Some(&dataset.test)];
+    let fingerprints = splits.into_iter().flatten().map(|split| Fingerprint::of(split).to_string());
+    fingerprints.collect::<Vec<_>>().join(", ")
+}
+
+/// Hashes of a sample of the pixels of every split.
+pub(crate) fn content(dataset: &Dataset) -> String {
+    let splits = [Some(&dataset.train), dataset.val.as_ref(), Some(&dataset.test)];
+    let hashes = splits.into_iter().flatten().map(|split| format!("{:016x}", content_hash(split)));
+    hashes.collect::<Vec<_>>().join(", ")
+}
+
 fn refuse<T>(dataset: &Dataset, what: impl Into<String>) -> Result<T, TrainError> {
     Err(TrainError::Dataset { dataset: dataset.name.clone(), what: what.into() })
 }
@@ -149,11 +216,11 @@ pub(crate) fn check_dataset(dataset: &Dataset, settings: &Settings) -> Result<()
     if dataset.classes.len() < 2 {
         return refuse(dataset, format!("it has {} class, but at least 2 are needed", dataset.classes.len()));
     }
-    if dataset.test.labels.is_empty() {
-        return refuse(dataset, "it has no test images");
+    if dataset.test.labels.is_empty() && settings.data.test_fraction > 0.0 {
+        return refuse(dataset, "it has no test images; `--test-fraction 0` trains without any");
     }
     if settings.data.val_fraction > 0.0 && dataset.val.is_some() {
-        return refuse(dataset, "it has a validation split of its own: leave out 'data.val_fraction'");
+        return refuse(dataset, "it has a validation split: leave out 'data.val_fraction'");
     }
     Ok(())
 }
@@ -162,8 +229,9 @@ pub(crate) fn check_dataset(dataset: &Dataset, settings: &Settings) -> Result<()
 pub(crate) fn take_validation_split(dataset: &mut Dataset, settings: &Settings) -> Result<(), TrainError> {
     let DataSettings { val_fraction: fraction, val_at_least: at_least, split_seed: seed, .. } = settings.data;
     if fraction > 0.0 {
+        let of = (dataset.classes.len(), &dataset.groups);
         let rule = ValidationRule { fraction, at_least, seed };
-        let (train, val) = split_validation(&dataset.train, dataset.classes.len(), rule)?;
+        let (train, val) = split_validation(&dataset.train, of, rule)?;
         if val.labels.is_empty() {
             return refuse(dataset, format!("no class is large enough for 'data.val_fraction' = {fraction}"));
         }
@@ -189,7 +257,7 @@ pub(crate) fn default_normalize(dataset: &Dataset) -> Normalize {
 /// Photographs get the crops of ImageNet if the network is made for them.
 #[must_use]
 pub fn transform(settings: &Settings, files: bool, normalize: &Normalize, train: bool) -> Transform {
-    let (architecture, normalize) = (settings.model.name, normalize.clone());
+    let (architecture, normalize) = (settings.architecture(), normalize.clone());
     let photographs = files && !architecture.is_for_small_images();
     let image_size = match settings.data.image_size {
         0 if photographs => architecture.default_image_size() as u32,

@@ -5,7 +5,6 @@
 
 use std::sync::Arc;
 
-use equipoise_data::DataError;
 use equipoise_data::batch::normalize::Normalize;
 use equipoise_data::dataset::class_counts;
 use equipoise_data::describe::contact_sheet::{SheetColumn, SheetGroup, Tile, contact_sheet};
@@ -15,8 +14,9 @@ use equipoise_pool::Pool;
 use equipoise_random::{Example, Stream};
 
 use crate::difficulty::MAX_LEVEL;
-use crate::error::TrainError;
+use crate::error::{TrainError, first_broken};
 use crate::prepare::{SplitLoader, default_normalize, transform};
+use crate::run::input::choose_input;
 use crate::settings::Settings;
 use crate::trainer::batches::{EpochBatches, TrainBatch};
 
@@ -25,31 +25,24 @@ const IMAGES_PER_GROUP: usize = 8;
 /// Augmented versions of each image: those of as many epochs.
 const VERSIONS: u64 = 3;
 
-/// Draws a PNG file with augmented training images of every group of classes. Images that cannot be read are left out.
+/// Draws a PNG file with augmented training images of every group of classes. Network and image size follow from the images if the
+/// settings leave them open.
 ///
 /// # Errors
-/// If there are no images that can be read, or a setting is out of range.
+/// If there are no images, one cannot be read, or a setting is out of range.
 pub fn preview(dataset: &Dataset, settings: &Settings, pool: &Pool) -> Result<Vec<u8>, TrainError> {
     settings.check()?;
+    let mut settings = settings.clone();
+    choose_input(&mut settings, dataset);
     let counts = class_counts(&dataset.train.labels, dataset.classes.len())?;
     let groups = settings.groups.groups(&counts);
-    let mut columns: Vec<Column> =
+    let columns: Vec<Column> =
         (0..groups.len()).flat_map(|group| choose(dataset, &groups, group, settings.seed)).collect();
-    loop {
-        if columns.is_empty() {
-            let what = "it has no training images that can be read".to_owned();
-            return Err(TrainError::Dataset { dataset: dataset.name.clone(), what });
-        }
-        match draw(dataset, settings, &groups, &columns, pool) {
-            // `index` is the position among the images that were asked for
-            Err(TrainError::Data(DataError::Unreadable { files })) => {
-                let is_unreadable = |position: usize| files.iter().any(|file| file.index as usize == position);
-                let mut position = 0..;
-                columns.retain(|_| position.next().is_none_or(|position| !is_unreadable(position)));
-            }
-            sheet => return Ok(contact_sheet(&sheet?)?),
-        }
+    if columns.is_empty() {
+        let what = "it has no training images".to_owned();
+        return Err(TrainError::Dataset { dataset: dataset.name.clone(), what });
     }
+    Ok(contact_sheet(&draw(dataset, &settings, &groups, &columns, pool)?)?)
 }
 
 /// An image that is shown.
@@ -91,8 +84,12 @@ fn draw(
 ) -> Result<Vec<SheetGroup>, TrainError> {
     let split = dataset.train.subset(&columns.iter().map(|column| column.index).collect::<Vec<u32>>());
     let (files, normalize) = (matches!(split.images, Images::Files(_)), default_normalize(dataset));
-    let loader =
-        |train: bool| SplitLoader::new(split.clone(), transform(settings, files, &normalize, train), pool, &|_, _| {});
+    let loader = |train: bool| -> Result<SplitLoader, TrainError> {
+        let (transform, mut broken) = (transform(settings, files, &normalize, train), Vec::new());
+        let loader = SplitLoader::new(split.clone(), transform, &dataset.classes, &mut broken, (pool, &|_, _| {}))?;
+        let unreadable = || TrainError::Dataset { dataset: dataset.name.clone(), what: first_broken(&broken) };
+        loader.ok_or_else(unreadable)
+    };
     let (plain, train) = (loader(false)?, loader(true)?);
     let order: Vec<u32> = (0..columns.len() as u32).collect();
     let mut images = vec![0.0; columns.len() * plain.image_len()];

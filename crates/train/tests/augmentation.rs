@@ -17,7 +17,7 @@ use equipoise_train::workers::SingleProcess;
 /// Five steps an epoch; the shortest run with CMO has seven epochs.
 fn trainer(augment: Augmentation, epochs: u64) -> Trainer<Cpu, SingleProcess> {
     let mut settings = Settings { epochs, batch_size: 16, evaluate_every: epochs, augment, ..Settings::default() };
-    settings.model.name = Architecture::ResNet8;
+    settings.model.name = Some(Architecture::ResNet8);
     settings.criterion = Config::from(Id::BalancedSoftmax.preset(Preset::Recommended));
     let pool = Pool::single();
     let mut dataset = embedded::fashion_mini().expect("embedded");

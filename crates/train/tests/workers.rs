@@ -87,7 +87,7 @@ impl Workers for Pair {
 
 fn settings() -> Settings {
     let mut settings = Settings { epochs: 2, batch_size: 64, ..Settings::default() };
-    settings.model.name = Architecture::ResNet8;
+    settings.model.name = Some(Architecture::ResNet8);
     settings.augment.randaugment = RandAugment::by_difficulty(2).ok();
     settings.criterion = Config::from(Id::Cwap.preset(Preset::Recommended));
     settings

@@ -7,7 +7,7 @@ use crate::batch::normalize::Normalize;
 use crate::dataset::Dataset;
 use crate::error::DataError;
 use crate::read::format::{cifar, class_folders, idx, inat, tiny_imagenet};
-use crate::subset::split::SplitRule;
+use crate::read::options::ReadOptions;
 
 /// A dataset that is known by name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -20,6 +20,8 @@ pub struct KnownDataset {
     pub files: &'static [OfficialFile<'static>],
     /// Number of images and classes.
     pub size: DatasetSize,
+    /// The usual shorter side of its images, in pixels.
+    pub image_side: u32,
     reader: Reader,
 }
 
@@ -153,6 +155,7 @@ pub const KNOWN_DATASETS: &[KnownDataset] = &[
         about: "a long-tailed cut of Fashion-MNIST, built into the program",
         files: &[],
         size: DatasetSize { train: 1485, test: 1000, classes: 10 },
+        image_side: 28,
         reader: Reader::Embedded,
     },
     KnownDataset {
@@ -160,6 +163,7 @@ pub const KNOWN_DATASETS: &[KnownDataset] = &[
         about: "60,000 + 10,000 gray 28 x 28 images of 10 kinds of clothing",
         files: FASHION_MNIST,
         size: DatasetSize { train: 60_000, test: 10_000, classes: 10 },
+        image_side: 28,
         reader: Reader::Idx(&FASHION_NAMES),
     },
     KnownDataset {
@@ -167,6 +171,7 @@ pub const KNOWN_DATASETS: &[KnownDataset] = &[
         about: "60,000 + 10,000 gray 28 x 28 images of digits",
         files: MNIST,
         size: DatasetSize { train: 60_000, test: 10_000, classes: 10 },
+        image_side: 28,
         reader: Reader::Idx(&DIGITS),
     },
     KnownDataset {
@@ -174,6 +179,7 @@ pub const KNOWN_DATASETS: &[KnownDataset] = &[
         about: "50,000 + 10,000 color 32 x 32 images of 10 classes",
         files: CIFAR10,
         size: DatasetSize { train: 50_000, test: 10_000, classes: 10 },
+        image_side: 32,
         reader: Reader::Cifar10,
     },
     KnownDataset {
@@ -181,6 +187,7 @@ pub const KNOWN_DATASETS: &[KnownDataset] = &[
         about: "50,000 + 10,000 color 32 x 32 images of 100 classes",
         files: CIFAR100,
         size: DatasetSize { train: 50_000, test: 10_000, classes: 100 },
+        image_side: 32,
         reader: Reader::Cifar100,
     },
     KnownDataset {
@@ -188,6 +195,7 @@ pub const KNOWN_DATASETS: &[KnownDataset] = &[
         about: "100,000 + 10,000 color 64 x 64 images of 200 classes",
         files: TINY_IMAGENET,
         size: DatasetSize { train: 100_000, test: 10_000, classes: 200 },
+        image_side: 64,
         reader: Reader::TinyImagenet,
     },
     KnownDataset {
@@ -195,6 +203,7 @@ pub const KNOWN_DATASETS: &[KnownDataset] = &[
         about: "1,281,167 + 50,000 photographs of 1,000 classes (train/, val/)",
         files: &[],
         size: DatasetSize { train: 1_281_167, test: 50_000, classes: 1000 },
+        image_side: 375,
         reader: Reader::Tree,
     },
     KnownDataset {
@@ -202,6 +211,7 @@ pub const KNOWN_DATASETS: &[KnownDataset] = &[
         about: "579,184 + 95,986 photographs of 5,089 species",
         files: INAT2017,
         size: DatasetSize { train: 579_184, test: 95_986, classes: 5089 },
+        image_side: 600,
         reader: Reader::Inat,
     },
 ];
@@ -266,7 +276,7 @@ impl KnownDataset {
             Reader::Cifar100 => cifar::cifar100(path),
             Reader::Idx(names) => idx::folder(path, self.name, Some(names)),
             Reader::TinyImagenet => tiny_imagenet::tiny_imagenet(path),
-            Reader::Tree => class_folders::tree(path, SplitRule::default())
+            Reader::Tree => class_folders::tree(path, &ReadOptions::default())
                 .map(|dataset| Dataset { name: self.name.to_owned(), ..dataset }),
             Reader::Inat => inat::inat2017(path),
         }

@@ -10,6 +10,7 @@ use flate2::read::GzDecoder;
 use crate::dataset::{Dataset, Images, Split};
 use crate::error::DataError;
 use crate::read::format::idx;
+use crate::subset::grouping::FileGroups;
 
 /// Class names of Fashion-MNIST.
 pub(super) const FASHION_NAMES: [&str; 10] =
@@ -38,6 +39,7 @@ pub fn fashion_mini() -> Result<Dataset, DataError> {
         train: split(file!("train-images-idx3-ubyte.gz"), file!("train-labels-idx1-ubyte.gz"))?,
         val: None,
         test: split(file!("t10k-images-idx3-ubyte.gz"), file!("t10k-labels-idx1-ubyte.gz"))?,
+        groups: FileGroups::default(),
         problems: Vec::new(),
     })
 }

@@ -44,16 +44,16 @@ impl Mixing {
 /// Everything that happens to training images.
 ///
 /// Small images are padded, cropped and flipped, then changed by RandAugment or another policy, then by color jitter, then
-/// normalized; cutout comes last. Photographs are cropped and flipped in a way of their own, which `crop_padding`, `flip` and
-/// `cutout` do not change; the policy and color jitter follow. Mixup, CutMix and CMO combine finished images.
+/// normalized; cutout comes last. Photographs are treated alike, except that a random area is cropped and resized in place of
+/// padding. Mixup, CutMix and CMO combine finished images.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Augmentation {
     /// Black pixels added on every side before a random crop of the original size; 0: no crop. Small images only.
     pub crop_padding: usize,
-    /// Whether half of the images are mirrored. Small images only.
+    /// Whether half of the images are mirrored.
     pub flip: bool,
-    /// Side of a random square that is replaced by the mean color (DeVries, Taylor, 2017); 0: none. Small images only.
+    /// Side of a random square that is replaced by the mean color (DeVries, Taylor, 2017); 0: none.
     pub cutout: usize,
     /// Random changes of colors and shapes: the number of operations and their magnitude.
     pub randaugment: Option<RandAugment>,

@@ -266,6 +266,21 @@ impl Loader {
     }
 }
 
+/// The files that cannot be read, by index. All of them are decoded once.
+#[must_use]
+pub fn unreadable_files(files: &[PathBuf], pool: &Pool, progress: Progress<'_>) -> Vec<UnreadableFile> {
+    let total = files.len();
+    let scan = Scan { total, done: AtomicU64::new(0), failed: Mutex::default(), progress };
+    pool.run(total.div_ceil(IMAGES_PER_TASK), |task| {
+        let first = task * IMAGES_PER_TASK;
+        scan.decode(first, &files[first..total.min(first + IMAGES_PER_TASK)], &mut |_, _| {});
+    });
+    match scan.finish() {
+        Err(DataError::Unreadable { files }) => files,
+        _ => Vec::new(),
+    }
+}
+
 /// The first look at all files.
 struct Scan<'a> {
     /// Number of files.

@@ -3,7 +3,7 @@
 //!
 //! As in torchvision (Szegedy et al., CVPR 2015): a random area of 8 to 100 % with an aspect ratio of 3/4 to 4/3, at most ten
 //! attempts, else the center; resized by Pillow's antialiased bilinear filter. RandAugment or another policy and color jitter
-//! come between the crop and the normalization, in 8 bits.
+//! come between the crop and the normalization, in 8 bits; cutout comes last.
 
 use equipoise_random::{Draws, Stream};
 
@@ -12,12 +12,16 @@ use super::image_draw::ImageDraw;
 use super::normalize::Normalize;
 use super::ops::ImageOps;
 use super::resize::{Area, Resizer};
+use super::small::cut_out;
 use crate::read::decode::DecodedImage;
+
+/// First draw of cutout, after those of the attempts at an area.
+const CUTOUT_DRAWS: u64 = 2 + 4 * 10;
 
 /// Which area of a photograph is used.
 #[derive(Clone, Debug, PartialEq)]
 pub enum PhotoCrop {
-    /// A random area, resized to the image size; half of them are mirrored. For training.
+    /// A random area, resized to the image size. For training.
     RandomResizedCrop,
     /// The center after the shorter side is resized. For evaluation.
     CenterCrop {
@@ -38,7 +42,8 @@ pub(crate) struct PhotoTransform {
 }
 
 impl PhotoTransform {
-    /// A transform to square images. Policies and color jitter change random crops; center crops are not augmented.
+    /// A transform to square images. The augmentation policy, except for its padding, changes random crops; center crops are
+    /// not augmented.
     pub(crate) fn new(image_size: u32, augmentation: Augmentation, normalize: Normalize) -> Self {
         let side = image_size as usize;
         let (resizer, ops) = (Resizer::new(side), ImageOps::new(side, side));
@@ -57,7 +62,7 @@ impl PhotoTransform {
         assert_eq!(out.len(), 3 * side * side, "the output must hold every pixel");
         let draws = draw.example.draws(Stream::PhotoCrop);
         let random = *crop == PhotoCrop::RandomResizedCrop;
-        let mirrored = random && draws.at(1) & 1 == 1;
+        let mirrored = random && self.augmentation.flip && draws.at(1) & 1 == 1;
         match crop {
             PhotoCrop::RandomResizedCrop => {
                 // pixels outside of the area do not blend in, as if it were cut out first
@@ -75,6 +80,10 @@ impl PhotoTransform {
         } else {
             let Normalize { scale, offset } = &self.normalize;
             self.resizer.resize(image, mirrored, out, |c, x| x * scale[c] + offset[c]);
+        }
+        if random && self.augmentation.cutout > 0 {
+            let below = |position: u64| (draws.unit(position) * side as f64) as usize;
+            cut_out(out, (side, side), (below(CUTOUT_DRAWS), below(CUTOUT_DRAWS + 1)), self.augmentation.cutout);
         }
     }
 
@@ -137,9 +146,9 @@ mod tests {
         DecodedImage { width, height, bytes: (0..width * height).flat_map(pixel).collect() }
     }
 
-    /// Without augmentation, and with pixels as they are.
+    /// With flips and nothing else, and with pixels as they are.
     fn transform(image_size: u32) -> PhotoTransform {
-        PhotoTransform::new(image_size, Augmentation::NONE, plain())
+        PhotoTransform::new(image_size, Augmentation { flip: true, ..Augmentation::NONE }, plain())
     }
 
     fn plain() -> Normalize {
@@ -150,6 +159,32 @@ mod tests {
         let mut out = vec![f32::NAN; 3 * 16 * 16];
         transform(16).crop(image, crop, &ImageDraw::new(0, 1, epoch), &mut out);
         out
+    }
+
+    /// Flip and cutout do what they do to small images, and nothing when they are off.
+    #[test]
+    fn crops_are_mirrored_and_cut_out_if_the_policy_says_so() {
+        let image = gradient(40, 30);
+        let crop = |augmentation, epoch| {
+            let mut out = vec![f32::NAN; 3 * 16 * 16];
+            let (draw, crop) = (ImageDraw::new(0, 1, epoch), PhotoCrop::RandomResizedCrop);
+            PhotoTransform::new(16, augmentation, plain()).crop(&image, &crop, &draw, &mut out);
+            out
+        };
+        let flip = Augmentation { flip: true, ..Augmentation::NONE };
+        let cutout = Augmentation { cutout: 6, ..Augmentation::NONE };
+        let (mut mirrored, mut erased) = (0, 0);
+        for epoch in 0..40 {
+            let (base, flipped, cut) = (crop(Augmentation::NONE, epoch), crop(flip, epoch), crop(cutout, epoch));
+            let rows = || base.chunks(16).flat_map(|row| row.iter().rev().copied());
+            mirrored += usize::from(flipped.iter().copied().eq(rows()));
+            assert!(flipped == base || flipped.iter().copied().eq(rows()));
+            let changed: Vec<usize> = (0..256).filter(|i| cut[512 + i] != base[512 + i]).collect();
+            assert!(changed.iter().all(|i| cut[512 + i] == 0.0) && !changed.is_empty() && changed.len() <= 36);
+            erased = erased.max(changed.len());
+        }
+        assert!((10..=30).contains(&mirrored), "{mirrored} of 40");
+        assert_eq!(erased, 36);
     }
 
     #[test]

@@ -115,7 +115,7 @@ impl SmallTransform {
 }
 
 /// Sets a square to 0, the mean color. Its center is a pixel of the image, so that it may extend past the edge.
-fn cut_out(out: &mut [f32], (height, width): (usize, usize), (y, x): (usize, usize), side: usize) {
+pub(super) fn cut_out(out: &mut [f32], (height, width): (usize, usize), (y, x): (usize, usize), side: usize) {
     let half = side / 2;
     let rows = y.saturating_sub(half)..(y + side - half).min(height);
     let columns = x.saturating_sub(half)..(x + side - half).min(width);

@@ -1,16 +1,12 @@
 //! What to do about a dataset, in sentences.
 
-use super::findings::Findings;
+use super::findings::{Findings, NearDuplicates};
 use super::groups::ClassGroup;
 use super::inspect::{ClassReport, DatasetReport};
 
 /// Advice that follows from a report.
 pub(super) fn advice(report: &DatasetReport, groups: &[ClassGroup], found: &Findings) -> Vec<String> {
     let mut advice = Vec::new();
-    let broken: u64 = found.broken.iter().sum();
-    if broken > 0 {
-        advice.push(format!("{broken} files cannot be read: repair or remove them before training."));
-    }
     if report.train == 0 {
         advice.push("No training image can be used.".to_owned());
         return advice;
@@ -19,7 +15,16 @@ pub(super) fn advice(report: &DatasetReport, groups: &[ClassGroup], found: &Find
     advice.extend(on_small_classes(&report.classes));
     advice.extend(on_test_images(report, groups));
     advice.extend(on_overlap(found));
+    advice.extend(on_near_duplicates(found));
     advice
+}
+
+/// What becomes of files that cannot be read.
+pub(super) fn on_broken_files(number: usize) -> String {
+    let (files, them) = if number == 1 { ("file", "it") } else { ("files", "them") };
+    format!(
+        "{number} {files} cannot be read: `train` leaves out one file, or up to 1 % of all (--strict: none); repair or remove {them}."
+    )
 }
 
 fn on_imbalance(factor: f64) -> String {
@@ -65,8 +70,9 @@ fn on_test_images(report: &DatasetReport, groups: &[ClassGroup]) -> Option<Strin
     }
     // half the width of a 95 % interval of a share near one half
     let points = 98.0 / (tested as f64).sqrt();
+    let images = if tested == 1 { "image" } else { "images" };
     let advice = format!(
-        "{tested} test images in group {}: its accuracy is known only to about +- {points:.0} points.",
+        "{tested} test {images} in group {}: its accuracy is known only to about +- {points:.0} points.",
         rare.name
     );
     (points > 5.0).then_some(advice)
@@ -75,11 +81,28 @@ fn on_test_images(report: &DatasetReport, groups: &[ClassGroup]) -> Option<Strin
 fn on_overlap(found: &Findings) -> impl Iterator<Item = String> {
     found.overlap.iter().map(|(splits, number)| match splits {
         ("train", "val") => {
-            format!("{number} validation images are also training images: what they select is not to be trusted.")
+            format!("{} also in training: what they select is not to be trusted.", are(*number, "validation"))
         }
         ("train", _) => {
-            format!("{number} test images are also training images: results will look better than they are.")
+            format!("{} also in training: results will look better than they are.", are(*number, "test"))
         }
-        _ => format!("{number} test images are also validation images: results will look better than they are."),
+        _ => format!("{} also in validation: results will look better than they are.", are(*number, "test")),
     })
+}
+
+/// Frames of one scene on both sides of a split. A single pair may be chance.
+fn on_near_duplicates(found: &Findings) -> impl Iterator<Item = String> {
+    let many = |near: &NearDuplicates| near.near > 1 && 100 * near.near >= near.images;
+    found.near.iter().filter(move |(_, near)| many(near)).map(|(split, near)| {
+        let (own, other) = near.example.clone().unwrap_or_default();
+        format!(
+            "{} of {} {split} images look almost like a training image, such as {own} and {other}: frames of one scene on both sides \
+             make results look better than they are; --group-by keeps them together.",
+            near.near, near.images
+        )
+    })
+}
+
+fn are(number: u64, split: &str) -> String {
+    if number == 1 { format!("1 {split} image is") } else { format!("{number} {split} images are") }
 }

@@ -1,11 +1,12 @@
 //! A look at every image of a dataset: which are usable, which occur twice, what is odd about them.
 
-use std::collections::{BTreeMap, HashMap, HashSet};
-use std::path::Path;
+use std::collections::{BTreeMap, HashMap};
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use equipoise_pool::Pool;
 
+use super::near_duplicates::{Look, LookIndex, look};
 use crate::batch::loader::Progress;
 use crate::dataset::{Dataset, Images, Problem, Split};
 use crate::hash::fnv1a;
@@ -14,15 +15,28 @@ use crate::read::decode::{DecodeLimits, decode_named, format_by_name, read_image
 /// Names of the splits, in the order in which they are inspected.
 const SPLITS: [&str; 3] = ["train", "val", "test"];
 
+/// An image file that cannot be read.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct BrokenImage {
+    /// The file.
+    pub path: PathBuf,
+    /// Its class.
+    pub label: u32,
+    /// What is wrong with it.
+    pub what: String,
+}
+
 /// What a look at all images shows.
 pub(super) struct Findings {
     pub(super) problems: Vec<Problem>,
     /// Usable images of train, val and test, by class.
     pub(super) usable: [Vec<u64>; 3],
-    /// Files that cannot be read, by class.
-    pub(super) broken: Vec<u64>,
+    /// Files that cannot be read.
+    pub(super) broken: Vec<BrokenImage>,
     /// Number of images of a split that are in an earlier split too, by the names of both.
     pub(super) overlap: BTreeMap<(&'static str, &'static str), u64>,
+    /// Images of a split that look almost like a training image, by the name of the split.
+    pub(super) near: BTreeMap<&'static str, NearDuplicates>,
     pub(super) sizes: BTreeMap<(u64, u64), u64>,
     pub(super) formats: BTreeMap<&'static str, u64>,
 }
@@ -42,12 +56,12 @@ impl Findings {
         let mut found = Self {
             problems: dataset.problems.clone(),
             usable: [zeros(), zeros(), zeros()],
-            broken: zeros(),
+            broken: Vec::new(),
             overlap: BTreeMap::new(),
+            near: BTreeMap::new(),
             sizes: BTreeMap::new(),
             formats: BTreeMap::new(),
         };
-        let named: HashSet<&str> = dataset.problems.iter().map(|problem| problem.path.as_str()).collect();
         let path = |id: ImageId| match splits[id.split] {
             Some(Split { images: Images::Files(files), .. }) => files[id.index].display().to_string(),
             _ => format!("{}[{}]", SPLITS[id.split], id.index),
@@ -56,6 +70,7 @@ impl Findings {
         let done = AtomicU64::new(0);
         let step = |images: u64| progress(done.fetch_add(images, Ordering::Relaxed) + images, total);
         let mut first: HashMap<u128, (ImageId, u32)> = HashMap::new();
+        let (mut looks, mut trained) = (LookIndex::default(), Vec::new());
         for (number, split) in splits.into_iter().enumerate() {
             let Some(split) = split else { continue };
             for (index, summary) in summaries(split, pool, &step).into_iter().enumerate() {
@@ -64,13 +79,21 @@ impl Findings {
                     Ok(summary) => {
                         let earlier = *first.entry(summary.key).or_insert((id, label));
                         found.add_image(id, label, &summary, earlier, &path);
+                        match summary.look {
+                            Some(look) if number == 0 => {
+                                looks.add(look);
+                                trained.push(id);
+                            }
+                            Some(look) if earlier.0 == id => {
+                                let other = looks.find(&look).map(|other| path(trained[other]));
+                                found.near.entry(SPLITS[number]).or_default().add(other, || path(id));
+                            }
+                            _ => {}
+                        }
                     }
                     Err(what) => {
-                        found.broken[label as usize] += 1;
-                        // a list has already named its missing files
-                        if !named.contains(path(id).as_str()) {
-                            found.problems.push(Problem { path: path(id), what });
-                        }
+                        let path = split.images.file(index).map(Path::to_owned).unwrap_or_default();
+                        found.broken.push(BrokenImage { path, label, what });
                     }
                 }
             }
@@ -105,6 +128,27 @@ impl Findings {
     }
 }
 
+/// Images of a split that look almost like a training image.
+#[derive(Default)]
+pub(super) struct NearDuplicates {
+    /// Images that were compared.
+    pub(super) images: u64,
+    /// Those among them that look almost like a training image.
+    pub(super) near: u64,
+    /// The first of them, and the training image.
+    pub(super) example: Option<(String, String)>,
+}
+
+impl NearDuplicates {
+    fn add(&mut self, other: Option<String>, own: impl FnOnce() -> String) {
+        self.images += 1;
+        if let Some(other) = other {
+            self.near += 1;
+            self.example.get_or_insert_with(|| (own(), other));
+        }
+    }
+}
+
 /// What a look at one image shows.
 struct ImageSummary {
     /// Hash of its size and pixels.
@@ -112,6 +156,8 @@ struct ImageSummary {
     width: u64,
     height: u64,
     format: &'static str,
+    /// What it roughly looks like, if it is a file with contrast.
+    look: Option<Look>,
     /// The format of its extension, if that is another one.
     misnamed: Option<&'static str>,
 }
@@ -128,7 +174,7 @@ fn summaries(split: &Split, pool: &Pool, step: &(dyn Fn(u64) + Sync)) -> Vec<Res
                 Images::Memory(pixels) => {
                     let (width, height) = (pixels.width as u64, pixels.height as u64);
                     let key = content_key(width, height, pixels.image(index));
-                    Ok(ImageSummary { key, width, height, format: "in memory", misnamed: None })
+                    Ok(ImageSummary { key, width, height, format: "in memory", look: None, misnamed: None })
                 }
                 Images::Files(files) => summary_of_file(&files[index]),
             };
@@ -142,9 +188,10 @@ fn summaries(split: &Split, pool: &Pool, step: &(dyn Fn(u64) + Sync)) -> Vec<Res
 fn summary_of_file(file: &Path) -> Result<ImageSummary, String> {
     let decoded = decode_named(&read_image(file)?, DecodeLimits::default());
     let (image, format) = decoded.map_err(|error| error.to_string())?;
+    let look = look(image.width as usize, image.height as usize, &image.bytes);
     let (width, height) = (image.width.into(), image.height.into());
     let misnamed = format_by_name(file).filter(|named| *named != format);
-    Ok(ImageSummary { key: content_key(width, height, &image.bytes), width, height, format, misnamed })
+    Ok(ImageSummary { key: content_key(width, height, &image.bytes), width, height, format, look, misnamed })
 }
 
 /// A 128-bit hash of the size and pixels of an image. Different images practically never share one.

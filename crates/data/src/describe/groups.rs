@@ -12,7 +12,7 @@ use crate::error::DataError;
 #[serde(try_from = "String", into = "String")]
 pub enum GroupRule {
     /// `rank:K`: K groups of equally many classes, by size. If the classes do not divide evenly, the middle groups have one
-    /// more (ten classes in four groups: 2, 3, 3, 2). The GHM-CWAP paper uses K = 4.
+    /// more (ten classes in four groups: 2, 3, 3, 2). Fewer than K classes are a group each. The GHM-CWAP paper uses K = 4.
     Rank(usize),
     /// `threshold`: Many has more than 100 images, Medium 20 to 100, Few less than 20.
     Threshold,
@@ -74,12 +74,13 @@ impl From<GroupRule> for String {
 pub struct ClassGroup {
     /// Name of the group.
     pub name: String,
-    /// Labels of its classes, the largest class first; may be empty.
+    /// Labels of its classes, the largest class first.
     pub classes: Vec<usize>,
 }
 
 impl GroupRule {
     /// Groups the classes of a training split with these counts, the largest first. Classes of equal size are ordered by label.
+    /// No group is empty.
     #[must_use]
     pub fn groups(&self, counts: &[u64]) -> Vec<ClassGroup> {
         let mut order: Vec<usize> = (0..counts.len()).collect();
@@ -90,10 +91,12 @@ impl GroupRule {
             for (rank, &class) in order.iter().enumerate() {
                 groups[group_of(rank, class)].classes.push(class);
             }
+            groups.retain(|group| !group.classes.is_empty());
             groups
         };
         match *self {
             Self::Rank(k) => {
+                let k = k.min(counts.len()).max(1);
                 let sizes = even_sizes(counts.len(), k);
                 let group_of = |rank: usize, _| {
                     let mut end = 0;
@@ -171,18 +174,23 @@ mod tests {
     #[test]
     fn ranks_go_by_size_and_ties_by_number() {
         assert_eq!(classes(GroupRule::Rank(2), &[3, 9, 3, 10]), [vec![3, 1], vec![0, 2]]);
-        assert_eq!(classes(GroupRule::Rank(4), &[5, 6]), [vec![], vec![1], vec![0], vec![]]);
+        assert_eq!(classes(GroupRule::Rank(4), &[5, 6]), [vec![1], vec![0]]);
+        let names = |classes| GroupRule::Rank(4).groups(&vec![5; classes]).into_iter().map(|group| group.name);
+        assert_eq!(names(1).collect::<Vec<_>>(), ["All"]);
+        assert_eq!(names(2).collect::<Vec<_>>(), ["Many", "Few"]);
+        assert_eq!(names(3).collect::<Vec<_>>(), ["Many", "Medium", "Few"]);
     }
 
     #[test]
     fn thresholds() {
         assert_eq!(classes(GroupRule::Threshold, &[101, 100, 20, 19, 0]), [vec![0], vec![1, 2], vec![3, 4]]);
+        assert_eq!(classes(GroupRule::Threshold, &[101, 19]), [vec![0], vec![1]]);
     }
 
     #[test]
     fn masses() {
         assert_eq!(classes(GroupRule::Mass(2), &[50, 20, 20, 10]), [vec![0], vec![1, 2, 3]]);
-        assert_eq!(classes(GroupRule::Mass(2), &[0, 0]), [vec![0, 1], vec![]]);
+        assert_eq!(classes(GroupRule::Mass(2), &[0, 0]), [vec![0, 1]]);
     }
 
     #[test]

@@ -1,9 +1,12 @@
 //! A report on a dataset before training on it.
 
+use std::collections::HashSet;
+
 use equipoise_pool::Pool;
 use serde::Serialize;
 
-use super::advice::advice;
+use super::advice::{advice, on_broken_files};
+pub use super::findings::BrokenImage;
 use super::findings::Findings;
 use super::groups::GroupRule;
 use crate::batch::loader::Progress;
@@ -38,6 +41,31 @@ pub struct DatasetReport {
     pub problems: Vec<Problem>,
     /// What follows from all this.
     pub advice: Vec<String>,
+    /// Files that cannot be read. They are among the problems too.
+    #[serde(skip)]
+    pub broken: Vec<BrokenImage>,
+}
+
+impl DatasetReport {
+    /// Adds files that cannot be read, which may have been left out of the dataset.
+    pub fn add_broken(&mut self, broken: Vec<BrokenImage>) {
+        // a list has already named its missing files
+        let named: HashSet<&str> = self.problems.iter().map(|problem| problem.path.as_str()).collect();
+        let problem =
+            |image: &BrokenImage| Problem { path: image.path.display().to_string(), what: image.what.clone() };
+        let new = broken.iter().map(problem).filter(|problem| !named.contains(problem.path.as_str()));
+        let problems: Vec<Problem> = new.collect();
+        self.problems.extend(problems);
+        for image in &broken {
+            if let Some(class) = self.classes.get_mut(image.label as usize) {
+                class.broken += 1;
+            }
+        }
+        self.broken.extend(broken);
+        if !self.broken.is_empty() {
+            self.advice.insert(0, on_broken_files(self.broken.len()));
+        }
+    }
 }
 
 /// A class in a report.
@@ -92,13 +120,8 @@ pub fn inspect(
         .iter()
         .map(|group| GroupReport { classes: group.classes.iter().map(name).collect(), name: group.name.clone() });
     let has_val = |number: u64| dataset.val.as_ref().map(|_| number);
-    let class = |c: usize| ClassReport {
-        name: name(&c),
-        train: train[c],
-        val: has_val(val[c]),
-        test: test[c],
-        broken: found.broken[c],
-    };
+    let class =
+        |c: usize| ClassReport { name: name(&c), train: train[c], val: has_val(val[c]), test: test[c], broken: 0 };
     let mut report = DatasetReport {
         dataset: dataset.name.clone(),
         train: train.iter().sum(),
@@ -112,9 +135,11 @@ pub fn inspect(
         formats: most_common(found.formats.iter().map(|(name, n)| ((*name).to_owned(), *n))),
         problems: Vec::new(),
         advice: Vec::new(),
+        broken: Vec::new(),
     };
     report.advice = advice(&report, &grouped, &found);
     report.problems = found.problems;
+    report.add_broken(found.broken);
     Ok(report)
 }
 
@@ -151,6 +176,7 @@ fn gini(counts: &[u64]) -> f64 {
 mod tests {
     use super::*;
     use crate::dataset::{Images, Pixels, Split};
+    use crate::subset::grouping::FileGroups;
 
     /// One pixel per image, the given bytes.
     fn split(images: &[u8], labels: &[u32]) -> Split {
@@ -160,7 +186,15 @@ mod tests {
 
     fn dataset(train: Split, test: Split) -> Dataset {
         let classes = ["a", "b", "c"].map(str::to_owned).to_vec();
-        Dataset { name: "own".to_owned(), classes, train, val: None, test, problems: Vec::new() }
+        Dataset {
+            name: "own".to_owned(),
+            classes,
+            train,
+            val: None,
+            test,
+            groups: FileGroups::default(),
+            problems: Vec::new(),
+        }
     }
 
     #[test]
@@ -182,7 +216,7 @@ mod tests {
             "No training images: c",
             "Fewer than 20",
             "No test images in group Few",
-            "1 test images are also",
+            "1 test image is also",
         ] {
             assert!(advice.contains(what), "{what}: {advice}");
         }

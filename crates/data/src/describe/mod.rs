@@ -4,4 +4,6 @@ mod advice;
 pub mod contact_sheet;
 mod findings;
 pub mod groups;
+pub mod image_side;
 pub mod inspect;
+mod near_duplicates;

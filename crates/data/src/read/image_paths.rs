@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use serde_json::Value;
 
-use super::format::class_folders::collect;
+use super::format::class_folders::walk::Walk;
 use super::source::open;
 use super::text::lines;
 use crate::dataset::Problem;
@@ -36,7 +36,7 @@ impl ImagePaths {
     /// If a folder or list cannot be read, or a pattern is malformed or matches nothing.
     pub fn add(&mut self, named: &Path) -> Result<(), DataError> {
         if named.is_dir() {
-            return collect(named, &mut self.files, &mut self.problems, &mut 0);
+            return self.add_folder(named);
         }
         if named.is_file()
             && let Some(format) = ListFormat::of(named)
@@ -51,6 +51,13 @@ impl ImagePaths {
                 Ok(())
             }
         }
+    }
+
+    fn add_folder(&mut self, folder: &Path) -> Result<(), DataError> {
+        let walk = Walk::below(folder)?;
+        self.files.extend(walk.files);
+        self.problems.extend(walk.problems);
+        Ok(())
     }
 
     /// Adds the paths in a text, one per line.
@@ -103,7 +110,7 @@ impl ImagePaths {
             match path.is_dir() {
                 // a folder below a folder that matches is found there
                 true if pattern.contains("**") => {}
-                true => collect(&path, &mut self.files, &mut self.problems, &mut 0)?,
+                true => self.add_folder(&path)?,
                 false => self.files.push(path),
             }
         }

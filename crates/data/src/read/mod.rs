@@ -5,6 +5,7 @@
 pub mod decode;
 pub mod format;
 pub mod image_paths;
+pub mod options;
 pub(crate) mod source;
 pub(crate) mod tar;
 pub(crate) mod text;

@@ -10,14 +10,16 @@ use std::path::{Path, PathBuf};
 
 use equipoise_random::{Example, Stream};
 
-use crate::dataset::{Images, Split, indices_by_class};
+use super::grouping::{FileGroups, held_out_groups};
+use crate::dataset::{Images, Split, class_counts, indices_by_class};
 use crate::error::DataError;
 use crate::hash::fnv1a;
+use crate::read::options::ReadOptions;
 
 /// How a dataset without a test split is split.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct SplitRule {
-    /// Fraction of every class that becomes the test split, more than 0 and less than 1.
+    /// Fraction of every class that becomes the test split, at least 0 and less than 1. At 0 everything is for training.
     pub test_fraction: f64,
     /// Seed of the choice of images.
     pub seed: u64,
@@ -31,13 +33,13 @@ impl Default for SplitRule {
 }
 
 impl SplitRule {
-    /// Checks that the fraction leaves images for both splits.
+    /// Checks that the fraction leaves images for training.
     ///
     /// # Errors
-    /// If it is not more than 0 and less than 1.
+    /// If it is not at least 0 and less than 1.
     pub fn check(&self) -> Result<(), DataError> {
         let fraction = self.test_fraction;
-        if fraction > 0.0 && fraction < 1.0 { Ok(()) } else { Err(DataError::TestFraction { fraction }) }
+        if (0.0..1.0).contains(&fraction) { Ok(()) } else { Err(DataError::TestFraction { fraction }) }
     }
 }
 
@@ -68,24 +70,35 @@ pub(crate) fn labeled(files: &ClassFiles, names: &[String]) -> Split {
     Split { images: Images::Files(paths), labels }
 }
 
-/// Splits files into training and test. The key of a file depends on its path below `root` and on nothing else, so that
-/// other files or classes do not change where it goes.
+/// Splits files into training and test, without those that are left out; groups stay together. The key of a file depends on its path below `root`
+/// and on nothing else, so that other files or classes do not change where it goes.
 pub(crate) fn split_files(
     root: &Path,
     files: ClassFiles,
-    rule: SplitRule,
-    names: &[String],
+    options: &ReadOptions,
+    (names, groups): (&[String], &FileGroups),
 ) -> Result<(Split, Split), DataError> {
+    let rule = options.split;
     rule.check()?;
-    let key = |path: &PathBuf| {
-        let inside = path.strip_prefix(root).unwrap_or(path).as_os_str().as_encoded_bytes();
-        Example { seed: rule.seed, epoch: 0, example: fnv1a(inside) }.draws(Stream::TestSplit).at(0)
-    };
-    let (mut train, mut test) = (ClassFiles::new(), ClassFiles::new());
-    for (name, mut paths) in files {
+    let draw = |example: u64| Example { seed: rule.seed, epoch: 0, example }.draws(Stream::TestSplit).at(0);
+    let at_least = usize::from(rule.test_fraction > 0.0);
+    let mut files = files;
+    for paths in files.values_mut() {
+        paths.retain(|path| !options.left_out.contains(path));
         paths.sort();
+    }
+    if !groups.is_empty() {
+        let all = labeled(&files, names);
+        let Images::Files(paths) = &all.images else { return Ok((all.subset(&[]), all)) };
+        let of = (&all.labels[..], &groups.of(paths)[..]);
+        let held = held_out_groups(of, names.len(), (rule.test_fraction, at_least), &draw);
+        return Ok(all.divided(&held));
+    }
+    let key = |path: &PathBuf| draw(fnv1a(path.strip_prefix(root).unwrap_or(path).as_os_str().as_encoded_bytes()));
+    let (mut train, mut test) = (ClassFiles::new(), ClassFiles::new());
+    for (name, paths) in files {
         let keys: Vec<u64> = paths.iter().map(key).collect();
-        let mut chosen = held_out(&keys, rule.test_fraction, 1).into_iter();
+        let mut chosen = held_out(&keys, rule.test_fraction, at_least).into_iter();
         let (held, rest) = paths.into_iter().partition(|_| chosen.next() == Some(true));
         test.insert(name.clone(), held);
         train.insert(name, rest);
@@ -108,9 +121,19 @@ pub struct ValidationRule {
 ///
 /// # Errors
 /// For a label out of range.
-pub fn split_validation(train: &Split, classes: usize, rule: ValidationRule) -> Result<(Split, Split), DataError> {
+pub fn split_validation(
+    train: &Split,
+    (classes, groups): (usize, &FileGroups),
+    rule: ValidationRule,
+) -> Result<(Split, Split), DataError> {
     let ValidationRule { fraction, at_least, seed } = rule;
-    let key = |index: &u32| Example { seed, epoch: 0, example: u64::from(*index) }.draws(Stream::ValidationSplit).at(0);
+    let draw = |example: u64| Example { seed, epoch: 0, example }.draws(Stream::ValidationSplit).at(0);
+    if let (Images::Files(files), false) = (&train.images, groups.is_empty()) {
+        class_counts(&train.labels, classes)?;
+        let of = (&train.labels[..], &groups.of(files)[..]);
+        return Ok(train.divided(&held_out_groups(of, classes, (fraction, at_least as usize), &draw)));
+    }
+    let key = |index: &u32| draw(u64::from(*index));
     let mut chosen = vec![false; train.labels.len()];
     for indices in indices_by_class(&train.labels, classes)? {
         let keys: Vec<u64> = indices.iter().map(key).collect();
@@ -119,14 +142,21 @@ pub fn split_validation(train: &Split, classes: usize, rule: ValidationRule) -> 
             chosen[*index as usize] = held;
         }
     }
-    let (held, rest): (Vec<u32>, Vec<u32>) = (0..train.labels.len() as u32).partition(|index| chosen[*index as usize]);
-    Ok((train.subset(&rest), train.subset(&held)))
+    Ok(train.divided(&chosen))
+}
+
+impl Split {
+    /// What remains, and what is held out.
+    fn divided(&self, held: &[bool]) -> (Self, Self) {
+        let (held, rest): (Vec<u32>, Vec<u32>) = (0..self.labels.len() as u32).partition(|index| held[*index as usize]);
+        (self.subset(&rest), self.subset(&held))
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::dataset::{Pixels, class_counts};
+    use crate::dataset::Pixels;
 
     fn split(labels: &[u32]) -> Split {
         let bytes: Vec<u8> = (0..labels.len() as u8).collect();
@@ -137,8 +167,9 @@ mod tests {
     #[test]
     fn a_fraction_of_every_class_is_held_out_for_validation() {
         let labels: Vec<u32> = [vec![0; 20], vec![1; 10], vec![2; 1], vec![4; 3]].concat();
+        let alone = FileGroups::default();
         let rule = |at_least, seed| ValidationRule { fraction: 0.2, at_least, seed };
-        let take = |seed| split_validation(&split(&labels), 5, rule(0, seed)).expect("valid labels");
+        let take = |seed| split_validation(&split(&labels), (5, &alone), rule(0, seed)).expect("valid labels");
         let (train, val) = take(7);
         let counts = |split: &Split| class_counts(&split.labels, 5).expect("valid labels");
         assert_eq!((counts(&train), counts(&val)), (vec![16, 8, 1, 0, 2], vec![4, 2, 0, 0, 1]));
@@ -150,11 +181,11 @@ mod tests {
         assert_eq!(take(7), (train.clone(), val));
         assert_ne!(take(8).0, train);
         // at least five of the class of ten; half of the class of three, which is less
-        let (_, more) = split_validation(&split(&labels), 5, rule(5, 7)).expect("valid labels");
+        let (_, more) = split_validation(&split(&labels), (5, &alone), rule(5, 7)).expect("valid labels");
         assert_eq!(counts(&more), [5, 5, 0, 0, 1]);
-        let (_, large) = split_validation(&split(&[0; 100]), 1, rule(5, 7)).expect("valid labels");
+        let (_, large) = split_validation(&split(&[0; 100]), (1, &alone), rule(5, 7)).expect("valid labels");
         assert_eq!(large.labels.len(), 20, "the fraction, where it is more");
-        let out_of_range = split_validation(&split(&[9]), 5, rule(0, 0));
+        let out_of_range = split_validation(&split(&[9]), (5, &alone), rule(0, 0));
         assert!(matches!(out_of_range, Err(DataError::LabelRange { label: 9, .. })));
     }
 
@@ -178,12 +209,13 @@ mod tests {
         let tree = ClassFiles::from([("a".to_owned(), files("a")), ("b".to_owned(), files("b"))]);
         let names = ["a", "b"].map(str::to_owned);
         let rule = SplitRule { test_fraction: 0.3, seed: 5 };
-        let (_, test) = split_files(Path::new("/data"), tree, rule, &names).expect("valid");
+        let (_, test) =
+            split_files(Path::new("/data"), tree, &rule.into(), (&names, &FileGroups::default())).expect("valid");
         let Images::Files(test) = test.images else { panic!("not files") };
         let chosen: Vec<String> = test.iter().map(|p| p.display().to_string()).collect();
         assert_eq!(chosen, TEST_FILES.map(|file| format!("/data/{file}")));
         let rule = ValidationRule { fraction: 0.2, at_least: 0, seed: 5 };
-        let (_, val) = split_validation(&split(&[0; 20]), 1, rule).expect("valid");
+        let (_, val) = split_validation(&split(&[0; 20]), (1, &FileGroups::default()), rule).expect("valid");
         assert_eq!(val.images.pixels().expect("in memory").bytes[..], VAL_IMAGES);
     }
 

@@ -55,7 +55,7 @@ pub(crate) struct Args {
 fn base(built_in: bool) -> Settings {
     let mut settings = Settings::default();
     if built_in {
-        settings.model.name = Architecture::ResNet8;
+        settings.model.name = Some(Architecture::ResNet8);
         settings.epochs = 30;
         settings.batch_size = 32;
         settings.evaluate_every = 5;
@@ -70,10 +70,11 @@ struct Finished {
 }
 
 pub(crate) fn run(args: &Args, out: &mut impl Write) -> Result<(), Failure> {
-    let all = settings(args)?;
+    let mut all = settings(args)?;
     let environment = Environment::new(args.settings.threads, &args.settings.root)?;
     // shows that data and network fit before a folder is created
-    drop(trainer(all[0].clone(), None, &environment.context())?);
+    let chosen = trainer(all[0].clone(), None, &environment.context())?.settings().clone();
+    all.iter_mut().for_each(|settings| settings.choose_as(&chosen));
     let folder = open_folder(args.output.as_deref(), &all[0])?;
     let finished = execute_all(args, &all, &folder, &environment)?;
     let WrittenReport { page, comparisons } = write_report(&finished.folders, &folder)?;

@@ -6,23 +6,26 @@ use std::path::{Path, PathBuf};
 use equipoise_data::describe::groups::GroupRule;
 use equipoise_record::Metrics;
 use equipoise_report::csv_field;
+use equipoise_train::run::dataset::SplitChoice;
 use equipoise_train::run::evaluation::{EvaluationOptions, ImagePrediction, evaluate_checkpoint};
 use serde_json::json;
 
 use crate::checkpoints::{self, describe, selected_by};
 use crate::failure::Failure;
-use crate::options::{Environment, PostHocArgs, RootArgs, ThreadArgs};
-use crate::output::{percent, printable, write_file};
+use crate::options::{ColumnArgs, Environment, PostHocArgs, RootArgs, ThreadArgs};
+use crate::output::{counted, percent, printable, write_file};
 
 #[derive(clap::Args)]
 #[command(after_long_help = "\
-The best checkpoint is used if the run has one, else the newest. The dataset is that of the run unless another one with the same classes \
-is named. Two corrections can be applied after training: --tau-norm divides the weights of each class in a linear head by their norm to \
-the power of tau (Kang et al., ICLR 2020); --logit-adjustment subtracts tau times the log of the class's share of the training images \
-(Menon et al., ICLR 2021).
+The best checkpoint is used if the run has one, else the newest. The dataset is that of the run unless another one is named: its test \
+split is evaluated if it has one, else all of its images. Its classes are matched by name, and it need not have all of them. Two \
+corrections can be applied after training: --tau-norm divides the weights of each class in a linear head by their norm to the power of \
+tau and drops the bias (Kang et al., ICLR 2020); --logit-adjustment subtracts tau times the log of the class's share of the training \
+images (Menon et al., ICLR 2021).
 
 Examples:
   equipoise evaluate runs/fashion-mini-cwap-resnet32-s0
+  equipoise evaluate runs/my-images-cwap-resnet32-s0 path/to/new/images
   equipoise evaluate runs/cifar10-if100-softmax-resnet32-s0 --logit-adjustment 1 --json
   equipoise evaluate runs/my-images-cwap-resnet32-s0 --predictions predictions.csv")]
 pub(crate) struct Args {
@@ -30,6 +33,11 @@ pub(crate) struct Args {
     run: PathBuf,
     /// Name of a dataset or a path [default: the dataset of the run]
     data: Option<String>,
+    /// Images to evaluate: train, val, test or all [default: test; all for a dataset without a test split]
+    #[arg(long, value_name = "SPLIT")]
+    split: Option<SplitChoice>,
+    #[command(flatten)]
+    columns: ColumnArgs,
     #[command(flatten)]
     post_hoc: PostHocArgs,
     /// Write a CSV file with the label, the prediction and their probabilities of every image
@@ -57,6 +65,9 @@ pub(crate) fn run(args: &Args, out: &mut impl Write) -> Result<(), Failure> {
     let environment = Environment::new(args.threads, &args.root)?;
     let options = EvaluationOptions {
         dataset: args.data.clone(),
+        split: args.split,
+        path_column: args.columns.path_column.clone(),
+        label_column: args.columns.label_column.clone(),
         groups: args.groups,
         logit_adjustment: args.post_hoc.logit_adjustment,
         tau_norm: args.post_hoc.tau_norm,
@@ -69,7 +80,8 @@ pub(crate) fn run(args: &Args, out: &mut impl Write) -> Result<(), Failure> {
     let tau = evaluation.logit_adjustment;
     if args.json {
         let line = json!({
-            "run": args.run.display().to_string(), "dataset": evaluation.dataset, "epoch": header.position.epoch,
+            "run": args.run.display().to_string(), "dataset": evaluation.dataset, "split": evaluation.split.to_string(),
+            "images": evaluation.images, "epoch": header.position.epoch,
             "selected": selected_by(&header), "own": args.data.is_none(), "logit_adjustment": tau,
             "tau_norm": args.post_hoc.tau_norm, "metrics": evaluation.metrics, "confusion": evaluation.confusion,
         });
@@ -77,9 +89,18 @@ pub(crate) fn run(args: &Args, out: &mut impl Write) -> Result<(), Failure> {
         return Ok(());
     }
     let (dataset, images) = (printable(&evaluation.dataset), evaluation.images);
-    writeln!(out, "{dataset}: {images} test images, {}", describe(&header))?;
+    let images = match evaluation.split {
+        SplitChoice::Train => counted(images, "training image"),
+        SplitChoice::Val => counted(images, "validation image"),
+        SplitChoice::Test => counted(images, "test image"),
+        SplitChoice::All => format!("all {}", counted(images, "image")),
+    };
+    writeln!(out, "{dataset}: {images}, {}", describe(&header))?;
     if tau > 0.0 {
         writeln!(out, "logits adjusted, tau {tau}")?;
+    }
+    if args.post_hoc.tau_norm > 0.0 {
+        writeln!(out, "weights of the head normalized, tau {}, without bias", args.post_hoc.tau_norm)?;
     }
     print_classes(&evaluation.metrics, out)?;
     print_averages(&evaluation.metrics, out)
@@ -101,7 +122,7 @@ fn write_predictions(path: &Path, images: &[ImagePrediction], classes: &[String]
 fn print_classes(metrics: &Metrics, out: &mut impl Write) -> Result<(), Failure> {
     const SHOWN: usize = 40;
     let width = metrics.per_class.iter().map(|class| class.name.chars().count()).max().unwrap_or(0).clamp(5, 30);
-    writeln!(out, "\n{:<width$} {:>7} {:>7} {:>9}", "class", "train", "test", "accuracy")?;
+    writeln!(out, "\n{:<width$} {:>7} {:>7} {:>9}", "class", "train", "images", "accuracy")?;
     let mut classes: Vec<_> = metrics.per_class.iter().collect();
     classes.sort_by_key(|class| std::cmp::Reverse(class.train));
     for (rank, class) in classes.iter().enumerate() {

@@ -4,13 +4,16 @@ use std::io::Write;
 use std::path::PathBuf;
 
 use equipoise_data::describe::groups::GroupRule;
-use equipoise_data::describe::inspect::{DatasetReport, inspect};
+use equipoise_data::describe::image_side::usual_image_side;
+use equipoise_data::describe::inspect::{BrokenImage, DatasetReport, inspect};
+use equipoise_data::{Dataset, Images, Pixels};
 use equipoise_train::preview::preview;
+use equipoise_train::run::input::choose_input;
 use equipoise_train::settings::{KEYS, Settings};
 
 use crate::failure::Failure;
 use crate::options::{DatasetArgs, pool, read_config};
-use crate::output::{printable, write_file};
+use crate::output::{counted, printable, write_file};
 use crate::progress::Progress;
 
 #[derive(clap::Args)]
@@ -44,10 +47,7 @@ const SHOWN: usize = 20;
 const BARS: usize = 40;
 
 pub(crate) fn run(args: &Args, out: &mut impl Write) -> Result<(), Failure> {
-    let dataset = args.dataset.load()?.into_dataset();
-    let progress = Progress::new("images read");
-    let report = inspect(&dataset, args.groups, &pool(0)?, &|done, total| progress.update(done, total))?;
-    drop(progress);
+    let (report, dataset) = report(args)?;
     if let Some(file) = &args.output {
         let settings = preview_settings(args)?;
         let picture = preview(&dataset, &settings, &pool(0)?)?;
@@ -79,10 +79,51 @@ fn preview_settings(args: &Args) -> Result<Settings, Failure> {
     Ok(settings)
 }
 
+/// Looks at the dataset as `train` uses it: without files that cannot be read.
+fn report(args: &Args) -> Result<(DatasetReport, Dataset), Failure> {
+    let pool = pool(0)?;
+    let mut broken: Vec<BrokenImage> = Vec::new();
+    loop {
+        let left_out = broken.iter().map(|image| image.path.clone()).collect();
+        let loaded = args.dataset.load(&left_out)?;
+        let input = on_input(&args.dataset, &loaded.dataset);
+        let progress = Progress::new("images read");
+        let look = |done, total| progress.update(done, total);
+        let dataset = loaded.into_dataset();
+        let mut report = inspect(&dataset, args.groups, &pool, &look)?;
+        drop(progress);
+        if report.broken.is_empty() {
+            report.add_broken(broken);
+            report.advice.push(input);
+            return Ok((report, dataset));
+        }
+        broken.append(&mut report.broken);
+    }
+}
+
+/// Which network `train` chooses, and how large it sees the images.
+fn on_input(args: &DatasetArgs, dataset: &Dataset) -> String {
+    let mut settings = Settings { data: args.settings(), ..Settings::default() };
+    choose_input(&mut settings, dataset);
+    let model = settings.architecture();
+    match &dataset.train.images {
+        Images::Memory(Pixels { height, width, .. }) => {
+            format!("The images are {width} x {height}: `train` chooses {model} (--model).")
+        }
+        Images::Files(_) => {
+            let (side, size) = (usual_image_side(&dataset.train).unwrap_or(0), settings.data.image_size);
+            format!(
+                "The shorter side of the images is usually {side} pixels: `train` chooses {model} and scales them to {size} x {size} \
+                 (--model, --image-size)."
+            )
+        }
+    }
+}
+
 fn print_report(report: &DatasetReport, out: &mut impl Write) -> Result<(), Failure> {
-    let (train, test, classes) = (report.train, report.test, report.classes.len());
+    let (train, test, classes) = (report.train, report.test, counted(report.classes.len(), "class"));
     let val = report.val.map_or_else(String::new, |val| format!(", {val} validation"));
-    writeln!(out, "{}: {train} training{val} and {test} test images, {classes} classes", report.dataset)?;
+    writeln!(out, "{}: {train} training{val} and {test} test images, {classes}", report.dataset)?;
     let listed = |things: &[(String, u64)]| {
         let shown: Vec<String> = things.iter().take(5).map(|(what, n)| format!("{what} ({n})")).collect();
         format!("{}{}", shown.join(", "), if things.len() > 5 { ", ..." } else { "" })
@@ -91,7 +132,7 @@ fn print_report(report: &DatasetReport, out: &mut impl Write) -> Result<(), Fail
     writeln!(out, "imbalance factor {:.1}, Gini {:.2}\n", report.imbalance_factor, report.gini)?;
     print_bars(report, out)?;
     writeln!(out)?;
-    for group in report.groups.iter().filter(|group| !group.classes.is_empty()) {
+    for group in &report.groups {
         let names: Vec<&str> = group.classes.iter().take(8).map(String::as_str).collect();
         let more = if group.classes.len() > 8 { ", ..." } else { "" };
         let number = group.classes.len();
@@ -110,7 +151,7 @@ fn print_problems(report: &DatasetReport, out: &mut impl Write) -> Result<(), Fa
     if report.problems.is_empty() {
         return Ok(());
     }
-    writeln!(out, "\n{} problems:", report.problems.len())?;
+    writeln!(out, "\n{}:", counted(report.problems.len(), "problem"))?;
     for problem in report.problems.iter().take(SHOWN) {
         writeln!(out, "  {}: {}", problem.path, problem.what)?;
     }

@@ -62,7 +62,7 @@ pub(crate) fn run(args: &Args, out: &mut impl Write) -> Result<(), Failure> {
     let trainer = build::trainer(settings, None, &environment.context())?;
     let (data, settings) = (trainer.data(), trainer.settings());
     let (method, batch_size) = (settings.criterion.method.id(), settings.batch_size);
-    let about = format!("{}, {}, {method}, batch size {batch_size}.", data.name, settings.model.name);
+    let about = format!("{}, {}, {method}, batch size {batch_size}.", data.name, settings.architecture());
     let (points, time) = timed(|| trainer.range_test(&RateRange { from, to, steps }));
     let points = points?;
     let suggested = suggested_rate(&points);

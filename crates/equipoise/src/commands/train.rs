@@ -15,7 +15,7 @@ use equipoise_train::settings::Settings;
 use crate::clock::duration;
 use crate::failure::Failure;
 use crate::options::{Environment, SettingArgs};
-use crate::output::{note, open_in_browser, percent, quoted};
+use crate::output::{counted, note, open_in_browser, percent, quoted};
 use crate::reports::{LiveFolder, write_report};
 use crate::training::{DisplayOptions, RunDisplay, execute, read_result};
 
@@ -36,7 +36,7 @@ Examples:
   equipoise train
   equipoise train cifar10 --imbalance 100 --criterion cwap --model resnet32 --epochs 200
   equipoise train path/to/images --val-fraction 0.1 --set augment.randaugment=[2,9]
-  equipoise train path/to/photos --model resnet18 --image-size 160 --batch-size 32 --lr 0.05 -o runs/photos
+  equipoise train path/to/photos --model resnet50 --image-size 160 --batch-size 32 --lr 0.05 -o runs/photos
   equipoise train cifar10 --imbalance 100 --val 0.1 -o runs/held-out && equipoise train --refit runs/held-out
   equipoise train --resume runs/fashion-mini-cwap-resnet32-s0
   equipoise train --from runs/my-images-softmax-resnet32-s0 --retrain-head
@@ -52,7 +52,7 @@ pub(crate) struct Args {
     output: Option<PathBuf>,
     /// Continue the run in this folder; name the dataset if it has moved. --epochs gives it another number of epochs, if its schedule
     /// allows that
-    #[arg(long, value_name = "DIR", conflicts_with_all = ["output", "model", "imbalance", "batch_size", "lr", "seed", "val", "val_fraction", "image_size", "weights", "freeze_backbone", "preset", "config", "set", "criterion"])]
+    #[arg(long, value_name = "DIR", conflicts_with_all = ["output", "model", "imbalance", "batch_size", "lr", "seed", "val", "val_fraction", "image_size", "path_column", "label_column", "test_data", "val_data", "group_by", "test_fraction", "strict", "weights", "freeze_backbone", "preset", "config", "set", "criterion"])]
     resume: Option<PathBuf>,
     /// Run whose data, network and settings a second stage starts from; needs --retrain-head
     #[arg(long, value_name = "DIR", requires = "retrain_head", conflicts_with_all = ["resume", "refit", "weights", "freeze_backbone", "config"])]
@@ -62,7 +62,7 @@ pub(crate) struct Args {
     #[arg(long, requires = "from")]
     retrain_head: bool,
     /// Train on all training images with the settings of this finished run, which held some out (--val)
-    #[arg(long, value_name = "RUN", conflicts_with_all = ["resume", "model", "imbalance", "epochs", "batch_size", "lr", "val", "val_fraction", "image_size", "weights", "freeze_backbone", "preset", "config", "set", "criterion"])]
+    #[arg(long, value_name = "RUN", conflicts_with_all = ["resume", "model", "imbalance", "epochs", "batch_size", "lr", "val", "val_fraction", "image_size", "path_column", "label_column", "test_data", "val_data", "group_by", "test_fraction", "strict", "weights", "freeze_backbone", "preset", "config", "set", "criterion"])]
     refit: Option<PathBuf>,
     /// Print the settings as TOML and exit
     #[arg(long)]
@@ -200,10 +200,11 @@ fn base(args: &Args) -> Result<Settings, Failure> {
 /// One line about the run before it starts.
 fn introduce(run: &Run) {
     let (data, settings) = (run.trainer.data(), run.trainer.settings());
-    let (images, classes) = (data.train.labels.len(), data.classes.len());
-    let (criterion, model) = (criterion(&settings.criterion), settings.model.name);
-    let folder = run.folder.path().display();
-    note(&format!("{}: {images} images, {classes} classes; {criterion}, {model}; in {folder}", data.name));
+    let (images, classes) = (counted(data.train.labels.len(), "image"), counted(data.classes.len(), "class"));
+    let (criterion, model) = (criterion(&settings.criterion), settings.architecture());
+    let (_, height, width) = data.train.loader.shape();
+    let (folder, network) = (run.folder.path().display(), format!("{model} at {height} x {width}"));
+    note(&format!("{}: {images}, {classes}; {criterion}, {network}; in {folder}", data.name));
 }
 
 /// The criterion with its preset, which a criterion without parameters does not have.
@@ -221,6 +222,12 @@ fn print_result(result: &RunResult, folder: &Path, out: &mut impl Write) -> Resu
     for (epoch, which) in [(&result.last, "last epoch"), (&result.best, best)] {
         let Some(epoch) = epoch else { continue };
         let metrics = &epoch.metrics;
+        if metrics.per_class.iter().all(|class| class.test == 0) {
+            let val =
+                epoch.val_balanced.map_or_else(String::new, |val| format!(", balanced {val:.1} on validation images"));
+            writeln!(out, "{which} ({}): trained on everything, no test images{val}", epoch.epoch)?;
+            continue;
+        }
         let groups = metrics.groups.iter().map(|group| format!("{} {}, ", group.name, percent(group.accuracy)));
         let groups: String = groups.collect();
         let (overall, balanced) = (percent(metrics.top1), percent(metrics.balanced));

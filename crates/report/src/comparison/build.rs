@@ -64,6 +64,10 @@ fn build(classes: Vec<Class>, groups: &GroupSizes, runs: Vec<RecordedRun>, with_
     }
     styles::assign(&mut variants);
     let dataset = dataset_title(&runs);
+    if classes.iter().all(|class| class.test == 0) {
+        notes
+            .push("There are no test images: the runs were trained on everything, and nothing is measured.".to_owned());
+    }
     let mut comparison =
         Comparison { dataset, runs, variants, classes, groups: members, columns, epoch, shared, notes, resolution };
     significance::mark_best(&mut comparison);

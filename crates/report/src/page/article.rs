@@ -136,7 +136,9 @@ fn context(comparison: &Comparison) -> String {
         let first = values.next()??;
         values.all(|value| value == Some(first)).then(|| label(first))
     };
-    let mut parts: Vec<String> = shared(keys::MODEL).into_iter().collect();
+    // images in memory keep their size, which is no setting
+    let size = shared(keys::IMAGE_SIZE).filter(|size| size != "0").map(|size| format!("{size} x {size} pixels"));
+    let mut parts: Vec<String> = shared(keys::MODEL).into_iter().chain(size).collect();
     let epochs = |epochs: String| if epochs == "1" { "1 epoch".to_owned() } else { format!("{epochs} epochs") };
     parts.extend(shared(keys::EPOCHS).map(epochs));
     let seeds: Vec<usize> = comparison.variants.iter().map(|variant| variant.runs.len()).collect();

@@ -10,6 +10,7 @@ pub(crate) const DATASET: &str = "data.dataset";
 pub(crate) const IMBALANCE: &str = "data.imbalance";
 pub(crate) const SUBSET_FILE: &str = "data.subset_file";
 pub(crate) const SUBSET_SEED: &str = "data.subset_seed";
+pub(crate) const IMAGE_SIZE: &str = "data.image_size";
 pub(crate) const MODEL: &str = "model.name";
 pub(crate) const HEAD_SCALE: &str = "model.head_scale";
 pub(crate) const METHOD: &str = "criterion.method";

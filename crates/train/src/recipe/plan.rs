@@ -2,11 +2,13 @@
 
 use std::path::{Path, PathBuf};
 
+use equipoise_data::acquire::catalog::KnownDataset;
 use equipoise_nn::Network;
 
 use super::{Cell, Recipe, TableMethod};
 use crate::error::TrainError;
 use crate::run::ExistingRun;
+use crate::run::input::image_size;
 use crate::settings::Settings;
 
 /// How many times faster an image is evaluated than trained on.
@@ -116,11 +118,14 @@ impl PlannedRun<'_> {
         if self.existing == ExistingRun::Finished {
             return Ok(0.0);
         }
-        let size = match self.settings.data.dataset.as_str() {
-            "tiny-imagenet" => 64,
-            _ => self.settings.model.name.default_image_size(),
+        let known = KnownDataset::by_name(&self.settings.data.dataset).map(|known| known.image_side);
+        let architecture = self.settings.architecture();
+        let side = known.unwrap_or(architecture.default_image_size() as u32);
+        let size = match self.settings.data.image_size {
+            0 => image_size(architecture, side) as usize,
+            size => size as usize,
         };
-        let network = Network::new(self.settings.model.name, 3, [size, size], 10)?;
+        let network = Network::new(architecture, 3, [size, size], 10)?;
         let epochs = self.settings.epochs.saturating_sub(self.epochs_done()) as f64;
         let [train, test] = self.cell.images.map(|images| images as f64);
         let evaluations = (epochs / self.settings.evaluate_every as f64).ceil();

@@ -1,7 +1,9 @@
 //! From settings to a trainer.
 
+use std::collections::HashSet;
 use std::path::Path;
 
+use equipoise_data::batch::augmentation::Augmentation;
 use equipoise_data::batch::normalize::Normalize;
 use equipoise_data::dataset::class_counts;
 use equipoise_nn::{Cpu, Network, NnError};
@@ -10,7 +12,9 @@ use equipoise_pool::Pool;
 use super::RunContext;
 use super::dataset::load;
 use super::files::input_error;
+use super::input::choose_input;
 use super::memory::available_bytes;
+use super::readable::prepare_readable;
 use super::weights::{InitialWeights, initialize};
 use crate::checkpoint::Checkpoint;
 use crate::error::TrainError;
@@ -22,20 +26,21 @@ use crate::workers::SingleProcess;
 /// The trainer of a run in a single process.
 pub type RunTrainer = Trainer<Cpu, SingleProcess>;
 
-/// Reads the dataset of a run. Pixels are normalized as given, or as suits the dataset.
+/// Reads the dataset of a run, and chooses the network and image size if the settings leave them to the images. Pixels are
+/// normalized as given, or as suits the dataset.
 ///
 /// # Errors
 /// Returns an error if the dataset cannot be read or trained on.
 pub fn prepare(
-    settings: &Settings,
+    settings: &mut Settings,
     normalize: Option<&Normalize>,
     context: &RunContext<'_>,
 ) -> Result<RunData, TrainError> {
-    let dataset = load(&settings.data, context.data_root, context.feedback)?.into_dataset();
-    let progress = |done, total| context.feedback.reading(done, total);
-    let prepared = RunData::new(dataset, settings, normalize, context.pool, &progress);
-    context.feedback.reading_done();
-    prepared
+    let data = settings.data.clone();
+    prepare_readable(&data, context, &mut |loaded, progress| {
+        choose_input(settings, &loaded.dataset);
+        RunData::prepare(loaded.into_dataset(), settings, normalize, context.pool, progress)
+    })
 }
 
 /// Checks what a run needs of its dataset and weights, without decoding an image: what this refuses, training would refuse.
@@ -44,7 +49,7 @@ pub fn prepare(
 /// Returns an error if a setting, the dataset or the weights cannot be used.
 pub fn check(settings: &Settings, context: &RunContext<'_>) -> Result<(), TrainError> {
     settings.check()?;
-    let mut dataset = load(&settings.data, context.data_root, context.feedback)?.into_dataset();
+    let mut dataset = load(&settings.data, context.data_root, &HashSet::new(), context.feedback)?.into_dataset();
     check_dataset(&dataset, settings)?;
     take_validation_split(&mut dataset, settings)?;
     check_selection(settings, dataset.val.is_some())?;
@@ -61,7 +66,7 @@ pub fn check(settings: &Settings, context: &RunContext<'_>) -> Result<(), TrainE
 /// Returns an error if the images do not fit the network.
 pub fn network(settings: &Settings, data: &RunData) -> Result<Network, TrainError> {
     let (channels, height, width) = data.train.loader.shape();
-    let network = Network::new(settings.model.name, channels, [height, width], data.classes.len())?;
+    let network = Network::new(settings.architecture(), channels, [height, width], data.classes.len())?;
     Ok(network.with_head(settings.head()))
 }
 
@@ -86,9 +91,10 @@ pub fn trainer(
     resume: Option<&Checkpoint>,
     context: &RunContext<'_>,
 ) -> Result<RunTrainer, TrainError> {
-    let settings = settings.with_head_of_criterion();
-    let data = prepare(&settings, None, context)?;
+    let mut settings = settings.with_head_of_criterion();
+    let data = prepare(&mut settings, None, context)?;
     let images = data.train.labels.len();
+    check_augmentation(&settings, &data)?;
     warn_of_settings(&settings, images, context);
     let batch_size = settings.batch_size.min(images);
     let mut engine = engine(network(&settings, &data)?, batch_size, settings.seed, context.pool)?;
@@ -102,6 +108,21 @@ pub fn trainer(
     }
     trainer.warnings().iter().for_each(|warning| context.feedback.warn(warning));
     Ok(trainer)
+}
+
+/// Refuses padding for photographs, whose crops have no use for it.
+fn check_augmentation(settings: &Settings, data: &RunData) -> Result<(), TrainError> {
+    let photographs = data.files && !settings.architecture().is_for_small_images();
+    let padding = settings.augment.crop_padding;
+    if !photographs || padding == Augmentation::default().crop_padding {
+        return Ok(());
+    }
+    let what = format!(
+        "{padding} has no effect with {}: photographs are cropped to a random area, not padded; leave this setting out, or choose a \
+         network for small images",
+        settings.architecture()
+    );
+    Err(TrainError::Setting { field: "augment.crop_padding".to_owned(), what })
 }
 
 /// Learning rate of AdamW beyond which it is probably that of SGD.

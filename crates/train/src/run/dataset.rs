@@ -1,11 +1,15 @@
 //! The dataset of a run, with its long-tailed subset.
 
-use std::path::Path;
+use std::collections::HashSet;
+use std::fmt;
+use std::path::{Path, PathBuf};
+use std::str::FromStr;
 
+use equipoise_data::subset::grouping::GroupBy;
 use equipoise_data::subset::index::{Fingerprint, read};
 use equipoise_data::subset::long_tail::{LongTail, QuotaShortfall};
 use equipoise_data::subset::split::SplitRule;
-use equipoise_data::{Dataset, load as load_dataset};
+use equipoise_data::{Dataset, ReadOptions, Split, load as load_dataset};
 
 use super::Feedback;
 use crate::error::TrainError;
@@ -17,6 +21,8 @@ pub struct LoadedDataset {
     pub dataset: Dataset,
     /// The subset, if the settings ask for one.
     pub subset: Option<Subset>,
+    /// Files that are left out after the subset is taken.
+    left_out: HashSet<PathBuf>,
 }
 
 /// A subset of a training split.
@@ -35,19 +41,36 @@ impl LoadedDataset {
         if let Some(subset) = self.subset {
             dataset.train = dataset.train.subset(&subset.indices);
         }
+        dataset.leave_out(&self.left_out);
         dataset
     }
 }
 
-/// Reads a dataset and draws or reads its subset.
+/// Reads a dataset without the files that are left out, and draws or reads its subset.
 ///
 /// # Errors
 /// Returns an error if the dataset or the file of the subset cannot be read, or a setting is out of range.
-pub fn load(data: &DataSettings, data_root: &Path, feedback: &dyn Feedback) -> Result<LoadedDataset, TrainError> {
+pub fn load(
+    data: &DataSettings,
+    data_root: &Path,
+    left_out: &HashSet<PathBuf>,
+    feedback: &dyn Feedback,
+) -> Result<LoadedDataset, TrainError> {
+    let mut options = read_options(data, left_out)?;
     // checked even if the dataset has a test split: a wrong option is never ignored
-    let rule = SplitRule { test_fraction: data.test_fraction, seed: data.split_seed };
-    rule.check()?;
-    let dataset = load_dataset(&data.dataset, data_root, rule)?;
+    options.split.check()?;
+    if data.test_data.is_some() {
+        options.split.test_fraction = 0.0;
+    }
+    // a file of indices counts all images
+    let late = if data.subset_file.is_some() { std::mem::take(&mut options.left_out) } else { HashSet::new() };
+    let mut dataset = load_dataset(&data.dataset, data_root, &options)?;
+    if let Some(other) = &data.test_data {
+        dataset.test = held_out(other, &dataset, data, (data_root, left_out))?;
+    }
+    if let Some(other) = &data.val_data {
+        dataset.val = Some(held_out(other, &dataset, data, (data_root, left_out))?);
+    }
     let subset = match (&data.subset_file, data.imbalance) {
         (Some(file), _) => {
             let indices = read(Path::new(file), Fingerprint::of(&dataset.train))?;
@@ -56,7 +79,97 @@ pub fn load(data: &DataSettings, data_root: &Path, feedback: &dyn Feedback) -> R
         (None, Some(imbalance)) => Some(draw(data, imbalance, &dataset, feedback)?),
         (None, None) => None,
     };
-    Ok(LoadedDataset { dataset, subset })
+    Ok(LoadedDataset { dataset, subset, left_out: late })
+}
+
+/// How the files of a dataset are read.
+fn read_options(data: &DataSettings, left_out: &HashSet<PathBuf>) -> Result<ReadOptions, TrainError> {
+    Ok(ReadOptions {
+        split: SplitRule { test_fraction: data.test_fraction, seed: data.split_seed },
+        path_column: data.path_column.clone(),
+        label_column: data.label_column.clone(),
+        group_by: data.group_by.as_deref().map(GroupBy::new).transpose()?,
+        left_out: left_out.clone(),
+    })
+}
+
+/// The images of another dataset, for testing or validation.
+fn held_out(
+    other: &str,
+    dataset: &Dataset,
+    data: &DataSettings,
+    (data_root, left_out): (&Path, &HashSet<PathBuf>),
+) -> Result<Split, TrainError> {
+    let mut options = read_options(data, left_out)?;
+    (options.split.test_fraction, options.group_by) = (0.0, None);
+    let held = load_dataset(other, data_root, &options)?;
+    let choice = SplitChoice::usual(&held);
+    labeled_as(held, &dataset.classes, choice)
+}
+
+/// Which images of a dataset are evaluated.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SplitChoice {
+    /// The training split.
+    Train,
+    /// The validation split.
+    Val,
+    /// The test split.
+    Test,
+    /// All images.
+    All,
+}
+
+impl fmt::Display for SplitChoice {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Train => "train",
+            Self::Val => "val",
+            Self::Test => "test",
+            Self::All => "all",
+        })
+    }
+}
+
+impl FromStr for SplitChoice {
+    type Err = String;
+
+    fn from_str(name: &str) -> Result<Self, String> {
+        let all = [Self::Train, Self::Val, Self::Test, Self::All];
+        all.into_iter().find(|split| split.to_string() == name).ok_or("must be train, val, test or all".to_owned())
+    }
+}
+
+impl SplitChoice {
+    /// The split of a dataset that is evaluated unless another one is chosen: the test split if it has images, else all.
+    #[must_use]
+    pub fn usual(dataset: &Dataset) -> Self {
+        if dataset.test.labels.is_empty() { Self::All } else { Self::Test }
+    }
+}
+
+/// Images of a dataset with the labels of other classes, which are told by their names. A class may have no images.
+pub(super) fn labeled_as(dataset: Dataset, classes: &[String], choice: SplitChoice) -> Result<Split, TrainError> {
+    let Dataset { name, classes: own, train, val, test, .. } = dataset;
+    let refuse = |what: String| TrainError::Dataset { dataset: name.clone(), what };
+    let split = match choice {
+        SplitChoice::Train => Some(train),
+        SplitChoice::Val => val,
+        SplitChoice::Test => Some(test),
+        SplitChoice::All => Split::joined([Some(train), val, Some(test)].into_iter().flatten().collect()),
+    };
+    let split = split.filter(|split| !split.labels.is_empty());
+    let split = split.ok_or_else(|| refuse(format!("it has no images for --split {choice}")))?;
+    let unknown = |class: String| {
+        let known: Vec<&str> = classes.iter().take(5).map(String::as_str).collect();
+        let more = if classes.len() > known.len() { ", ..." } else { "" };
+        refuse(format!(
+            "class '{class}' is not one of the {} trained classes ({}{more})",
+            classes.len(),
+            known.join(", ")
+        ))
+    };
+    split.relabeled(&own, classes).map_err(unknown)
 }
 
 /// Draws a long-tailed subset.

@@ -1,29 +1,42 @@
 //! A trained run on a dataset.
 
+use std::fs;
+
+use equipoise_data::Images;
+use equipoise_data::acquire::catalog::KnownDataset;
 use equipoise_data::describe::groups::GroupRule;
 use equipoise_nn::Network;
 use equipoise_nn::network::Head;
 use equipoise_record::Metrics;
 
 use super::RunContext;
-use super::build::{engine, prepare};
+use super::build::engine;
+use super::dataset::{SplitChoice, labeled_as};
 use super::prediction::most_probable;
+use super::readable::prepare_readable;
 use super::weights::set_tensors;
-use crate::checkpoint::{Checkpoint, CheckpointHeader};
+use crate::checkpoint::Checkpoint;
 use crate::error::TrainError;
 use crate::evaluate::{EvaluatedBatch, LogitAdjustment, evaluate};
-use crate::prepare::{RunData, SplitLoader};
+use crate::prepare::{self, Prepared, SplitLoader, find_broken, fingerprint, take_validation_split, transform};
+use crate::settings::DataSettings;
 
 /// What to evaluate, where it differs from the run.
 #[derive(Clone, Debug, Default)]
 pub struct EvaluationOptions {
-    /// Another dataset with the same classes.
+    /// Another dataset, whose classes are some of the run's.
     pub dataset: Option<String>,
+    /// The images to evaluate; `None` for the test split, or for all images of another dataset that has none.
+    pub split: Option<SplitChoice>,
+    /// The column of another dataset's list that names the image files.
+    pub path_column: Option<String>,
+    /// The column of another dataset's list that names the classes.
+    pub label_column: Option<String>,
     /// Other groups of classes.
     pub groups: Option<GroupRule>,
     /// Another tau of the post-hoc logit adjustment.
     pub logit_adjustment: Option<f64>,
-    /// Tau of the normalization of a linear head's weights (Kang et al., ICLR 2020); 0 for none.
+    /// Tau of the normalization of a linear head's weights (Kang et al., ICLR 2020), which drops the bias; 0 for none.
     pub tau_norm: f64,
     /// Whether to list the prediction of every image.
     pub predictions: bool,
@@ -44,12 +57,14 @@ pub struct ImagePrediction {
     pub label_probability: f64,
 }
 
-/// Metrics of a trained run on a test split.
+/// Metrics of a trained run on a dataset.
 pub struct Evaluation {
     /// Name of the dataset.
     pub dataset: String,
-    /// Number of test images.
+    /// Number of images.
     pub images: usize,
+    /// Which images they are.
+    pub split: SplitChoice,
     /// Tau of the post-hoc logit adjustment.
     pub logit_adjustment: f64,
     /// The metrics.
@@ -60,7 +75,10 @@ pub struct Evaluation {
     pub predictions: Vec<ImagePrediction>,
 }
 
-/// Evaluates a checkpoint on a test split.
+/// Evaluates a checkpoint on the images of a dataset.
+///
+/// The dataset of the run is split as in the run, and its test split is evaluated. Another dataset is evaluated on its test
+/// split if it has one, else on all of its images. Its classes are told by their names; it need not have all of them.
 ///
 /// # Errors
 /// Returns an error if the dataset cannot be read, does not fit the run, or has changed since the run.
@@ -71,18 +89,43 @@ pub fn evaluate_checkpoint(
 ) -> Result<Evaluation, TrainError> {
     let Checkpoint { header, mut parameters, statistics, .. } = checkpoint;
     let mut settings = header.settings.clone();
-    if let Some(dataset) = &options.dataset {
-        settings.data.dataset.clone_from(dataset);
-        (settings.data.imbalance, settings.data.subset_file) = (None, None);
-        (settings.data.val_fraction, settings.data.val_at_least) = (0.0, 0);
-    }
+    settings.data.image_size = header.network.size[0] as u32;
     settings.groups = options.groups.unwrap_or(settings.groups);
-    let data = prepare(&settings, Some(&header.normalize), context)?;
-    check_data(&data, &header, options.dataset.is_none())?;
+    let own = options.dataset.as_ref().is_none_or(|dataset| is_same(dataset, &settings.data.dataset));
+    match &options.dataset {
+        Some(dataset) if own => settings.data.dataset.clone_from(dataset),
+        Some(dataset) => settings.data = foreign(dataset, options, &settings.data),
+        None => {}
+    }
+    let (dataset, split, data) = prepare_readable(&settings.data, context, &mut |loaded, progress| {
+        let mut dataset = loaded.into_dataset();
+        if own {
+            take_validation_split(&mut dataset, &settings)?;
+            let same_content = header.content.as_ref().is_none_or(|content| *content == prepare::content(&dataset));
+            if fingerprint(&dataset) != header.fingerprint || !same_content {
+                // files that could not be read in training are in no split
+                let broken = find_broken(&dataset, context.pool, progress);
+                match options.dataset {
+                    _ if !broken.is_empty() => return Ok(Prepared::Broken(broken)),
+                    None => return Err(changed(&dataset.name)),
+                    Some(_) => {}
+                }
+            }
+        }
+        let split = options.split.unwrap_or_else(|| SplitChoice::usual(&dataset));
+        let name = dataset.name.clone();
+        let files = matches!(dataset.train.images, Images::Files(_));
+        let images = labeled_as(dataset, &header.classes, split)?;
+        let transform = transform(&settings, files, &header.normalize, false);
+        let mut broken = Vec::new();
+        let loader = SplitLoader::new(images, transform, &header.classes, &mut broken, (context.pool, progress))?;
+        Ok(loader.map_or(Prepared::Broken(broken), |loader| Prepared::Ready((name, split, loader))))
+    })?;
+    check_shape(&dataset, &data, &header.network)?;
     if options.tau_norm > 0.0 {
         normalize_head(&header.network, &mut parameters, options.tau_norm)?;
     }
-    let batch_size = settings.batch_size.min(data.test.labels.len());
+    let batch_size = settings.batch_size.min(data.labels.len());
     let mut engine = engine(header.network.clone(), batch_size, 0, context.pool)?;
     set_tensors(&mut engine, &[parameters, statistics])?;
     let tau = options.logit_adjustment.unwrap_or(settings.logit_adjustment);
@@ -90,20 +133,21 @@ pub fn evaluate_checkpoint(
     let mut predictions = Vec::new();
     let mut on_batch = |batch: &EvaluatedBatch<'_>| {
         if options.predictions {
-            predictions.extend(image_predictions(batch, &data.test));
+            predictions.extend(image_predictions(batch, &data));
         }
         true
     };
-    let counts = evaluate(&mut engine, &data.test, batch_size, context.pool, &adjustment, &mut on_batch)?;
+    let counts = evaluate(&mut engine, &data, batch_size, context.pool, &adjustment, &mut on_batch)?;
     let counts = counts.ok_or_else(|| TrainError::Unusable { what: "the evaluation was interrupted".to_owned() })?;
     let pair = |((label, predicted), images): (&(u32, u32), &u64)| [u64::from(*label), u64::from(*predicted), *images];
     Ok(Evaluation {
-        images: data.test.labels.len(),
+        images: data.labels.len(),
+        split,
         logit_adjustment: tau,
-        metrics: counts.metrics(&header.counts, &settings.groups.groups(&header.counts), &data.classes),
+        metrics: counts.metrics(&header.counts, &settings.groups.groups(&header.counts), &header.classes),
         confusion: counts.confusion().iter().map(pair).collect(),
         predictions,
-        dataset: data.name,
+        dataset,
     })
 }
 
@@ -126,39 +170,63 @@ fn image_predictions(batch: &EvaluatedBatch<'_>, split: &SplitLoader) -> Vec<Ima
     rows.map(predict).collect()
 }
 
-/// Checks that a dataset fits a checkpoint, and is unchanged if it is the run's own.
-fn check_data(data: &RunData, header: &CheckpointHeader, own: bool) -> Result<(), TrainError> {
-    let refuse = |what: String| Err(TrainError::Dataset { dataset: data.name.clone(), what });
-    let same_content = header.content.as_ref().is_none_or(|content| *content == data.content);
-    if own && (data.fingerprint != header.fingerprint || !same_content) {
-        return refuse("its images have changed since the run; to evaluate on it anyway, name the dataset".to_owned());
-    }
-    if data.classes != header.classes {
-        let (got, want) = (data.classes.len(), header.classes.len());
-        return refuse(format!("its {got} classes are not the {want} classes of the run"));
-    }
-    let (channels, height, width) = data.test.loader.shape();
-    let network = &header.network;
-    if (channels, [height, width]) != (network.channels, network.size) {
-        let [want_height, want_width] = network.size;
-        return refuse(format!(
-            "its images are {channels} x {height} x {width}; those of the run are {} x {want_height} x {want_width}",
-            network.channels
-        ));
-    }
-    Ok(())
+/// Whether two names or paths mean the same dataset.
+fn is_same(one: &str, other: &str) -> bool {
+    let path = |name: &str| match KnownDataset::by_name(name) {
+        Some(_) => None,
+        None => fs::canonicalize(name).ok(),
+    };
+    one == other || path(one).is_some_and(|one| Some(one) == path(other))
 }
 
-/// Scales each class's weights of a linear head by their norm to the power of -tau.
+/// How a dataset is read that the run was not trained on: whole, unless it has splits of its own.
+fn foreign(dataset: &str, options: &EvaluationOptions, own: &DataSettings) -> DataSettings {
+    DataSettings {
+        dataset: dataset.to_owned(),
+        path_column: options.path_column.clone(),
+        label_column: options.label_column.clone(),
+        test_fraction: 0.0,
+        max_broken: own.max_broken,
+        image_size: own.image_size,
+        ..DataSettings::default()
+    }
+}
+
+fn changed(dataset: &str) -> TrainError {
+    let what = "its images have changed since the run; to evaluate on it anyway, name the dataset".to_owned();
+    TrainError::Dataset { dataset: dataset.to_owned(), what }
+}
+
+/// Checks that images have the shape that a network expects.
+fn check_shape(dataset: &str, data: &SplitLoader, network: &Network) -> Result<(), TrainError> {
+    let (channels, height, width) = data.loader.shape();
+    if (channels, [height, width]) == (network.channels, network.size) {
+        return Ok(());
+    }
+    let [want_height, want_width] = network.size;
+    let what = format!(
+        "its images are {channels} x {height} x {width}; those of the run are {} x {want_height} x {want_width}",
+        network.channels
+    );
+    Err(TrainError::Dataset { dataset: dataset.to_owned(), what })
+}
+
+/// Scales each class's weights of a linear head by their norm to the power of -tau, and drops the bias, as Kang et al. do.
 pub(super) fn normalize_head(network: &Network, parameters: &mut [Vec<f32>], tau: f64) -> Result<(), TrainError> {
     if network.head != Head::Linear {
         return Err(TrainError::Unusable {
             what: "tau-normalization: a cosine head has no norms to normalize".to_owned(),
         });
     }
-    let name = format!("{}.weight", network.head_name());
+    let (name, bias) = (format!("{}.weight", network.head_name()), format!("{}.bias", network.head_name()));
     let tensors = network.parameters();
-    for (tensor, values) in tensors.iter().zip(parameters).filter(|(tensor, _)| tensor.name == name) {
+    for (tensor, values) in tensors.iter().zip(parameters) {
+        if tensor.name == bias {
+            values.fill(0.0);
+        }
+        if tensor.name != name {
+            continue;
+        }
         for row in values.chunks_exact_mut(tensor.shape[1]) {
             let norm = row.iter().map(|w| f64::from(*w).powi(2)).sum::<f64>().sqrt().max(1e-12);
             let scale = norm.powf(-tau) as f32;

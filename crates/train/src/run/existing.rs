@@ -32,7 +32,9 @@ impl ExistingRun {
             return Ok(Self::Missing);
         }
         let existing = read_settings(path)?;
-        if let Some(field) = existing.difference(&settings.clone().with_head_of_criterion()) {
+        let mut settings = settings.clone().with_head_of_criterion();
+        settings.choose_as(&existing);
+        if let Some(field) = existing.difference(&settings) {
             let what = format!("this folder holds a run with another '{field}'; choose another folder");
             return Err(input_error(path, what));
         }

@@ -6,7 +6,7 @@ use std::path::Path;
 use equipoise_data::acquire::catalog::KnownDataset;
 
 use crate::error::TrainError;
-use crate::settings::Settings;
+use crate::settings::{DataSettings, Settings};
 
 /// An error about a file that a user named.
 pub(crate) fn input_error(path: &Path, what: impl Into<String>) -> TrainError {
@@ -44,8 +44,8 @@ pub fn make_paths_absolute(settings: &mut Settings) {
             *path = found;
         }
     };
-    if KnownDataset::by_name(&settings.data.dataset).is_none() {
-        absolute(&mut settings.data.dataset);
-    }
+    let DataSettings { dataset, test_data, val_data, .. } = &mut settings.data;
+    let datasets = [dataset].into_iter().chain(test_data).chain(val_data);
+    datasets.filter(|name| KnownDataset::by_name(name).is_none()).for_each(absolute);
     settings.data.subset_file.iter_mut().chain(&mut settings.model.weights).for_each(absolute);
 }

@@ -1,7 +1,7 @@
 //! A run, from its settings to its result: load the dataset, build network, engine and trainer, train, resume, write the result.
 //!
 //! - [`dataset`]: the dataset with its subset.
-//! - [`build`]: from settings to a trainer.
+//! - [`input`]: network and image size, by the images. [`build`]: from settings to a trainer.
 //! - [`weights`]: weights to start from, and checkpoints to use.
 //! - [`Run`]: a trainer with its folder. [`ExistingRun`]: what a folder already holds.
 //! - [`evaluation`], [`prediction`]: a trained run on a dataset and on image files. [`export`]: its weights for other programs.
@@ -12,9 +12,11 @@ pub mod evaluation;
 mod existing;
 pub mod export;
 pub mod files;
+pub mod input;
 pub mod memory;
 mod name;
 pub mod prediction;
+mod readable;
 mod result;
 mod session;
 pub mod weights;

@@ -34,7 +34,7 @@ fn name(settings: &Settings, criterion: &str) -> String {
     };
     let imbalance = settings.data.imbalance.map_or_else(String::new, |factor| format!("-if{factor}"));
     let retrained = if settings.model.reset_head { "-retrained" } else { "" };
-    format!("{dataset}{imbalance}{criterion}-{}{retrained}-s{}", settings.model.name, settings.seed)
+    format!("{dataset}{imbalance}{criterion}-{}{retrained}-s{}", settings.architecture(), settings.seed)
 }
 
 #[cfg(test)]

@@ -33,7 +33,7 @@ pub(super) fn result(trainer: &RunTrainer, stopped_early: bool, measured: &Measu
         params: criterion["params"].take(),
         drw: criterion.get_mut("drw").map(Value::take),
         logit_adjustment: settings.logit_adjustment,
-        model: settings.model.name.to_string(),
+        model: settings.architecture().to_string(),
         seed: settings.seed,
         subset_seed: settings.data.subset_seed,
         epochs: settings.epochs,

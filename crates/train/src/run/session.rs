@@ -107,7 +107,7 @@ impl Run {
         match ExistingRun::find(path, settings)? {
             ExistingRun::Missing => Self::start(settings.clone(), OutputFolder::At(path), context),
             ExistingRun::Started { .. } | ExistingRun::Finished => {
-                Self::open(RunFolder::open(path)?, settings.clone(), context)
+                Self::open(RunFolder::open(path)?, read_settings(path)?, context)
             }
         }
     }

@@ -3,6 +3,7 @@
 use std::fmt::Display;
 
 use equipoise_data::batch::cutmix::CutMix;
+use equipoise_data::subset::grouping::GroupBy;
 use equipoise_data::subset::split::SplitRule;
 use equipoise_nn::network::Head;
 
@@ -164,7 +165,9 @@ impl DataSettings {
             return Err(TrainError::Setting { field: "data.subset_file".to_owned(), what });
         }
         let rule = SplitRule { test_fraction: self.test_fraction, seed: self.split_seed };
-        require(rule.check().is_ok(), "data.test_fraction", self.test_fraction, "more than 0 and less than 1")?;
+        require(rule.check().is_ok(), "data.test_fraction", self.test_fraction, "at least 0 and less than 1")?;
+        fraction("data.max_broken", self.max_broken)?;
+        self.group_by.as_deref().map(GroupBy::new).transpose()?;
         fraction("data.val_fraction", self.val_fraction)?;
         let must = "0 unless 'data.val_fraction' is more than 0";
         require(self.val_at_least == 0 || self.val_fraction > 0.0, "data.val_at_least", self.val_at_least, must)?;

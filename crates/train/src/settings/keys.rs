@@ -69,10 +69,45 @@ pub const KEYS: &[Key] = &[
         "no file",
         "File written by `equipoise data index` that lists the images of the subset.",
     ),
+    optional(
+        "data.path_column",
+        "text",
+        "a usual name, such as `path` or `filename`",
+        "Column of a CSV or JSON-lines list that names the image files.",
+    ),
+    optional(
+        "data.label_column",
+        "text",
+        "a usual name, such as `label` or `class`",
+        "Column of a CSV or JSON-lines list that names the classes.",
+    ),
+    optional(
+        "data.test_data",
+        "text",
+        "the test split of the dataset",
+        "Name or path of a dataset whose images are used for testing; `data.dataset` is then not split.",
+    ),
+    optional(
+        "data.val_data",
+        "text",
+        "the validation split of the dataset",
+        "Name or path of a dataset whose images are used for validation.",
+    ),
+    optional(
+        "data.group_by",
+        "text",
+        "every image stands alone",
+        "Column of a list, or regular expression on the path (its first group, if it has one), that tells which images belong together: they fall on one side of every split.",
+    ),
+    required(
+        "data.max_broken",
+        FRACTION,
+        "Fraction of the image files that may be unreadable; they are left out. One file is always allowed, unless this is 0.",
+    ),
     required(
         "data.test_fraction",
-        "number, more than 0 and less than 1",
-        "Fraction of every class used for testing if the dataset has no test split.",
+        FRACTION,
+        "Fraction of every class used for testing if the dataset has no test split. 0: train on everything.",
     ),
     required("data.split_seed", COUNT, "Seed of the test and validation splits."),
     required(
@@ -88,16 +123,17 @@ pub const KEYS: &[Key] = &[
     required(
         "data.image_size",
         "integer, 0 to 65536",
-        "Height and width that image files are scaled to. 0: 32 for small networks, 224 for large ones.",
+        "Height and width that image files are scaled to. 0: 224 for photograph networks; for small networks 32, or 64 if the images are larger than 48 pixels.",
     ),
     required(
         "data.sampler",
         "`uniform`, `class-balanced`, `square-root` or `progressive`",
         "How often the images of each class are drawn.",
     ),
-    required(
+    optional(
         "model.name",
         "`resnet8`, `resnet14`, `resnet20`, `resnet32`, `resnet32x2`, `resnet32x4`, `resnet44`, `resnet56` (small images), `resnet18` or `resnet50` (photographs)",
+        "`resnet32` for images of up to 96 pixels, `resnet18` for larger ones",
         "The network.",
     ),
     optional(
@@ -225,7 +261,7 @@ pub const KEYS: &[Key] = &[
     required(
         "augment.crop_padding",
         "integer, 0 to 1024",
-        "Black pixels added on each side before a random crop to the original size. Small images only.",
+        "Black pixels added on each side before a random crop to the original size. For small networks; photographs are cropped to a random area.",
     ),
     required("augment.flip", "`true` or `false`", "Mirror half of the images."),
     required(

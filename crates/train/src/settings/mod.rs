@@ -86,7 +86,19 @@ pub struct DataSettings {
     pub subset_seed: u32,
     /// File written by `data index` that lists the images of the subset.
     pub subset_file: Option<String>,
-    /// Fraction of every class used for testing if the dataset has no test split.
+    /// Column of a list that names the image files.
+    pub path_column: Option<String>,
+    /// Column of a list that names the classes.
+    pub label_column: Option<String>,
+    /// Name or path of a dataset whose images are the test split.
+    pub test_data: Option<String>,
+    /// Name or path of a dataset whose images are the validation split.
+    pub val_data: Option<String>,
+    /// Column of a list, or regular expression on the path, that tells which images belong together: no split divides them.
+    pub group_by: Option<String>,
+    /// Fraction of the image files that may be unreadable; they are left out.
+    pub max_broken: f64,
+    /// Fraction of every class used for testing if the dataset has no test split; 0 to train on everything.
     pub test_fraction: f64,
     /// Seed of the test and validation splits.
     pub split_seed: u64,
@@ -94,7 +106,7 @@ pub struct DataSettings {
     pub val_fraction: f64,
     /// Least number of every class's validation images, or half of the class if that is less.
     pub val_at_least: u32,
-    /// Height and width that image files are scaled to; 0 selects the network's usual size.
+    /// Height and width that image files are scaled to; 0 leaves the choice to the size of the images and the network.
     pub image_size: u32,
     /// How often the images of each class are drawn.
     pub sampler: SamplerKind,
@@ -104,8 +116,8 @@ pub struct DataSettings {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct ModelSettings {
-    /// The network.
-    pub name: Architecture,
+    /// The network; `None` leaves the choice to the size of the images. A run that has started has one.
+    pub name: Option<Architecture>,
     /// Classification head of the network; `None` is the one that the criterion needs, else a linear one.
     pub head: Option<HeadKind>,
     /// Factor of the logits of a cosine head; `None` is 1 for a criterion that scales cosines itself, else 16.
@@ -221,6 +233,12 @@ impl Default for DataSettings {
             profile: Profile::default(),
             subset_seed: 0,
             subset_file: None,
+            path_column: None,
+            label_column: None,
+            test_data: None,
+            val_data: None,
+            group_by: None,
+            max_broken: 0.01,
             test_fraction: split.test_fraction,
             split_seed: split.seed,
             val_fraction: 0.0,
@@ -234,7 +252,7 @@ impl Default for DataSettings {
 impl Default for ModelSettings {
     fn default() -> Self {
         Self {
-            name: Architecture::ResNet32,
+            name: None,
             head: None,
             head_scale: None,
             learn_head_scale: false,
@@ -305,6 +323,20 @@ impl Settings {
         let sam = self.optimizer.sam.filter(|sam| sam.start > 0.0).map(|_| "the start of SAM");
         let cmo = self.augment.cmo.map(|_| "CMO, which pauses in the last epochs,");
         schedule.or(sampler).or(sam).or(cmo).map_or(Ok(()), |what| Err(what.to_owned()))
+    }
+
+    /// The network of the run: ResNet-32 unless it has been chosen.
+    #[must_use]
+    pub fn architecture(&self) -> Architecture {
+        self.model.name.unwrap_or(Architecture::ResNet32)
+    }
+
+    /// Takes what these settings leave to the images, network and image size, from those of a run that has started.
+    pub fn choose_as(&mut self, started: &Self) {
+        self.model.name = self.model.name.or(started.model.name);
+        if self.data.image_size == 0 {
+            self.data.image_size = started.data.image_size;
+        }
     }
 
     /// The settings of a run with the same settings on all training images, without a validation split. It ends with its

@@ -216,7 +216,7 @@ fn options_change_single_settings() {
     let set = |key: &str, value: &str| base.with_value(key, value);
     assert_eq!(set("epochs", "7").expect("valid").epochs, 7);
     assert_eq!(set("data.dataset", "cifar10").expect("text without quotes").data.dataset, "cifar10");
-    assert_eq!(set("model.name", "resnet50").expect("known").model.name, Architecture::ResNet50);
+    assert_eq!(set("model.name", "resnet50").expect("known").model.name, Some(Architecture::ResNet50));
     let schedule = |name: &str| set("optimizer.schedule", name).expect("known").optimizer.schedule;
     assert_eq!(schedule("cosine"), Some(Schedule::Cosine { warmup_epochs: None, floor: 0.0 }));
     assert_eq!(schedule("constant"), Some(Schedule::Constant {}));

@@ -106,6 +106,8 @@ impl<E: Engine, W: Workers> Trainer<E, W> {
         if settings.check_epochs_can_change().is_ok() {
             settings.epochs = self.settings.epochs;
         }
+        // equal networks were compared above
+        settings.choose_as(&self.settings);
         if let Some(field) = settings.difference(&self.settings) {
             return differs(&format!("it belongs to a run with another `{field}`"));
         }

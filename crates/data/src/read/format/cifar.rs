@@ -11,6 +11,7 @@ use crate::dataset::{Dataset, Images, Pixels, Split};
 use crate::error::DataError;
 use crate::read::source::{cannot_read, unpacked};
 use crate::read::tar::{LoadedFile, wanted_entries, wanted_files};
+use crate::subset::grouping::FileGroups;
 
 /// Bytes of an image.
 const IMAGE: usize = 3 * 32 * 32;
@@ -125,7 +126,15 @@ impl Layout {
             None if self.classes == 10 => NAMES_10.map(str::to_owned).to_vec(),
             None => (0..self.classes).map(|c| format!("class {c}")).collect(),
         };
-        Ok(Dataset { name: self.name.to_owned(), classes, train, val: None, test, problems: Vec::new() })
+        Ok(Dataset {
+            name: self.name.to_owned(),
+            classes,
+            train,
+            val: None,
+            test,
+            groups: FileGroups::default(),
+            problems: Vec::new(),
+        })
     }
 
     /// Reads the records of a file and appends their pixels and labels; `path` is for messages.

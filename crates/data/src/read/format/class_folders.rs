@@ -1,24 +1,33 @@
 //! Trees with a folder per class: `train/`, `val/` and `test/` folders of classes, or one tree that is split.
 //!
 //! Classes and files are sorted by name. Folders inside a class's folder belong to the class, however deep; a path that is
-//! longer than the system allows is an error. Links to files count as files. Links to folders are not followed, so that there
-//! are no loops. These links, broken links, devices and pipes are reported as problems, and so are files beside the class
-//! folders, and files that are not images by name and content. Hidden entries are counted. Upper and lower case do not matter
-//! in the names of the splits.
+//! longer than the system allows is an error. Links count as what they lead to, as in torchvision; a link to a folder around
+//! it is an error. Broken links, devices and pipes are reported as problems, and so are files beside the class folders, and
+//! files that are not images by name and content. Hidden entries are counted.
+//!
+//! Splits are recognized by their names, in upper or lower case ([`layout`]). If the tree has `train/` alone, it is split; a
+//! `test/` or `val/` folder without class folders is not used. Folders that hold nothing but the folder of the class folders
+//! are passed through.
 //!
 //! A class is named as its folder, byte for byte: `\u{e9}` and `e\u{301}` are two classes, though they look alike. Bytes that
 //! are not UTF-8 become U+FFFD and are reported as a problem; two names that become the same text are an error. Names that
 //! differ only in case, or only in leading zeros, are reported too.
 
+mod layout;
+pub(in crate::read) mod walk;
+
 use std::collections::BTreeMap;
-use std::fs;
 use std::path::{Path, PathBuf};
 
+use self::layout::{SplitFolders, class_root, is_held_out};
+pub(super) use self::walk::Walk;
+use self::walk::{check_link, entries, problem};
 use crate::dataset::{Dataset, Problem, Split};
 use crate::error::DataError;
-use crate::read::decode::may_be_image;
+use crate::read::options::ReadOptions;
 use crate::read::source::cannot_read;
-use crate::subset::split::{ClassFiles, SplitRule, labeled, split_files};
+use crate::subset::grouping::FileGroups;
+use crate::subset::split::{ClassFiles, labeled, split_files};
 
 /// Whether a folder looks like a tree of classes.
 ///
@@ -36,75 +45,113 @@ pub(crate) fn name_of(path: &Path) -> String {
     name.map_or_else(|| "folder".to_owned(), |name| name.to_string_lossy().into_owned())
 }
 
-const TRAIN: &[&str] = &["train"];
-const VAL: &[&str] = &["val", "valid", "validation"];
-const TEST: &[&str] = &["test"];
-
-/// The first of these folders that exists, in upper or lower case.
-fn split_folder(folders: &[PathBuf], names: &[&str]) -> Result<Option<PathBuf>, DataError> {
-    for name in names {
-        let mut found = folders.iter().filter(|folder| has_name(folder, name));
-        match (found.next(), found.next()) {
-            (Some(folder), Some(other)) => {
-                return Err(DataError::TwoSplitFolders { folder: folder.clone(), other: other.clone() });
-            }
-            (Some(folder), None) => return Ok(Some(folder.clone())),
-            _ => {}
-        }
-    }
-    Ok(None)
-}
-
-fn has_name(folder: &Path, name: &str) -> bool {
-    folder.file_name().is_some_and(|own| own.eq_ignore_ascii_case(name))
-}
-
 /// Reads a tree.
 ///
 /// # Errors
 /// For a folder that cannot be read, a tree without classes or images, a test fraction out of range, or a class of `test/`
 /// or `val/` that `train/` does not have.
-pub fn tree(path: &Path, rule: SplitRule) -> Result<Dataset, DataError> {
-    let folders = folders(path)?;
-    match split_folder(&folders, TRAIN)? {
-        Some(train) => tree_of_splits(path, &folders, &train),
-        None => unsplit_tree(path, &folders, rule),
-    }
+pub fn tree(path: &Path, options: &ReadOptions) -> Result<Dataset, DataError> {
+    let root = class_root(path)?;
+    let folders = folders(&root)?;
+    let dataset = match SplitFolders::find(&folders)? {
+        Some(splits) => tree_of_splits(&root, &splits, options),
+        None => unsplit_tree(&root, &folders, options),
+    };
+    dataset.map(|dataset| Dataset { name: name_of(path), ..dataset })
 }
 
 /// Reads a tree without a `train/` folder, and splits it.
-fn unsplit_tree(path: &Path, folders: &[PathBuf], rule: SplitRule) -> Result<Dataset, DataError> {
-    let split_names = [VAL, TEST, &["training", "testing"]].concat();
-    let is_split = |folder: &PathBuf| split_names.iter().any(|name| has_name(folder, name));
-    if !folders.is_empty() && folders.iter().all(is_split) {
-        let name = "train folder beside the others".to_owned();
+fn unsplit_tree(path: &Path, folders: &[PathBuf], options: &ReadOptions) -> Result<Dataset, DataError> {
+    if !folders.is_empty() && folders.iter().all(|folder| is_held_out(folder)) {
+        let name = "train folder beside the others; to use one of them alone, name it".to_owned();
         return Err(DataError::Missing { folder: path.to_owned(), name });
     }
     let mut problems = Vec::new();
     let files = class_files(path, &mut problems)?;
+    if let Some(inner) = only_folder_with_classes(path, &files)? {
+        let mut dataset = tree(&inner, options)?;
+        let others = files.keys().map(|class| path.join(class)).filter(|folder| *folder != inner);
+        dataset.problems.extend(others.map(|folder| problem(&folder, "ignored: there are no images in it")));
+        return Ok(dataset);
+    }
     let classes: Vec<String> = files.keys().cloned().collect();
-    let (train, test) = split_files(path, files, rule, &classes)?;
-    Ok(Dataset { name: name_of(path), classes, train, val: None, test, problems })
+    let groups = FileGroups::by_path(path, files.values().flatten(), options.group_by.as_ref())?;
+    let (train, test) = split_files(path, files, options, (&classes, &groups))?;
+    Ok(Dataset { name: name_of(path), classes, train, val: None, test, groups, problems })
 }
 
-/// Reads a tree with a `train/` folder and a `val/` or `test/` folder, or both.
-fn tree_of_splits(path: &Path, folders: &[PathBuf], train: &Path) -> Result<Dataset, DataError> {
+/// The folder with the class folders, if it is one of several and the others have no images: `Images/` beside `Annotation/`.
+fn only_folder_with_classes(path: &Path, files: &ClassFiles) -> Result<Option<PathBuf>, DataError> {
+    let mut filled = files.iter().filter(|(_, files)| !files.is_empty());
+    let (Some((name, files)), None) = (filled.next(), filled.next()) else { return Ok(None) };
+    let folder = path.join(name);
+    let is_inside = |file: &PathBuf| file.parent().is_some_and(|parent| parent != folder);
+    let deeper = folder.is_dir() && folders(&folder)?.len() > 1 && files.iter().all(is_inside);
+    Ok(deeper.then_some(folder))
+}
+
+/// Reads a tree with a `train/` folder, and a `val/` or `test/` folder, or both, or none.
+fn tree_of_splits(path: &Path, folders: &SplitFolders, options: &ReadOptions) -> Result<Dataset, DataError> {
     let mut problems = Vec::new();
-    let files = class_files(train, &mut problems)?;
+    let train = class_root(&folders.train)?;
+    let files = class_files(&train, &mut problems)?;
     let classes: Vec<String> = files.keys().cloned().collect();
-    let mut read = vec![train.to_owned()];
-    let mut split = |names: &[&str]| -> Result<Option<Split>, DataError> {
-        let Some(folder) = split_folder(folders, names)? else {
-            return Ok(None);
-        };
+    let mut read = vec![folders.train.clone()];
+    let mut split = |folder: &Option<PathBuf>| -> Result<Option<Split>, DataError> {
+        let Some(folder) = folder else { return Ok(None) };
         read.push(folder.clone());
-        let files = class_files(&folder, &mut problems)?;
-        if let Some(extra) = files.keys().find(|class| classes.binary_search(class).is_err()) {
-            return Err(DataError::ExtraClass { folder: folder.join(extra), train: train.to_owned() });
-        }
-        Ok(Some(labeled(&files, &classes)))
+        held_out_split(folder, &train, &classes, &mut problems)
     };
-    let (val, test) = (split(VAL)?, split(TEST)?);
+    let (val, test) = (split(&folders.val)?, split(&folders.test)?);
+    ignored_entries(path, &read, &mut problems)?;
+    let name = name_of(path);
+    let groups = FileGroups::by_path(&train, files.values().flatten(), options.group_by.as_ref())?;
+    let (train, val, test) = match (val, test) {
+        (val, Some(test)) => (labeled(&files, &classes), val, test),
+        // as for ImageNet, `val/` is the test split if there is no other
+        (Some(val), None) => {
+            let what = "used for testing, because there is no test folder";
+            problems.extend(folders.val.as_ref().map(|folder| problem(folder, what)));
+            (labeled(&files, &classes), None, val)
+        }
+        (None, None) => {
+            if options.split.test_fraction > 0.0 {
+                let percent = 100.0 * options.split.test_fraction;
+                let what = format!("{percent:.0} % of every class are for testing, because there is no test folder");
+                problems.push(problem(&folders.train, &what));
+            }
+            let (train, test) = split_files(&train, files, options, (&classes, &groups))?;
+            (train, None, test)
+        }
+    };
+    Ok(Dataset { name, classes, train, val, test, groups, problems })
+}
+
+/// The images of a `val/` or `test/` folder; `None` if they are not in class folders, so that they have no labels.
+fn held_out_split(
+    folder: &Path,
+    train: &Path,
+    classes: &[String],
+    problems: &mut Vec<Problem>,
+) -> Result<Option<Split>, DataError> {
+    let root = class_root(folder)?;
+    let is_class = |folder: &PathBuf| {
+        folder.file_name().is_some_and(|name| classes.binary_search(&name.to_string_lossy().into_owned()).is_ok())
+    };
+    let inner = folders(&root)?;
+    if inner.len() <= 1 && !inner.iter().any(is_class) {
+        problems.push(problem(folder, "ignored: it has no class folders, so its images have no labels"));
+        return Ok(None);
+    }
+    let files = class_files(&root, problems)?;
+    if let Some(extra) = files.keys().find(|class| classes.binary_search(class).is_err()) {
+        return Err(DataError::ExtraClass { folder: root.join(extra), train: train.to_owned() });
+    }
+    Ok(Some(labeled(&files, classes)))
+}
+
+/// Names what is beside the folders that are read.
+fn ignored_entries(path: &Path, read: &[PathBuf], problems: &mut Vec<Problem>) -> Result<(), DataError> {
     let mut hidden = 0;
     for entry in entries(path, &mut hidden)? {
         if !read.contains(&entry.path()) {
@@ -113,15 +160,7 @@ fn tree_of_splits(path: &Path, folders: &[PathBuf], train: &Path) -> Result<Data
         }
     }
     problems.extend(hidden_problem(path, hidden));
-    // as for ImageNet, `val/` is the test split if there is no other
-    let (val, test) = match (val, test) {
-        (val, Some(test)) => (val, test),
-        (Some(val), None) => (None, val),
-        (None, None) => {
-            return Err(DataError::Missing { folder: path.to_owned(), name: "test or val folder".to_owned() });
-        }
-    };
-    Ok(Dataset { name: name_of(path), train: labeled(&files, &classes), classes, val, test, problems })
+    Ok(())
 }
 
 /// The classes of a folder with their files; anything odd goes to `problems`.
@@ -130,38 +169,33 @@ fn class_files(path: &Path, problems: &mut Vec<Problem>) -> Result<ClassFiles, D
     let (mut beside, mut hidden) = (Vec::new(), 0);
     for entry in entries(path, &mut hidden)? {
         let folder = entry.path();
-        if !entry.file_type().map_err(cannot_read(path))?.is_dir() {
-            if folder.is_dir() {
-                problems.push(problem(&folder, LINK));
-            } else {
-                beside.push(entry.file_name().to_string_lossy().into_owned());
-            }
+        if !folder.is_dir() {
+            beside.push(entry.file_name().to_string_lossy().into_owned());
             continue;
+        }
+        if entry.file_type().map_err(cannot_read(path))?.is_symlink() {
+            check_link(&folder)?;
         }
         let raw = entry.file_name();
         let name = raw.to_string_lossy().into_owned();
-        let mut files = Vec::new();
-        collect(&folder, &mut files, problems, &mut hidden)?;
+        let walk = Walk::below(&folder)?;
+        hidden += walk.hidden;
+        problems.extend(walk.problems);
         if raw.to_str().is_none() {
             problems.push(problem(&folder, "the class name is not UTF-8"));
         }
-        if files.is_empty() {
+        if walk.files.is_empty() {
             problems.push(problem(&folder, "a class without images"));
         }
         if classes.contains_key(&name) {
             return Err(DataError::SameClass { folder });
         }
-        classes.insert(name, files);
+        classes.insert(name, walk.files);
     }
     if classes.is_empty() && !beside.is_empty() {
         return Err(DataError::NoClasses { folder: path.to_owned(), files: beside.len() });
     }
-    if !beside.is_empty() {
-        let (number, more) = (beside.len(), if beside.len() > 3 { ", ..." } else { "" });
-        beside.truncate(3);
-        let what = format!("ignored {number} files beside the class folders: {}{more}", beside.join(", "));
-        problems.push(problem(path, &what));
-    }
+    problems.extend(beside_problem(path, beside));
     problems.extend(hidden_problem(path, hidden));
     if classes.values().all(Vec::is_empty) {
         return Err(DataError::NoImages { path: path.to_owned() });
@@ -171,15 +205,19 @@ fn class_files(path: &Path, problems: &mut Vec<Problem>) -> Result<ClassFiles, D
     Ok(classes)
 }
 
-const LINK: &str = "a link to a folder is not followed";
-
-fn problem(path: &Path, what: &str) -> Problem {
-    Problem { path: path.display().to_string(), what: what.to_owned() }
+/// The problem that files are beside the class folders.
+fn beside_problem(path: &Path, mut beside: Vec<String>) -> Option<Problem> {
+    let number = beside.len();
+    let (files, more) = (if number == 1 { "file" } else { "files" }, if number > 3 { ", ..." } else { "" });
+    beside.truncate(3);
+    let what = format!("ignored {number} {files} beside the class folders: {}{more}", beside.join(", "));
+    (number > 0).then(|| problem(path, &what))
 }
 
 /// The problem that a folder has hidden entries.
 pub(super) fn hidden_problem(path: &Path, hidden: usize) -> Option<Problem> {
-    (hidden > 0).then(|| problem(path, &format!("ignored {hidden} hidden entries")))
+    let entries = if hidden == 1 { "entry" } else { "entries" };
+    (hidden > 0).then(|| problem(path, &format!("ignored {hidden} hidden {entries}")))
 }
 
 /// Classes of the list or folder `path` that differ only in case or, as numbers, in leading zeros.
@@ -202,46 +240,4 @@ pub(super) fn similar_names(names: &[String], path: &Path) -> Vec<Problem> {
 pub(super) fn folders(path: &Path) -> Result<Vec<PathBuf>, DataError> {
     let entries = entries(path, &mut 0)?.into_iter();
     Ok(entries.map(|entry| entry.path()).filter(|path| path.is_dir()).collect())
-}
-
-/// The entries of a folder that are not hidden, sorted; `hidden` counts the others.
-fn entries(path: &Path, hidden: &mut usize) -> Result<Vec<fs::DirEntry>, DataError> {
-    let mut entries = Vec::new();
-    for entry in fs::read_dir(path).map_err(cannot_read(path))? {
-        let entry = entry.map_err(cannot_read(path))?;
-        if entry.file_name().as_encoded_bytes().starts_with(b".") {
-            *hidden += 1;
-        } else {
-            entries.push(entry);
-        }
-    }
-    entries.sort_by_key(fs::DirEntry::file_name);
-    Ok(entries)
-}
-
-/// Adds every image below a folder to `files`, sorted; what is neither an image nor a folder goes to `problems`.
-pub(crate) fn collect(
-    path: &Path,
-    files: &mut Vec<PathBuf>,
-    problems: &mut Vec<Problem>,
-    hidden: &mut usize,
-) -> Result<(), DataError> {
-    for entry in entries(path, hidden)? {
-        let kind = entry.file_type().map_err(cannot_read(path))?;
-        let path = entry.path();
-        if kind.is_dir() {
-            collect(&path, files, problems, hidden)?;
-        } else if kind.is_file() || path.is_file() {
-            if may_be_image(&path) {
-                files.push(path);
-            } else {
-                problems.push(problem(&path, "not an image"));
-            }
-        } else if path.is_dir() {
-            problems.push(problem(&path, LINK));
-        } else {
-            problems.push(problem(&path, "neither a file nor a folder"));
-        }
-    }
-    Ok(())
 }

@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use crate::dataset::{Dataset, Images, Pixels, Split};
 use crate::error::DataError;
 use crate::read::source::{cannot_read, open, up_to};
+use crate::subset::grouping::FileGroups;
 
 /// Limit on the bytes of a file's images.
 const MAX_BYTES: u64 = 16 << 30;
@@ -44,7 +45,15 @@ pub fn folder(path: &Path, name: &str, names: Option<&[&str]>) -> Result<Dataset
             return Err(DataError::Label { path, record, label, classes: classes.len() });
         }
     }
-    Ok(Dataset { name: name.to_owned(), classes, train, val: None, test, problems: Vec::new() })
+    Ok(Dataset {
+        name: name.to_owned(),
+        classes,
+        train,
+        val: None,
+        test,
+        groups: FileGroups::default(),
+        problems: Vec::new(),
+    })
 }
 
 /// One of the dataset's files.

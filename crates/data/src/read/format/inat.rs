@@ -14,6 +14,7 @@ use crate::dataset::{Dataset, Images, Problem, Split};
 use crate::error::DataError;
 use crate::read::source::{LimitedReader, cannot_read, open};
 use crate::read::text::MAX_LINE;
+use crate::subset::grouping::FileGroups;
 
 /// Size limit of an annotation file; the official one has 200 MB.
 const MAX_BYTES: u64 = 2 << 30;
@@ -90,7 +91,15 @@ pub fn parse(path: &Path, annotations: &Path, train: &mut dyn Read, val: &mut dy
     let problems = problems.collect();
     let (train, test) = (split(path, &train_path, &train, &labels)?, split(path, &val_path, &val, &labels)?);
     let classes = unique_names(names.into_iter().collect());
-    Ok(Dataset { name: "inat2017".to_owned(), classes, train, val: None, test, problems })
+    Ok(Dataset {
+        name: "inat2017".to_owned(),
+        classes,
+        train,
+        val: None,
+        test,
+        groups: FileGroups::default(),
+        problems,
+    })
 }
 
 fn read(path: &Path, reader: &mut dyn Read) -> Result<File, DataError> {

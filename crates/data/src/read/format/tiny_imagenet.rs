@@ -8,11 +8,12 @@ use std::fmt;
 use std::io::Read;
 use std::path::{Component, Path, PathBuf};
 
-use super::class_folders::{collect, folders, hidden_problem};
+use super::class_folders::{Walk, folders, hidden_problem};
 use crate::dataset::{Dataset, Problem};
 use crate::error::DataError;
 use crate::read::source::open;
 use crate::read::text::lines;
+use crate::subset::grouping::FileGroups;
 use crate::subset::split::{ClassFiles, labeled};
 
 /// Size limit of a text file; the official ones have at most 3 MB.
@@ -42,14 +43,13 @@ pub fn tiny_imagenet(path: &Path) -> Result<Dataset, DataError> {
     let mut train = ClassFiles::new();
     for wnid in &wnids {
         let images = path.join("train").join(wnid).join("images");
-        let mut files = Vec::new();
-        if images.is_dir() {
-            collect(&images, &mut files, &mut problems, &mut hidden)?;
-        }
-        if files.is_empty() {
+        let walk = if images.is_dir() { Walk::below(&images)? } else { Walk::default() };
+        hidden += walk.hidden;
+        problems.extend(walk.problems);
+        if walk.files.is_empty() {
             problems.push(Problem { path: images.display().to_string(), what: "a class without images".to_owned() });
         }
-        train.insert(wnid.clone(), files);
+        train.insert(wnid.clone(), walk.files);
     }
     for folder in folders(&path.join("train"))? {
         if !wnids.iter().any(|wnid| folder.ends_with(wnid)) {
@@ -72,7 +72,15 @@ pub fn tiny_imagenet(path: &Path) -> Result<Dataset, DataError> {
         true => names(&wnids, &words, &mut *open(&words)?)?,
         false => wnids,
     };
-    Ok(Dataset { name: "tiny-imagenet".to_owned(), classes, train, val: None, test, problems })
+    Ok(Dataset {
+        name: "tiny-imagenet".to_owned(),
+        classes,
+        train,
+        val: None,
+        test,
+        groups: FileGroups::default(),
+        problems,
+    })
 }
 
 /// Reads the class ids, sorted; `path` is for messages.

@@ -137,7 +137,7 @@ fn tiny_imagenet_is_imported_as_shipped() {
     assert_eq!((imported.dataset.classes, imported.dataset.train.labels), (vec!["goldfish".to_owned()], vec![0]));
     let checksum = imported.checksum.map(|checksum| format!("{checksum:?}")).expect("there is an official one");
     assert!(checksum.contains("Differs") && checksum.contains("90528d7ca1a48142e341f4ef8d21d0de"), "{checksum}");
-    let again = load("tiny-imagenet", &root, Default::default()).expect("in place");
+    let again = load("tiny-imagenet", &root, &Default::default()).expect("in place");
     assert_eq!(again.test.labels, [0]);
 }
 

@@ -1,5 +1,6 @@
 //! `equipoise data index`.
 
+use std::collections::HashSet;
 use std::io::Write;
 use std::path::PathBuf;
 
@@ -21,7 +22,7 @@ pub(crate) struct Args {
 }
 
 pub(crate) fn run(args: &Args, out: &mut impl Write) -> Result<(), Failure> {
-    let LoadedDataset { dataset, subset } = args.dataset.load()?;
+    let LoadedDataset { dataset, subset, .. } = args.dataset.load(&HashSet::new())?;
     let Some(subset) = subset else {
         return Err(Failure::usage("--imbalance is required: the imbalance factor of the subset"));
     };

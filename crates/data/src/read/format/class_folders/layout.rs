@@ -1,0 +1,113 @@
+//! Where the splits and the classes of a tree are.
+
+use std::path::{Path, PathBuf};
+
+use super::folders;
+use super::walk::entries;
+use crate::error::DataError;
+use crate::read::decode::may_be_image;
+
+/// A split of a dataset.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum SplitName {
+    Train,
+    Val,
+    Test,
+}
+
+impl SplitName {
+    /// Usual names of the split's folder, the best first.
+    fn words(self) -> &'static [&'static str] {
+        match self {
+            Self::Train => &["train", "training"],
+            Self::Val => &["val", "valid", "validation"],
+            Self::Test => &["test", "testing"],
+        }
+    }
+
+    /// The split that a folder is named after, such as `Final_Training`.
+    fn in_name(folder: &Path) -> Option<Self> {
+        let name = folder.file_name()?.to_string_lossy().to_lowercase();
+        let mut words = name.split(|c: char| !c.is_alphanumeric());
+        words.find_map(|word| {
+            [Self::Train, Self::Val, Self::Test].into_iter().find(|split| split.words().contains(&word))
+        })
+    }
+}
+
+/// The folders of a tree's splits.
+pub(super) struct SplitFolders {
+    pub(super) train: PathBuf,
+    pub(super) val: Option<PathBuf>,
+    pub(super) test: Option<PathBuf>,
+}
+
+impl SplitFolders {
+    /// Finds the splits of a tree: folders named `train`, `val` or `test` (or `training` and so on), or folders that all have
+    /// such a word in their names. A folder without folders in it is a class, whatever its name. `None` if there is no
+    /// training split.
+    pub(super) fn find(folders: &[PathBuf]) -> Result<Option<Self>, DataError> {
+        if let Some(train) = named(folders, SplitName::Train)? {
+            if super::folders(&train)?.is_empty() && folders.len() > 1 {
+                return Ok(None);
+            }
+            let (val, test) = (named(folders, SplitName::Val)?, named(folders, SplitName::Test)?);
+            return Ok(Some(Self { train, val, test }));
+        }
+        let splits: Vec<Option<SplitName>> = folders.iter().map(|folder| SplitName::in_name(folder)).collect();
+        if splits.iter().any(Option::is_none) {
+            return Ok(None);
+        }
+        let only = |name: SplitName| {
+            let mut found =
+                folders.iter().zip(&splits).filter(|(_, split)| **split == Some(name)).map(|(folder, _)| folder);
+            found.next().filter(|_| found.next().is_none()).cloned()
+        };
+        Ok(only(SplitName::Train).map(|train| Self { train, val: only(SplitName::Val), test: only(SplitName::Test) }))
+    }
+}
+
+/// The first of a split's folders that exists, in upper or lower case.
+fn named(folders: &[PathBuf], split: SplitName) -> Result<Option<PathBuf>, DataError> {
+    for name in split.words() {
+        let mut found = folders.iter().filter(|folder| has_name(folder, name));
+        match (found.next(), found.next()) {
+            (Some(folder), Some(other)) => {
+                return Err(DataError::TwoSplitFolders { folder: folder.clone(), other: other.clone() });
+            }
+            (Some(folder), None) => return Ok(Some(folder.clone())),
+            _ => {}
+        }
+    }
+    Ok(None)
+}
+
+fn has_name(folder: &Path, name: &str) -> bool {
+    folder.file_name().is_some_and(|own| own.eq_ignore_ascii_case(name))
+}
+
+/// Whether a folder is named after a split other than training.
+pub(super) fn is_held_out(folder: &Path) -> bool {
+    [SplitName::Val, SplitName::Test].into_iter().any(|split| split.words().iter().any(|name| has_name(folder, name)))
+}
+
+/// The folder that holds the class folders: this one, or one below that is alone in its folder and not named after a split,
+/// as in `Final_Training/Images/00000/..`.
+pub(super) fn class_root(folder: &Path) -> Result<PathBuf, DataError> {
+    let mut root = folder.to_owned();
+    // a link could lead back
+    for _ in 0..8 {
+        let inner = folders(&root)?;
+        let [only] = &inner[..] else { break };
+        if SplitName::in_name(only).is_some() || folders(only)?.is_empty() || has_images(&root)? || has_images(only)? {
+            break;
+        }
+        root.clone_from(only);
+    }
+    Ok(root)
+}
+
+/// Whether images are directly in a folder.
+fn has_images(folder: &Path) -> Result<bool, DataError> {
+    Ok(entries(folder, &mut 0)?.iter().map(std::fs::DirEntry::path).any(|path| path.is_file() && may_be_image(&path)))
+}

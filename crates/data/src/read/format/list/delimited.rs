@@ -1,0 +1,127 @@
+//! CSV lines, with a comma, a semicolon, a tab or a bar between the fields.
+
+use std::io::{self, BufRead, BufReader, Read};
+use std::path::{Path, PathBuf};
+
+use super::columns::{Columns, UnknownColumn, split_name};
+use super::{Entry, ignored};
+use crate::dataset::Problem;
+use crate::error::DataError;
+use crate::read::decode::format_by_name;
+use crate::read::format::list::MAX_BYTES;
+use crate::read::options::ReadOptions;
+use crate::read::source::{LimitedReader, cannot_read};
+use crate::read::text::{MAX_LINE, without_byte_order_mark};
+
+const DELIMITERS: [u8; 4] = [b',', b';', b'\t', b'|'];
+
+/// Reads the lines of a list whose first line may be a header.
+pub(super) fn entries(
+    file: &Path,
+    text: &mut dyn Read,
+    options: &ReadOptions,
+    problems: &mut Vec<Problem>,
+) -> Result<Vec<Entry>, DataError> {
+    let mut text = BufReader::new(without_byte_order_mark(text).map_err(cannot_read(file))?);
+    let mut first = Vec::new();
+    text.by_ref().take(MAX_LINE).read_until(b'\n', &mut first).map_err(cannot_read(file))?;
+    let delimiter = delimiter(file, &first, options);
+    let text = LimitedReader::new(io::Cursor::new(first).chain(text), 0, "a line is too long, or the file");
+    let mut reader = reader(delimiter).from_reader(text);
+    let mut entries = Vec::new();
+    let mut columns = Columns::UNNAMED;
+    let mut record = csv::StringRecord::new();
+    for number in 0.. {
+        // a quote that is never closed makes one line of all that follow
+        reader.get_ref().allow(MAX_LINE, MAX_BYTES);
+        let before = reader.position().line();
+        let more = reader.read_record(&mut record).map_err(|error| {
+            let line = error.position().map_or(before, csv::Position::line) as usize;
+            DataError::Line { path: file.to_owned(), line, what: error.to_string() }
+        })?;
+        if !more {
+            break;
+        }
+        let line = record.position().map_or(before, csv::Position::line) as usize;
+        let invalid = |what: String| DataError::Line { path: file.to_owned(), line, what };
+        if number == 0
+            && let Some(header) = header(file, line, &record, options)?
+        {
+            columns = header;
+            let others = record.iter().enumerate().filter(|(column, _)| !columns.contain(*column));
+            let others: Vec<String> = others.map(|(_, field)| field.to_owned()).collect();
+            problems.extend(ignored(file, "columns", &others));
+            continue;
+        }
+        entries.extend(entry(&columns, line, &record).map_err(invalid)?);
+    }
+    Ok(entries)
+}
+
+fn reader(delimiter: u8) -> csv::ReaderBuilder {
+    let mut reader = csv::ReaderBuilder::new();
+    reader.has_headers(false).flexible(true).trim(csv::Trim::All).delimiter(delimiter);
+    reader
+}
+
+/// What is between the fields, by the first line: what makes a known header of it, else what leaves the name of a file, else
+/// what occurs most often.
+fn delimiter(file: &Path, first: &[u8], options: &ReadOptions) -> u8 {
+    let fields = |delimiter: u8| {
+        let mut record = csv::StringRecord::new();
+        let read = reader(delimiter).from_reader(first).read_record(&mut record);
+        read.ok().filter(|read| *read).map(|_| record)
+    };
+    let has_header = |record: &csv::StringRecord| Columns::find(&record.iter().collect::<Vec<_>>(), options).is_ok();
+    let has_file = |record: &csv::StringRecord| record.len() > 1 && record.iter().any(|field| is_file(file, field));
+    let with = |has: &dyn Fn(&csv::StringRecord) -> bool| {
+        DELIMITERS.into_iter().find(|delimiter| fields(*delimiter).is_some_and(|record| has(&record)))
+    };
+    let occurrences = |delimiter: &u8| fields(*delimiter).map_or(0, |record| record.len());
+    // of several that occur equally often, the first
+    let frequent = || DELIMITERS.into_iter().rev().max_by_key(occurrences).unwrap_or(b',');
+    with(&has_header).or_else(|| with(&has_file)).unwrap_or_else(frequent)
+}
+
+fn is_file(list: &Path, field: &str) -> bool {
+    !field.is_empty() && super::folder_of(list).join(field).is_file()
+}
+
+/// The columns of the first line, if it is a header.
+fn header(
+    file: &Path,
+    line: usize,
+    record: &csv::StringRecord,
+    options: &ReadOptions,
+) -> Result<Option<Columns>, DataError> {
+    let names: Vec<&str> = record.iter().collect();
+    match Columns::find(&names, options) {
+        Ok(columns) => Ok(Some(columns)),
+        Err(UnknownColumn::Unnamed { .. }) if is_data(file, &names) => Ok(None),
+        Err(unknown) => Err(unknown.error(file, line, &names)),
+    }
+}
+
+/// Whether the fields of the first line cannot be names of columns: one is empty or a number, names an image or a split.
+fn is_data(file: &Path, fields: &[&str]) -> bool {
+    let is_number = |field: &str| field.bytes().all(|byte| byte.is_ascii_digit());
+    let is_path = |field: &str| field.contains(['/', '\\']) || format_by_name(Path::new(field)).is_some();
+    fields.get(2).is_some_and(|field| split_name(field).is_some())
+        || fields.iter().any(|field| is_number(field) || is_path(field) || is_file(file, field))
+}
+
+/// The fields of a line; `None` if it is empty.
+fn entry(columns: &Columns, line: usize, record: &csv::StringRecord) -> Result<Option<Entry>, String> {
+    if record.iter().all(str::is_empty) {
+        return Ok(None);
+    }
+    let (Some(path), Some(label)) = (record.get(columns.path), record.get(columns.label)) else {
+        return Err(format!("{} fields: a path and a label are needed", record.len()));
+    };
+    if record.iter().skip(columns.width).any(|field| !field.is_empty()) {
+        return Err(format!("{} fields: at most {} are expected", record.len(), columns.width));
+    }
+    let split = columns.split.and_then(|column| record.get(column)).map(str::to_owned);
+    let group = columns.group.and_then(|column| record.get(column)).map(str::to_owned);
+    Ok(Some(Entry { line, path: PathBuf::from(path), label: label.to_owned(), split, group }))
+}

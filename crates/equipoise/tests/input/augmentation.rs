@@ -1,0 +1,51 @@
+//! Every augmentation setting changes the run, whatever the network, or is refused by name.
+
+use std::fs;
+
+use super::Place;
+
+#[test]
+fn photographs_obey_every_setting() {
+    let place = Place::new();
+    place.tree("photos", &[("a", 5), ("b", 5)], (60, 50));
+    let train = |run: &str, set: &[&str]| {
+        let base = ["train", "photos", "--model", "resnet18", "--image-size", "32", "--epochs", "1", "--output", run];
+        let set = set.iter().flat_map(|set| ["--set", set]);
+        place.succeeds(&base.into_iter().chain(set).collect::<Vec<_>>());
+        fs::read(place.path(run).join("metrics.jsonl")).expect("metrics")
+    };
+    let usual = train("usual", &[]);
+    for (run, set) in
+        [("flip", "augment.flip=false"), ("cutout", "augment.cutout=12"), ("randaugment", "augment.randaugment=[2,9]")]
+    {
+        assert_ne!(train(run, &[set]), usual, "{set} has no effect");
+    }
+    let padded = place.refuses(&[
+        "train",
+        "photos",
+        "--model",
+        "resnet18",
+        "--image-size",
+        "32",
+        "--set",
+        "augment.crop_padding=2",
+    ]);
+    assert!(padded.contains("'augment.crop_padding': 2 has no effect with resnet18"), "{padded}");
+    assert!(padded.contains("leave this setting out"), "{padded}");
+}
+
+#[test]
+fn small_networks_obey_every_setting() {
+    let place = Place::new();
+    place.tree("images", &[("a", 5), ("b", 5)], (40, 30));
+    let train = |run: &str, set: &str| {
+        place.succeeds(&["train", "images", "--model", "resnet8", "--epochs", "1", "--set", set, "--output", run]);
+        fs::read(place.path(run).join("metrics.jsonl")).expect("metrics")
+    };
+    let usual = train("usual", "augment.flip=true");
+    for (run, set) in
+        [("flip", "augment.flip=false"), ("pad", "augment.crop_padding=2"), ("cutout", "augment.cutout=12")]
+    {
+        assert_ne!(train(run, set), usual, "{set} has no effect");
+    }
+}

@@ -1,0 +1,96 @@
+//! Trees as people have them: splits by other names, class folders further down, links.
+
+use super::{Place, introduction};
+
+const TWO: [(&str, u32); 2] = [("a", 5), ("b", 5)];
+
+fn report(place: &Place, data: &str) -> serde_json::Value {
+    let (stdout, _) = place.succeeds(&["inspect", data, "--json"]);
+    serde_json::from_str(&stdout).expect("JSON")
+}
+
+/// Training and test images, and the names of the classes.
+fn shape(report: &serde_json::Value) -> (u64, u64, Vec<&str>) {
+    let classes = report["classes"].as_array().expect("classes").iter();
+    let number = |name: &str| report[name].as_u64().expect("a number");
+    (number("train"), number("test"), classes.map(|class| class["name"].as_str().expect("a name")).collect())
+}
+
+#[test]
+fn splits_and_classes_are_found() {
+    let place = Place::new();
+    // as GTSRB is shipped
+    place.tree("GTSRB/Final_Training/Images", &[("00000", 5), ("00001", 5)], (8, 8));
+    place.write("GTSRB/Final_Training/Images/00000/GT-00000.csv", "Filename;ClassId\n");
+    place.image("GTSRB/Final_Test/Images/00000.ppm", (8, 8), 1);
+    // other words, and one tree in another
+    place.tree("words/training", &TWO, (8, 8));
+    place.tree("words/testing", &[("a", 1), ("b", 2)], (8, 8));
+    place.tree("alone/train", &TWO, (8, 8));
+    place.tree("dogs/Images", &TWO, (8, 8));
+    place.write("dogs/Annotation/a/1.xml", "<annotation/>");
+    // a test folder without labels, and a class that is called train
+    place.tree("unlabeled/train", &TWO, (8, 8));
+    place.image("unlabeled/test/0.ppm", (8, 8), 3);
+    place.tree("vehicles", &[("train", 5), ("car", 5)], (8, 8));
+    let numbered = vec!["00000", "00001"];
+    for (data, want) in [
+        ("GTSRB", (8, 2, numbered.clone())),
+        ("GTSRB/Final_Training", (8, 2, numbered)),
+        ("words", (10, 3, vec!["a", "b"])),
+        ("alone", (8, 2, vec!["a", "b"])),
+        ("dogs", (8, 2, vec!["a", "b"])),
+        ("unlabeled", (8, 2, vec!["a", "b"])),
+        ("vehicles", (8, 2, vec!["car", "train"])),
+    ] {
+        assert_eq!(shape(&report(&place, data)), want, "{data}");
+    }
+    // what was assumed is told when a run starts
+    let (_, stderr) = place.succeeds(&["train", "GTSRB", "--model", "resnet8", "--epochs", "1", "--output", "run"]);
+    for what in [
+        "Final_Test: ignored: it has no class folders, so its images have no labels",
+        "Final_Training: 20 % of every class are for testing, because there is no test folder",
+    ] {
+        assert!(stderr.contains(what), "{what}: {stderr}");
+    }
+    assert!(introduction(&stderr).starts_with("GTSRB: 8 images, 2 classes; "), "{stderr}");
+}
+
+#[test]
+fn a_validation_folder_is_used_for_testing() {
+    let place = Place::new();
+    place.tree("set/train", &TWO, (8, 8));
+    place.tree("set/val", &[("a", 2), ("b", 2)], (8, 8));
+    let (_, stderr) = place.succeeds(&["train", "set", "--model", "resnet8", "--epochs", "1", "--output", "run"]);
+    assert!(stderr.contains("set/val: used for testing, because there is no test folder"), "{stderr}");
+}
+
+/// No group is shown that has no class, and one is not many.
+#[test]
+fn two_classes_are_two_groups() {
+    let place = Place::new();
+    place.tree("set", &[("a", 12), ("b", 3)], (8, 8));
+    let (stdout, _) = place.succeeds(&["train", "set", "--model", "resnet8", "--epochs", "1", "--output", "run"]);
+    assert!(stdout.contains("Many ") && stdout.contains("Few ") && !stdout.contains("Rare"), "{stdout}");
+    let (stdout, _) = place.succeeds(&["evaluate", "run"]);
+    assert!(!stdout.contains("Rare") && !stdout.contains("Medium"), "{stdout}");
+    let (stdout, _) = place.succeeds(&["inspect", "set"]);
+    assert!(!stdout.contains("1 classes") && !stdout.contains(" 1 test images"), "{stdout}");
+    assert!(!place.read("run/report.html").contains("Rare"));
+}
+
+/// Links count as what they lead to; one that leads back is refused.
+#[cfg(unix)]
+#[test]
+fn links_are_followed() {
+    use std::os::unix::fs::symlink;
+    let place = Place::new();
+    place.tree("store", &[("a", 5), ("b", 5), ("c", 5)], (8, 8));
+    place.tree("set", &[("a", 5)], (8, 8));
+    symlink(place.path("store/b"), place.path("set/b")).expect("a link");
+    symlink(place.path("store/c"), place.path("set/a/more")).expect("a link");
+    assert_eq!(shape(&report(&place, "set")), (12, 3, vec!["a", "b"]));
+    symlink(place.path("set"), place.path("set/a/back")).expect("a link");
+    let said = place.refuses(&["train", "set"]);
+    assert!(said.contains("set/a/back: this link leads back to") && said.contains("remove it"), "{said}");
+}
