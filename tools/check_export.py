@@ -5,7 +5,8 @@
     python3 tools/check_export.py weights.safetensors predictions.jsonl
 
 Probabilities determine logits up to a constant, which is compared here: the largest difference of log-probabilities, among classes
-with at least a probability of 1e-6. Images should be PNG or PPM, because JPEG decoders differ.
+with at least a probability of 1e-6. Use square PNG images whose side is the `resize` of the metadata: they are neither decoded nor resized
+differently, and agree to 1e-4. Pillow rounds resized images to 8 bits, which `equipoise` does not for photographs.
 """
 
 import json
@@ -30,7 +31,7 @@ def main(weights, predictions):
                     largest = max(largest, abs(ours - logits[classes.index(prediction["label"])].item()))
             images += 1
     print(f"{images} images, {len(classes)} classes: log-probabilities differ by at most {largest:.2g}")
-    sys.exit(largest > 0.05 or images == 0)
+    sys.exit(largest > 1e-3 or images == 0)
 
 
 if __name__ == "__main__":

@@ -127,8 +127,9 @@ pub struct Output<'a> {
     /// sigmoid forms of `ghm` and `equalization` report it too. A mixed row reports the mean over its two labels,
     /// weighted by their shares.
     pub gradient_norms: Option<&'a mut [f32]>,
-    /// The same for the probabilities that the loss is made of, if the caller asks for it: p is the softmax of the logits with
-    /// the criterion's margins, offsets and scales. The sigmoid forms have no such probabilities and report the raw ones.
+    /// The same for the probabilities that the loss is made of, if the caller asks for it: p is the softmax of the
+    /// logits with the criterion's margins, offsets and scales. The sigmoid forms have no such probabilities and report
+    /// the raw ones.
     pub adjusted_norms: Option<&'a mut [f32]>,
 }
 
@@ -145,7 +146,7 @@ impl<'a> Output<'a> {
 pub struct Summary {
     /// Loss of the batch.
     pub loss: f64,
-    /// Number of non-empty regions, over all classes, of the histogram behind the weights. `None` for criteria without a
-    /// histogram.
+    /// Number of non-empty regions, over all classes, of the histogram behind the weights. `None` for criteria without
+    /// a histogram.
     pub regions: Option<u64>,
 }

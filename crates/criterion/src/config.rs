@@ -105,8 +105,8 @@ fn unknown_parameter(method: Id, name: &str) -> ConfigError {
     ConfigError::Params { path: format!(".{name}"), what: format!("unknown parameter; {advice}") }
 }
 
-/// Reads `{"method": ID, "preset": NAME, "params": {..}, "drw": {..}}`. Only the method is required: `params` override the
-/// preset, and without a preset the one default applies ([`Preset::default`]).
+/// Reads `{"method": ID, "preset": NAME, "params": {..}, "drw": {..}}`. Only the method is required: `params` override
+/// the preset, and without a preset the one default applies ([`Preset::default`]).
 impl<'de> Deserialize<'de> for Config {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         #[derive(Deserialize)]
@@ -167,8 +167,8 @@ impl FromStr for Id {
 }
 
 impl MethodConfig {
-    /// The preset that fewest of the parameters differ from, and those that do: `bins 7`, `no inter`. Of presets that are
-    /// equally near, the default comes first.
+    /// The preset that fewest of the parameters differ from, and those that do: `bins 7`, `no inter`. Of presets that
+    /// are equally near, the default comes first.
     #[must_use]
     pub fn nearest_preset(&self) -> (Preset, Vec<String>) {
         let values = |method: &Self| match serde_json::to_value(method) {

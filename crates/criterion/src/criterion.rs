@@ -185,8 +185,8 @@ impl Criterion {
         self.method.as_method_mut().end_epoch();
     }
 
-    /// The histogram of a class's gradient norms after the last epoch. `None` for criteria that keep none, and for classes
-    /// that do not exist.
+    /// The histogram of a class's gradient norms after the last epoch. `None` for criteria that keep none, and for
+    /// classes that do not exist.
     #[must_use]
     pub fn class_histogram(&self, class: usize) -> Option<ClassHistogram> {
         (class < self.classes).then(|| self.method.as_method().class_histogram(class)).flatten()

@@ -1,8 +1,8 @@
 //! Training criteria for long-tailed classification, on plain f32 slices.
 //!
 //! A criterion takes logits, labels and the number of training images per class. It writes the gradient with respect to
-//! the logits and a weight per example into the caller's buffers, and returns the loss. No tensor library is involved, so
-//! a CPU engine, a GPU run and a Python package can all use this one implementation.
+//! the logits and a weight per example into the caller's buffers, and returns the loss. No tensor library is involved,
+//! so a CPU engine, a GPU run and a Python package can all use this one implementation.
 //!
 //! - `init` checks a configuration ([`CwapConfig`], [`SeesawConfig`], ..., or [`Config`] for any of them) and builds a
 //!   [`Criterion`].

@@ -1,8 +1,8 @@
 //! Margins between classes: min(0, l_j - l_y) on logit j for label y, from one level l per class.
 //!
-//! `seesaw` (l = p ln seen) and `cwap` (l = gamma ln S) share them. The C x C matrix is never stored: a row of it follows
-//! from l. If the levels are close together, their exponentials multiply e^z, which saves a second exponential. If they
-//! are not, or if margins are two-sided (l_j - l_y without a limit), they are added to the logits.
+//! `seesaw` (l = p ln seen) and `cwap` (l = gamma ln S) share them. The C x C matrix is never stored: a row of it
+//! follows from l. If the levels are close together, their exponentials multiply e^z, which saves a second exponential.
+//! If they are not, or if margins are two-sided (l_j - l_y without a limit), they are added to the logits.
 
 use crate::kernel::rows::{LabelTerm, SoftmaxMethod, WeightedLoss};
 use crate::kernel::shape::{Compensation, LevelMargin, NARROW, Plain, RatioMargin};

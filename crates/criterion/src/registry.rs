@@ -1,7 +1,7 @@
 //! The `methods!` macro: everything that follows from the list of criteria in `method/mod.rs`.
 
-/// Declares the criteria. Each line is `Variant "id" = module::Parameters;`, with `, state Type` before the semicolon for
-/// a criterion that counts. The module's file is `module.rs` beside the invocation.
+/// Declares the criteria. Each line is `Variant "id" = module::Parameters;`, with `, state Type` before the semicolon
+/// for a criterion that counts. The module's file is `module.rs` beside the invocation.
 macro_rules! methods {
     ($($variant:ident $name:literal = $module:ident::$config:ident $(, state $state:ident)?;)*) => {
         $(pub use $module::*;)*
@@ -70,8 +70,8 @@ macro_rules! methods {
             }
 
             /// The criterion's own factor on the logits, if they must be cosines: the network then needs a cosine head
-            /// without a scale, and its probabilities are the softmax of this factor times the cosines. `None` for criteria
-            /// that take any logits.
+            /// without a scale, and its probabilities are the softmax of this factor times the cosines. `None` for
+            /// criteria that take any logits.
             #[must_use]
             pub fn cosine_scale(&self) -> Option<f64> {
                 match self { $(Self::$variant(config) => config.cosine_scale()),* }

@@ -21,8 +21,8 @@ fn logit(kind: u64, unit: f64) -> f32 {
     }
 }
 
-/// 100,000 extreme batches per criterion: rows of one kind, rows of mixed kinds, one huge logit, all equal; classes with 0
-/// and 1 images; batches of one; two classes.
+/// 100,000 extreme batches per criterion: rows of one kind, rows of mixed kinds, one huge logit, all equal; classes
+/// with 0 and 1 images; batches of one; two classes.
 #[test]
 fn a_hundred_thousand_extreme_inputs() {
     let sizes: [&[u64]; 4] =

@@ -101,7 +101,8 @@ fn equal_logits_cost_the_logarithm_of_the_classes() {
     assert!((got.grad[1] - want).abs() < 1e-8 && (got.grad[0] - want + 1.0 / 3.0).abs() < 1e-7);
 }
 
-/// In its first epoch `cwap` has flat weights and the margin gamma alpha ln min(1, n_j / n_y): Seesaw's, had it seen them.
+/// In its first epoch `cwap` has flat weights and the margin gamma alpha ln min(1, n_j / n_y): Seesaw's, had it seen
+/// them.
 #[test]
 fn first_epoch_of_cwap_is_seesaw_with_the_true_counts() {
     let config = CwapConfig::preset(Preset::Reference);
@@ -116,7 +117,8 @@ fn first_epoch_of_cwap_is_seesaw_with_the_true_counts() {
     assert_eq!(got.weights, [1.0; 13]);
 }
 
-/// Margins to both sides from sizes that are the counts are those of balanced softmax, while an epoch's counts are the same.
+/// Margins to both sides from sizes that are the counts are those of balanced softmax, while an epoch's counts are the
+/// same.
 #[test]
 fn two_sided_margins_of_counts_are_balanced_softmax() {
     let counts = counts(CLASSES);
@@ -175,7 +177,8 @@ fn unbiased_margins_follow_from_the_ratio_of_sizes() {
     }
 }
 
-/// Quantile weights have a mean of 1 over the examples of the epoch before, grow with the gradient norm and are bounded.
+/// Quantile weights have a mean of 1 over the examples of the epoch before, grow with the gradient norm and are
+/// bounded.
 #[test]
 fn quantile_weights_keep_their_mean_and_order() {
     let kappa = 0.8;
@@ -217,8 +220,8 @@ fn alpha_0_gives_flat_weights() {
     }
 }
 
-/// Over the examples that made a class's histogram the mean weight is 1 (`class-mean`), or the mean gradient norm, by the
-/// middles of regions, is what it was (`class-gradient`), whatever the regions.
+/// Over the examples that made a class's histogram the mean weight is 1 (`class-mean`), or the mean gradient norm, by
+/// the middles of regions, is what it was (`class-gradient`), whatever the regions.
 #[test]
 fn weights_of_a_class_keep_their_mean() {
     for (regions, normalize) in [

@@ -222,6 +222,7 @@ fn take_head(header: &CheckpointHeader, settings: &mut Settings) {
     if !is_chosen && criteria.iter().all(|criterion| criterion.method.cosine_scale().is_none()) {
         settings.model.head = header.settings.model.head;
         settings.model.head_scale = header.settings.model.head_scale;
+        settings.model.learn_head_scale |= header.settings.model.learn_head_scale;
     }
 }
 

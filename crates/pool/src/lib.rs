@@ -1,8 +1,9 @@
 //! A thread pool for short parallel loops, thousands of them a second.
 //!
-//! A training step is a chain of parallel loops of 10 to 1000 microseconds each. General-purpose pools put their threads to
-//! sleep between two loops, and waking one costs as much as such a loop; here a thread spins for a while before it sleeps. The
-//! calling thread takes part in the work and never waits for a thread that has not woken up in time.
+//! A training step is a chain of parallel loops of 10 to 1000 microseconds each. General-purpose pools put their
+//! threads to sleep between two loops, and waking one costs as much as such a loop; here a thread spins for a while
+//! before it sleeps. The calling thread takes part in the work and never waits for a thread that has not woken up in
+//! time.
 //!
 //! If what a task computes does not depend on the thread that runs it, no result depends on the number of threads.
 
@@ -32,13 +33,13 @@ type Body = dyn Fn(usize) + Sync;
 
 /// The body of the open loop.
 ///
-/// It is written only by the thread that holds the gate, while no loop is open and no thread has joined one; it is read only
-/// by threads that have joined the open loop.
+/// It is written only by the thread that holds the gate, while no loop is open and no thread has joined one; it is read
+/// only by threads that have joined the open loop.
 struct BodyCell(UnsafeCell<Option<*const Body>>);
 
-// SAFETY: writing and reading never meet, as the type says: opening a loop (a store to `Shared::state`) comes after the write,
-// joining it (an exchange of `Shared::state`) before a read, and leaving it (a subtraction that the writer waits for) after. The
-// body itself is `Sync`.
+// SAFETY: writing and reading never meet, as the type says: opening a loop (a store to `Shared::state`) comes after the
+// write, joining it (an exchange of `Shared::state`) before a read, and leaving it (a subtraction that the writer waits
+// for) after. The body itself is `Sync`.
 unsafe impl Sync for BodyCell {}
 // SAFETY: the cell holds a pointer to a body that is `Sync`, so that any thread may use it.
 unsafe impl Send for BodyCell {}
@@ -123,8 +124,8 @@ impl Shared {
         }
     }
 
-    /// Runs tasks until none is left: first those of the thread's own part, whose memory may still be in its cache from the last
-    /// loop, then those of the other parts.
+    /// Runs tasks until none is left: first those of the thread's own part, whose memory may still be in its cache from
+    /// the last loop, then those of the other parts.
     fn take_part(&self, own: usize, body: &(dyn Fn(usize) + Sync)) {
         let (tasks, backwards) = (self.tasks.load(Ordering::Relaxed), self.backwards.load(Ordering::Relaxed));
         let parts = self.next.len();
@@ -151,8 +152,8 @@ impl Shared {
         let mut last = 0;
         while let Some(number) = self.join(last) {
             last = number;
-            // SAFETY: this thread joined the loop while it was open, so `body` was written before and is not written again until
-            // this thread has left.
+            // SAFETY: this thread joined the loop while it was open, so `body` was written before and is not written
+            // again until this thread has left.
             if let Some(body) = unsafe { *self.body.0.get() } {
                 // SAFETY: `Pool::sweep` returns, and ends the body's borrow, only after this thread has left the loop.
                 self.take_part(own, unsafe { &*body });
@@ -210,17 +211,18 @@ impl Pool {
 
     /// Calls `body` once with every number below `tasks`, on all threads, and returns when all calls have.
     ///
-    /// A call from within a loop of the same pool, or while another thread runs one, runs its tasks on the calling thread.
+    /// A call from within a loop of the same pool, or while another thread runs one, runs its tasks on the calling
+    /// thread.
     ///
     /// # Panics
-    /// Resumes the panic of the first task that panicked, once all threads have left the loop; tasks that have not started by
-    /// then are not run.
+    /// Resumes the panic of the first task that panicked, once all threads have left the loop; tasks that have not
+    /// started by then are not run.
     pub fn run(&self, tasks: usize, body: impl Fn(usize) + Sync) {
         self.sweep(tasks, false, body);
     }
 
-    /// Does what [`run`](Self::run) does, with every thread's tasks from the first to the last, or backwards. A loop over the
-    /// same memory as the last one should go the other way, because it begins with what is still in the cache.
+    /// Does what [`run`](Self::run) does, with every thread's tasks from the first to the last, or backwards. A loop
+    /// over the same memory as the last one should go the other way, because it begins with what is still in the cache.
     ///
     /// # Panics
     /// Panics as [`run`](Self::run) does.
@@ -233,11 +235,11 @@ impl Pool {
         let Ok(gate) = threads.gate.try_lock() else { return alone() };
         let shared = &*threads.shared;
         let body: &(dyn Fn(usize) + Sync) = &body;
-        // SAFETY: only the lifetime changes. This function returns, also when a task panics, after the loop is closed and every
-        // thread has left it, so that no thread uses the pointer after `body` is gone.
+        // SAFETY: only the lifetime changes. This function returns, also when a task panics, after the loop is closed
+        // and every thread has left it, so that no thread uses the pointer after `body` is gone.
         let erased = unsafe { std::mem::transmute::<&(dyn Fn(usize) + Sync), *const Body>(body) };
-        // SAFETY: this thread holds the gate, and the last loop was closed and left before its gate was released, so that no
-        // thread reads or writes `body` now.
+        // SAFETY: this thread holds the gate, and the last loop was closed and left before its gate was released, so
+        // that no thread reads or writes `body` now.
         unsafe { *shared.body.0.get() = Some(erased) };
         shared.tasks.store(tasks, Ordering::Relaxed);
         shared.backwards.store(backwards, Ordering::Relaxed);
@@ -268,8 +270,8 @@ impl Pool {
         let first = Items(items.as_mut_ptr());
         self.run(items.len(), |task| {
             let first = &first;
-            // SAFETY: `run` calls this once with every number below the length, so that no two calls get the same item, and
-            // `items` is borrowed until all calls have returned.
+            // SAFETY: `run` calls this once with every number below the length, so that no two calls get the same item,
+            // and `items` is borrowed until all calls have returned.
             body(task, unsafe { &mut *first.0.add(task) });
         });
     }

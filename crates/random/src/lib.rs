@@ -3,8 +3,8 @@
 //! Every random decision of a run depends on (seed, epoch, example) and on a named [`Stream`], never on the state of a
 //! generator. A resumed run therefore repeats its decisions, and the number of threads or workers does not matter.
 //!
-//! The generator is SplitMix64 (Steele, Lea, Flood, "Fast splittable pseudorandom number generators", OOPSLA 2014), read at
-//! a position: the k-th draw of a key costs as much as the first.
+//! The generator is SplitMix64 (Steele, Lea, Flood, "Fast splittable pseudorandom number generators", OOPSLA 2014),
+//! read at a position: the k-th draw of a key costs as much as the first.
 
 const GOLDEN: u64 = 0x9e37_79b9_7f4a_7c15;
 
@@ -79,8 +79,8 @@ impl Example {
 pub struct Draws(u64);
 
 impl Draws {
-    /// The numbers of (seed, epoch, example), for a caller with a seed of its own. Everything that uses the seed of a run
-    /// reads a [`Stream`].
+    /// The numbers of (seed, epoch, example), for a caller with a seed of its own. Everything that uses the seed of a
+    /// run reads a [`Stream`].
     #[must_use]
     pub fn new(seed: u64, epoch: u64, example: u64) -> Self {
         let key = [seed, epoch, example].iter().fold(0u64, |key, x| mix(key.wrapping_add(GOLDEN) ^ mix(*x ^ GOLDEN)));

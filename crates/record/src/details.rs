@@ -22,8 +22,8 @@ pub struct EvaluationDetails {
     pub correct: Vec<CorrectImages>,
 }
 
-/// Which images of a class were predicted correctly, in the order of the dataset: a hexadecimal digit for every four images, the
-/// first image in the highest bit.
+/// Which images of a class were predicted correctly, in the order of the dataset: a hexadecimal digit for every four
+/// images, the first image in the highest bit.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct CorrectImages(String);

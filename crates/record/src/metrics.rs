@@ -13,8 +13,8 @@ pub struct Metrics {
     pub balanced: Option<f64>,
     /// Mean F1 of the classes that have images.
     pub macro_f1: Option<f64>,
-    /// Expected calibration error: the mean distance between accuracy and confidence over 15 equal bins of the confidence,
-    /// weighted by images. A bin includes its upper bound. Unusable images are left out.
+    /// Expected calibration error: the mean distance between accuracy and confidence over 15 equal bins of the
+    /// confidence, weighted by images. A bin includes its upper bound. Unusable images are left out.
     pub calibration: Option<f64>,
     /// Mean cross-entropy. Unusable images are left out; `None` also if the sum of the losses is 2^88 or more.
     pub loss: Option<f64>,

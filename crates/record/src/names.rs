@@ -8,8 +8,8 @@ pub const CONFIG: &str = "config.toml";
 pub const METRICS: &str = "metrics.jsonl";
 /// One [`GradientNorms`](crate::GradientNorms) per line, in JSON.
 pub const NORMS: &str = "norms.jsonl";
-/// One [`EpochTime`](crate::EpochTime) per line, in JSON. Unlike the other records it differs between runs with the same
-/// settings.
+/// One [`EpochTime`](crate::EpochTime) per line, in JSON. Unlike the other records it differs between runs with the
+/// same settings.
 pub const TIMES: &str = "times.jsonl";
 /// [`EvaluationDetails`](crate::EvaluationDetails), in JSON.
 pub const DETAILS: &str = "details.json";
@@ -27,7 +27,8 @@ pub const BEST: &str = "best.eqp";
 pub const EVENTS_PREFIX: &str = "events.out.tfevents.";
 /// The end of the name of a TensorBoard event file.
 pub const EVENTS_SUFFIX: &str = ".equipoise";
-/// The settings that the runs of a comparison share, in TOML. A folder with this file holds runs and is not a run itself.
+/// The settings that the runs of a comparison share, in TOML. A folder with this file holds runs and is not a run
+/// itself.
 pub const COMPARISON: &str = "compare.toml";
 /// The table of a comparison, in JSON.
 pub const COMPARISON_RESULT: &str = "compare.json";

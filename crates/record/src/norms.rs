@@ -9,8 +9,8 @@ pub struct GradientNorms {
     pub epoch: u64,
     /// Gradient norms of the largest class, a middle one, the smallest one, and of all classes.
     pub views: Vec<NormView>,
-    /// Margins of the criterion at the start of the next epoch: row = class of the label, column = class of the logit, for
-    /// the classes of `views`. Empty if the criterion has no margins of this kind.
+    /// Margins of the criterion at the start of the next epoch: row = class of the label, column = class of the logit,
+    /// for the classes of `views`. Empty if the criterion has no margins of this kind.
     pub margins: Vec<Vec<f64>>,
 }
 

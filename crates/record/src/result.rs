@@ -78,8 +78,8 @@ pub struct RunResult {
 }
 
 impl RunResult {
-    /// The metrics to report: those of the epoch selected on a validation split, else of the last epoch. An epoch selected
-    /// on the test split is never reported.
+    /// The metrics to report: those of the epoch selected on a validation split, else of the last epoch. An epoch
+    /// selected on the test split is never reported.
     #[must_use]
     pub fn reported(&self) -> Option<&EpochMetrics> {
         self.best.as_ref().filter(|_| !self.selected_on_test()).or(self.last.as_ref())

@@ -1,5 +1,5 @@
-//! Writes event files for `tools/check_tensorboard.py`: those of a run that was killed in the middle of a record of step 6 and
-//! then restarted from step 3.
+//! Writes event files for `tools/check_tensorboard.py`: those of a run that was killed in the middle of a record of
+//! step 6 and then restarted from step 3.
 //!
 //!     cargo run --release -p equipoise-report --example events -- FOLDER
 

@@ -1,5 +1,5 @@
-//! Reports on finished and unfinished runs: verdicts, tables, charts and pages. This crate reads run folders; it neither trains
-//! nor evaluates.
+//! Reports on finished and unfinished runs: verdicts, tables, charts and pages. This crate reads run folders; it
+//! neither trains nor evaluates.
 //!
 //! - [`run`]: reading a run folder.
 //! - [`comparison`]: runs on the same data side by side, with labels, differences and the verdict.

@@ -83,8 +83,8 @@ fn mean_hits(comparison: &Comparison, variant: usize, class: usize) -> f64 {
     comparison.class_accuracies(variant)[class].expect("tested").mean / 100.0
 }
 
-/// The interval joins the spread of the seeds with the error of the test images: from accuracies alone as if the images were not
-/// the same, and image by image where runs recorded them.
+/// The interval joins the spread of the seeds with the error of the test images: from accuracies alone as if the images
+/// were not the same, and image by image where runs recorded them.
 #[test]
 fn intervals_cover_other_test_images() {
     let seeds = |criterion, gain| (0..3).map(move |seed| (criterion, seed, gain));

@@ -2,10 +2,10 @@
 
 /// Compiles a generic kernel once per level.
 ///
-/// `dispatch!(fn name<S: Shape>(arg: Type) -> Out = kernel)` makes a function that takes a [`SimdLevel`](crate::SimdLevel)
-/// first and calls `kernel(token, arg)` inside a function that has the level's instructions. The kernel must be
-/// `#[inline(always)]`, with everything it calls on vectors. An `unsafe fn` has the contract of its kernel. `kernel with Wide`
-/// gets vectors of sixteen lanes at every level.
+/// `dispatch!(fn name<S: Shape>(arg: Type) -> Out = kernel)` makes a function that takes a
+/// [`SimdLevel`](crate::SimdLevel) first and calls `kernel(token, arg)` inside a function that has the level's
+/// instructions. The kernel must be `#[inline(always)]`, with everything it calls on vectors. An `unsafe fn` has the
+/// contract of its kernel. `kernel with Wide` gets vectors of sixteen lanes at every level.
 #[macro_export]
 macro_rules! dispatch {
     ($(#[$meta:meta])* $vis:vis unsafe fn $($rest:tt)*) => {
@@ -36,10 +36,12 @@ macro_rules! dispatch {
                 $($unsafe)? { $kernel($($crate::$wide)?($($crate::$wide)?(simd)), $($arg),*) }
             }
             match level {
-                // SAFETY: the token proves the instructions; the caller of an unsafe function keeps the kernel's contract.
+                // SAFETY: the token proves the instructions; the caller of an unsafe function keeps the kernel's
+                // contract.
                 #[cfg(target_arch = "x86_64")]
                 $crate::SimdLevel::Avx512(simd) => unsafe { avx512(simd, $($arg),*) },
-                // SAFETY: the token proves the instructions; the caller of an unsafe function keeps the kernel's contract.
+                // SAFETY: the token proves the instructions; the caller of an unsafe function keeps the kernel's
+                // contract.
                 #[cfg(target_arch = "x86_64")]
                 $crate::SimdLevel::Avx2(simd) => unsafe { avx2(simd, $($arg),*) },
                 // SAFETY: the caller of an unsafe function keeps the contract of the kernel.

@@ -1,11 +1,12 @@
 //! One layer of SIMD for all kernels.
 //!
-//! A kernel is a function that is generic over a [`Simd`] token, `#[inline(always)]` and called through [`dispatch!`], which
-//! compiles it once per level inside a function that has the level's instructions. A token proves that the CPU has its level:
-//! it can only be made by detection, so that the arithmetic of [`Simd`] is safe to call. Kernels use no closures around
-//! vectors, because a compiler may leave a closure outside the function that has the instructions.
+//! A kernel is a function that is generic over a [`Simd`] token, `#[inline(always)]` and called through [`dispatch!`],
+//! which compiles it once per level inside a function that has the level's instructions. A token proves that the CPU
+//! has its level: it can only be made by detection, so that the arithmetic of [`Simd`] is safe to call. Kernels use no
+//! closures around vectors, because a compiler may leave a closure outside the function that has the instructions.
 //!
-//! Every lane is computed in the same order at all levels, so that all levels with fused multiply-add give the same bits.
+//! Every lane is computed in the same order at all levels, so that all levels with fused multiply-add give the same
+//! bits.
 
 mod dispatch;
 mod level;

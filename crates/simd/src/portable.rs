@@ -2,8 +2,8 @@
 
 use crate::{Portable, Simd, SimdLevel};
 
-/// Whether the portable level fuses multiply-add: only where the target's baseline has the instruction, because `mul_add` is
-/// a slow library call elsewhere.
+/// Whether the portable level fuses multiply-add: only where the target's baseline has the instruction, because
+/// `mul_add` is a slow library call elsewhere.
 pub const FUSED: bool = cfg!(any(target_arch = "aarch64", target_feature = "fma"));
 
 type V = [f32; 4];

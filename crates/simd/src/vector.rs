@@ -5,8 +5,8 @@ use crate::SimdLevel;
 /// The instructions of a level, and the proof that this CPU has them.
 ///
 /// # Safety
-/// A value of the implementor can only exist on a CPU that has its instructions. [`V`](Self::V) is plain data: f32 lanes one
-/// after the other, without padding, valid for any bits.
+/// A value of the implementor can only exist on a CPU that has its instructions. [`V`](Self::V) is plain data: f32
+/// lanes one after the other, without padding, valid for any bits.
 pub unsafe trait Simd: Copy {
     /// A vector.
     type V: Copy;

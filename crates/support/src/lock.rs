@@ -36,7 +36,8 @@ impl FolderLock {
         }
         let this = std::process::id();
         file.set_len(0).and_then(|()| writeln!(file, "{this}")).map_err(LockError::Io)?;
-        // the previous owner may have removed the file before we locked it, and a third process may have created it again
+        // the previous owner may have removed the file before we locked it, and a third process may have created it
+        // again
         match fs::read_to_string(path) {
             Ok(pid) if pid.trim() != this.to_string() => Err(LockError::Held { pid: pid.trim().parse().ok() }),
             Err(error) if error.kind() == ErrorKind::NotFound => Err(LockError::Held { pid: None }),

@@ -1,12 +1,13 @@
 //! "Did you mean ...?": the known name that an unknown one probably stands for.
 
-/// The name that differs from `unknown` in the fewest letters, if they are few; else the first name that contains it.
+/// The first name that contains `unknown`; else the one that differs from it in the fewest letters, if they are few.
 pub fn nearest<'a>(unknown: &str, names: impl IntoIterator<Item = &'a str, IntoIter: Clone>) -> Option<&'a str> {
     let names = names.into_iter();
     let closest =
         names.clone().map(|name| (strsim::levenshtein(unknown, name), name)).min_by_key(|(letters, _)| *letters);
     let close = closest.filter(|(letters, _)| *letters <= 1 + unknown.len() / 4).map(|(_, name)| name);
-    close.or_else(|| names.into_iter().find(|name| unknown.len() >= 3 && name.contains(unknown)))
+    // `rate` rather means `learning_rate` than `name`
+    names.into_iter().find(|name| unknown.len() >= 3 && name.contains(unknown)).or(close)
 }
 
 #[cfg(test)]

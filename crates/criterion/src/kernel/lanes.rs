@@ -1,7 +1,7 @@
 //! Sixteen f32 at a time: reductions, exp and ln(1 + x).
 //!
-//! Every kernel of this crate uses vectors of sixteen lanes at all levels of instructions (`dispatch!(.. with Wide)`), so that
-//! every sum has the same order everywhere. What lives here knows nothing about labels or criteria.
+//! Every kernel of this crate uses vectors of sixteen lanes at all levels of instructions (`dispatch!(.. with Wide)`),
+//! so that every sum has the same order everywhere. What lives here knows nothing about labels or criteria.
 
 use equipoise_simd::Simd;
 

@@ -212,7 +212,8 @@ impl RowPass<'_> {
         }
     }
 
-    /// Handles one label of a row. The first label's gradient is computed in place, a second one's in scratch and added.
+    /// Handles one label of a row. The first label's gradient is computed in place, a second one's in scratch and
+    /// added.
     fn label_term<M: SoftmaxMethod>(&mut self, method: &M, k: usize, term: &mut LabelTerm, stage: Stage) {
         let Task { maxima, shifts, recomputed, recomputed_classes, row, second, .. } = &mut *self.task;
         let mut shape = method.shape(term, row);

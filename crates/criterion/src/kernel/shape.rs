@@ -18,8 +18,8 @@ pub(crate) trait Shape {
     /// softmax(z') is not softmax(z), and the first pass leaves no sum over the raw logits.
     const HIDES_RAW: bool = false;
 
-    /// Receives the label's logit before anything else. A shape that adds to or multiplies logits first subtracts it from
-    /// all of them. That leaves the softmax unchanged and keeps rounding independent of the size of the logits.
+    /// Receives the label's logit before anything else. A shape that adds to or multiplies logits first subtracts it
+    /// from all of them. That leaves the softmax unchanged and keeps rounding independent of the size of the logits.
     fn set_label_logit(&mut self, _z: f32) {}
     /// z' of the classes `at..at + LANES`.
     fn logit<I: Simd>(&self, simd: I, z: I::V, at: usize) -> I::V;
@@ -42,7 +42,8 @@ pub(crate) trait Shape {
     }
     /// Receives the raw sums before z' is asked for, if [`APART`](Self::APART) is set.
     fn set_raw_sums(&mut self, _raw: &Denominator) {}
-    /// Corrects the sums of the first pass. Classes whose exponential is not what the pass left go to `buffers.recomputed`.
+    /// Corrects the sums of the first pass. Classes whose exponential is not what the pass left go to
+    /// `buffers.recomputed`.
     fn correct(
         &mut self,
         _simd: SimdLevel,
@@ -306,7 +307,8 @@ fn exp_all_kernel<I: Simd>(simd: I, values: &mut [f32]) {
 }
 dispatch!(fn exp_all(values: &mut [f32]) = exp_all_kernel with Wide);
 
-/// z'_j = z_j + min(most, l_j - l_y) (+ compensation): with `most` 0 the same margin as [`RatioMargin`] for spans beyond [`NARROW`].
+/// z'_j = z_j + min(most, l_j - l_y) (+ compensation): with `most` 0 the same margin as [`RatioMargin`] for spans
+/// beyond [`NARROW`].
 pub(crate) struct LevelMargin<'a> {
     /// l_j of every class.
     level: &'a [f32],

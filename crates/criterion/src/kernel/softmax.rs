@@ -1,8 +1,8 @@
 //! The fused row kernel: cross-entropy of adjusted logits and its gradient in two passes over a row.
 //!
 //! Every softmax criterion is cross-entropy of z'_j = logit(z_j), optionally with e^{z'_j} multiplied by a factor f_j
-//! (a margin), for a label y. The first pass ([`sums`]) leaves the exponentials where the gradient will be and gives the
-//! sums that the loss needs; the second ([`gradient`]) scales them to dL/dz. What differs between criteria is a
+//! (a margin), for a label y. The first pass ([`sums`]) leaves the exponentials where the gradient will be and gives
+//! the sums that the loss needs; the second ([`gradient`]) scales them to dL/dz. What differs between criteria is a
 //! [`Shape`].
 //!
 //! Three things keep the numbers accurate:
@@ -137,8 +137,8 @@ impl<'a> RowLanes<'a> {
         if k == self.label { &self.around } else { self.whole.get(k).unwrap_or(&self.rest) }
     }
 
-    /// Some of the lanes in four runs, each with the number of its first lanes: before the label, around it, behind it, and
-    /// the row's end; any may be empty. Runs are plain slices, so loops over them have no branches.
+    /// Some of the lanes in four runs, each with the number of its first lanes: before the label, around it, behind it,
+    /// and the row's end; any may be empty. Runs are plain slices, so loops over them have no branches.
     #[inline(always)]
     fn runs(&self, lanes: Range<usize>) -> [(usize, &[Lanes]); 4] {
         let end = lanes.end.min(self.whole.len());

@@ -80,15 +80,16 @@ pub fn live_margin() -> CwapConfig {
     }
 }
 
-/// Whether the criterion counts a batch before it uses what it counted, or weighs examples by the others of their batch.
+/// Whether the criterion counts a batch before it uses what it counted, or weighs examples by the others of their
+/// batch.
 pub fn depends_on_the_batch(name: &str) -> bool {
     name.starts_with("ghm")
         || name.starts_with("seesaw")
         || ["cwap ema", "cwap batch-mean", "cwap live", "cwap live margin"].contains(&name)
 }
 
-/// Whether the criterion is a softmax of raw logits plus something: its gradient's rows sum to 0 and a constant added to a
-/// row's logits changes nothing.
+/// Whether the criterion is a softmax of raw logits plus something: its gradient's rows sum to 0 and a constant added
+/// to a row's logits changes nothing.
 pub fn shift_invariant(name: &str) -> bool {
     !["vs", "cdt", "ghm paper", "equalization paper", "cwap live margin"].contains(&name)
 }

@@ -20,7 +20,7 @@ use crate::training::{DisplayOptions, RunDisplay, execute_or_read};
 
 #[derive(clap::Args)]
 #[command(after_long_help = "\
-Without a dataset: `softmax`, `seesaw` and `cwap` on the built-in dataset, with resnet8, 30 epochs and a batch size\nof 32.
+Without a dataset: `softmax`, `seesaw` and `cwap` on the built-in dataset, with resnet8, 30 epochs and a batch size of 32.
 
 A comparison that was stopped continues with the same command and --output.
 

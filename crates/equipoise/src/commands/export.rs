@@ -12,8 +12,8 @@ use crate::output::write_file;
 
 #[derive(clap::Args)]
 #[command(after_long_help = "\
-Tensors have the names of torchvision and of the usual ResNets for CIFAR, so PyTorch's `load_state_dict` takes the file as it is. The
-metadata of the file hold the names of the classes, the image size, how to resize and normalize, and the scale of the head;
+Tensors have the names of torchvision and of the usual ResNets for CIFAR, so PyTorch's `load_state_dict` takes the file as it is. The \
+metadata of the file hold the names of the classes, the image size, how to resize and normalize, and the scale of the head; \
 docs/export.md shows how to use them.
 
 Examples:

@@ -20,7 +20,7 @@ const ROWS: usize = 12;
 
 #[derive(clap::Args)]
 #[command(after_long_help = "\
-The learning rate grows from step to step (Smith, WACV 2017). Where the loss is smallest it is already too large to train with; a tenth of
+The learning rate grows from step to step (Smith, WACV 2017). Where the loss is smallest it is already too large to train with; a tenth of \
 that rate is a good start. Nothing is kept of the training; `train --lr RATE` starts from the beginning.
 
 Examples:

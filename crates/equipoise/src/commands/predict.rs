@@ -17,11 +17,11 @@ use crate::progress::Progress;
 
 #[derive(clap::Args)]
 #[command(after_long_help = "\
-A PATH is an image; a folder, whose images are found however deep; a list (a .txt file with a path per line, a CSV file with a column
-`path`, JSON lines with a field `path`; paths are relative to the list); a quoted pattern such as 'photos/**/*.jpg'; or - for paths on
+A PATH is an image; a folder, whose images are found however deep; a list (a .txt file with a path per line, a CSV file with a column \
+`path`, JSON lines with a field `path`; paths are relative to the list); a quoted pattern such as 'photos/**/*.jpg'; or - for paths on \
 standard input.
 
-An image that cannot be read is named and left out; the exit code is 1 then. CSV has the columns path, label and probability, and with
+An image that cannot be read is named and left out; the exit code is 1 then. CSV has the columns path, label and probability, and with \
 --top 3 also label_2, probability_2 and so on. A text that a spreadsheet would run as a formula gets a ' in front, unless --raw is given.
 
 Examples:

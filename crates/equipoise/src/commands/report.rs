@@ -14,10 +14,10 @@ use crate::reports::{default_page, print_plain, read_comparisons, summary};
 
 #[derive(clap::Args)]
 #[command(after_long_help = "\
-A RUN is a run folder, or a folder of runs such as `compare` writes. Runs that differ only in their seeds are one row; runs on different
+A RUN is a run folder, or a folder of runs such as `compare` writes. Runs that differ only in their seeds are one row; runs on different \
 data get separate tables. The page is a single file that needs no network.
 
-± in tables is the standard deviation over seeds. Differences are paired by seed and, from three seeds on, come with a 95 % interval for other
+± in tables is the standard deviation over seeds. Differences are paired by seed and, from three seeds on, come with a 95 % interval for other \
 seeds and other test images; a number is bold only if it is distinguishable from every other number of its column.
 
 Examples:

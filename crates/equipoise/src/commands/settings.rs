@@ -8,7 +8,7 @@ use crate::failure::Failure;
 
 #[derive(clap::Args)]
 #[command(after_long_help = "\
-Settings go into a TOML file (--config FILE) or on the command line (--set KEY=VALUE). `equipoise train --print-config` prints the
+Settings go into a TOML file (--config FILE) or on the command line (--set KEY=VALUE). `equipoise train --print-config` prints the \
 settings of a run as TOML.
 
 Examples:

@@ -21,15 +21,15 @@ use crate::training::{DisplayOptions, RunDisplay, execute, read_result};
 
 #[derive(clap::Args)]
 #[command(after_long_help = "\
-A run folder has config.toml (all settings), metrics.jsonl (a line per epoch), checkpoint.eqp and previous.eqp, best.eqp if a best epoch
-is selected, result.json, report.html (the report page), the records behind it (norms.jsonl, times.jsonl, details.json) and TensorBoard
-events. It is never overwritten. Ctrl-C saves the run and prints how to continue; a killed run continues from its last checkpoint. Either
+A run folder has config.toml (all settings), metrics.jsonl (a line per epoch), checkpoint.eqp and previous.eqp, best.eqp if a best epoch \
+is selected, result.json, report.html (the report page), the records behind it (norms.jsonl, times.jsonl, details.json) and TensorBoard \
+events. It is never overwritten. Ctrl-C saves the run and prints how to continue; a killed run continues from its last checkpoint. Either \
 way the run ends as if it had never stopped, bit for bit.
 
-The test split selects nothing: the best epoch is selected on a validation split (--val-fraction 0.1, or that of the dataset). Without
+The test split selects nothing: the best epoch is selected on a validation split (--val-fraction 0.1, or that of the dataset). Without \
 one, the last epoch is reported. The preset `paper` also reports the best epoch on the test split, as the paper does, and says so.
 
-To choose settings without looking at the test split, compare runs on images that are held out (--val 0.1); then --refit trains on all
+To choose settings without looking at the test split, compare runs on images that are held out (--val 0.1); then --refit trains on all \
 training images with the settings of the run that was best: same epochs, no validation split, the last epoch counts.
 
 Examples:

@@ -14,11 +14,12 @@ fn network_and_image_size_are_those_of_the_run() {
         assert!(out.status.success(), "{}", text(&out.stderr));
         text(&out.stderr)
     };
-    train("three", "first", &["--model", "resnet14", "--image-size", "12", "--set", "model.head=cosine"]);
+    let cosine = ["--set", "model.head=cosine", "--set", "model.learn_head_scale=true"];
+    train("three", "first", &[&["--model", "resnet14", "--image-size", "12"], &cosine[..]].concat());
     // no --model, no --image-size, no head
     let said = train("two", "second", &["--weights", "first"]);
     let config = place.read("second/config.toml");
-    for line in ["name = \"resnet14\"", "image_size = 12", "head = \"cosine\""] {
+    for line in ["name = \"resnet14\"", "image_size = 12", "head = \"cosine\"", "learn_head_scale = true"] {
         assert!(config.contains(line), "{line}: {config}");
     }
     assert!(!said.contains("random weights"), "all classes are known: {said}");

@@ -1,5 +1,5 @@
-//! Batch norm, ReLU and residual sums, fused into the convolutions: computed while a convolution reads its input, and their
-//! gradients while it writes its input's gradient. None of them makes a pass over memory of its own.
+//! Batch norm, ReLU and residual sums, fused into the convolutions: computed while a convolution reads its input, and
+//! their gradients while it writes its input's gradient. None of them makes a pass over memory of its own.
 
 use std::ops::Range;
 
@@ -37,8 +37,8 @@ pub(crate) enum Shortcut {
 
 /// What a convolution reads.
 ///
-/// A source is *valid for an image* of a number of pixels and channels if its `y` (or plain values) and its shortcut are valid
-/// for reading that image, `a` and `b` for a value per channel, and `keep` for writing that image.
+/// A source is *valid for an image* of a number of pixels and channels if its `y` (or plain values) and its shortcut
+/// are valid for reading that image, `a` and `b` for a value per channel, and `keep` for writing that image.
 #[derive(Clone, Copy)]
 pub(crate) enum Source {
     /// Values as they are.
@@ -77,8 +77,8 @@ pub(crate) struct Frame {
 /// Writes image `n` of a source to a frame.
 ///
 /// # Safety
-/// `source` is valid for image `n` of the frame's pixels and channels; `into` is valid for writing the frame and overlaps
-/// nothing of the source. `frame.channels` is a multiple of 16 unless the source is plain.
+/// `source` is valid for image `n` of the frame's pixels and channels; `into` is valid for writing the frame and
+/// overlaps nothing of the source. `frame.channels` is a multiple of 16 unless the source is plain.
 #[inline(always)]
 pub(crate) unsafe fn fill<I: Simd>(simd: I, source: &Source, n: usize, frame: &Frame, into: *mut f32) {
     for y in 0..frame.height {
@@ -102,8 +102,8 @@ pub(crate) unsafe fn fill<I: Simd>(simd: I, source: &Source, n: usize, frame: &F
 /// Writes relu(a y + b) of the row of pixels that begins at `at`.
 ///
 /// # Safety
-/// `normed.y` is valid for reading a row of the frame from `at` on, `a` and `b` for a value per channel, and `to` for writing
-/// a row.
+/// `normed.y` is valid for reading a row of the frame from `at` on, `a` and `b` for a value per channel, and `to` for
+/// writing a row.
 #[inline(always)]
 unsafe fn fill_active<I: Simd>(simd: I, normed: &Normed, at: usize, frame: &Frame, to: *mut f32) {
     let &Frame { width, channels, .. } = frame;
@@ -139,8 +139,8 @@ unsafe fn fill_joined<I: Simd>(
     let &Frame { height, width, channels, .. } = frame;
     let at = (n * height + y) * width * channels;
     let zero = simd.splat(0.0);
-    // SAFETY: k and x stay inside the channels and the row, for which the contract makes the pointers valid. A strided shortcut
-    // is copied to `to` first, at `step` x in its own row `step` y.
+    // SAFETY: k and x stay inside the channels and the row, for which the contract makes the pointers valid. A strided
+    // shortcut is copied to `to` first, at `step` x in its own row `step` y.
     unsafe {
         if let Shortcut::Strided { z, size, stored, channels: old, before, step } = *shortcut {
             let z = z.add((n * size[0] + step * y) * size[1] * stored);
@@ -245,8 +245,8 @@ pub(crate) struct Centered {
 
 /// What becomes of the gradient with respect to a convolution's input.
 ///
-/// A sink is *valid for an image* of a number of pixels and channels if its inputs (`y`, `z`, the shortcut) are valid for
-/// reading that image, `a`, `b` and `mean` for a value per channel, and `out` for writing that image.
+/// A sink is *valid for an image* of a number of pixels and channels if its inputs (`y`, `z`, the shortcut) are valid
+/// for reading that image, `a`, `b` and `mean` for a value per channel, and `out` for writing that image.
 #[derive(Clone, Copy)]
 pub(crate) enum Sink {
     /// It is not wanted.
@@ -260,7 +260,8 @@ pub(crate) enum Sink {
 }
 
 impl Sink {
-    /// Schedules what will be read and written for some images of `image_len` values, beside the convolution's own input.
+    /// Schedules what will be read and written for some images of `image_len` values, beside the convolution's own
+    /// input.
     pub(crate) fn prefetch(&self, images: &Range<usize>, image_len: usize, prefetch: &mut Prefetch) {
         if let Self::Plain { out, .. } | Self::Active { out, .. } | Self::Joined { out, .. } = *self {
             prefetch.add(out, images, image_len);
@@ -296,12 +297,13 @@ impl Row {
     /// The gradient at pixel `x` and channel `k`, with what the shortcut adds.
     ///
     /// # Safety
-    /// `self.from` is valid for reading the row, and `shortcut` for reading row `y` of the image; x and k lie in the row.
+    /// `self.from` is valid for reading the row, and `shortcut` for reading row `y` of the image; x and k lie in the
+    /// row.
     #[inline(always)]
     unsafe fn gradient<I: Simd>(&self, simd: I, shortcut: &ShortcutBack, x: usize, k: usize) -> I::V {
         let pixel = x * self.channels + k;
-        // SAFETY: by the contract, the row and the shortcut have a vector at this pixel; a strided one has a pixel for every
-        // `step`-th of the row.
+        // SAFETY: by the contract, the row and the shortcut have a vector at this pixel; a strided one has a pixel for
+        // every `step`-th of the row.
         unsafe {
             let g = simd.load(self.from.add(pixel));
             match *shortcut {
@@ -320,12 +322,13 @@ impl Row {
     }
 }
 
-/// Moves the gradient of image `n` from a frame to a sink, and adds its sums of g, g (y - mean) and, with a second batch norm,
-/// g (y2 - mean2), by channel.
+/// Moves the gradient of image `n` from a frame to a sink, and adds its sums of g, g (y - mean) and, with a second
+/// batch norm, g (y2 - mean2), by channel.
 ///
 /// # Safety
-/// `sink` is valid for image `n` of the frame's pixels and channels, and `from` for reading the frame. `sums`, zeros between
-/// calls, and `into` are valid for reading and writing three values per channel. `frame.channels` is a multiple of 16.
+/// `sink` is valid for image `n` of the frame's pixels and channels, and `from` for reading the frame. `sums`, zeros
+/// between calls, and `into` are valid for reading and writing three values per channel. `frame.channels` is a multiple
+/// of 16.
 #[inline(always)]
 pub(crate) unsafe fn drain<I: Simd>(
     simd: I,
@@ -340,8 +343,8 @@ pub(crate) unsafe fn drain<I: Simd>(
     let (band, summed) = (F32_SUMS.div_ceil(width), matches!(sink, Sink::Active { .. } | Sink::Joined { .. }));
     for y in 0..height {
         let at = (n * height + y) * width * channels;
-        // SAFETY: row y lies inside the frame and inside image `n`, for which the contract makes both valid; the sums have three
-        // values per channel.
+        // SAFETY: row y lies inside the frame and inside image `n`, for which the contract makes both valid; the sums
+        // have three values per channel.
         unsafe {
             let row = Row { image: n, y, at, width, channels, from: from.add(y * row), sums };
             match sink {
@@ -380,8 +383,8 @@ unsafe fn drain_plain<I: Simd>(simd: I, row: &Row, shortcut: &ShortcutBack, out:
 /// Writes a row's gradient through the ReLU of relu(a y + b), and adds its sums.
 ///
 /// # Safety
-/// `row.from` is valid for reading the row, `normed.y` for reading and `out` for writing it from `row.at` on, `a`, `b` and
-/// `mean` for reading a value per channel, `row.sums` for reading and writing two.
+/// `row.from` is valid for reading the row, `normed.y` for reading and `out` for writing it from `row.at` on, `a`, `b`
+/// and `mean` for reading a value per channel, `row.sums` for reading and writing two.
 #[inline(always)]
 unsafe fn drain_active<I: Simd>(simd: I, row: &Row, normed: &Normed, centered: &Centered, out: *mut f32) {
     let &Row { at, width, channels, from, sums, .. } = row;
@@ -408,8 +411,8 @@ unsafe fn drain_active<I: Simd>(simd: I, row: &Row, normed: &Normed, centered: &
 /// Writes a row's gradient with the shortcut's through the ReLU that gave z, and adds its sums.
 ///
 /// # Safety
-/// `row.from` and `shortcut` are valid for reading the row; `z` and both `y` for reading and `out` for writing it from `row.at`
-/// on; both means for reading a value per channel, `row.sums` for reading and writing three.
+/// `row.from` and `shortcut` are valid for reading the row; `z` and both `y` for reading and `out` for writing it from
+/// `row.at` on; both means for reading a value per channel, `row.sums` for reading and writing three.
 #[inline(always)]
 unsafe fn drain_joined<I: Simd>(
     simd: I,

@@ -13,8 +13,8 @@ pub(crate) struct Segment {
 
 /// `c[r][j]` = sum over k of `a[r][k] b[k][j]`, where a row of `a` is made of segments.
 ///
-/// A convolution is such a product without a copy: a row is an output pixel, its segments are the rows of the image that the
-/// window covers. `count` such products are computed, each with its own a, b and c, which are `next` apart.
+/// A convolution is such a product without a copy: a row is an output pixel, its segments are the rows of the image
+/// that the window covers. `count` such products are computed, each with its own a, b and c, which are `next` apart.
 pub(crate) struct Gemm<'a> {
     pub(crate) count: usize,
     /// Distances from one product's a, b and c to the next one's.
@@ -77,9 +77,10 @@ dispatch! {
     /// Computes matrix products.
     ///
     /// # Safety
-    /// For each of the `count` products: `a` is valid for reading every segment of every row, `b` for the sum of the segments'
-    /// lengths times `columns`, and `c` is valid for writing `rows` rows of `columns` values, `c_stride` apart. `c` may be where
-    /// `a` is only if a row's products need one panel, so that each row is read before it is written.
+    /// For each of the `count` products: `a` is valid for reading every segment of every row, `b` for the sum of the
+    /// segments' lengths times `columns`, and `c` is valid for writing `rows` rows of `columns` values, `c_stride`
+    /// apart. `c` may be where `a` is only if a row's products need one panel, so that each row is read before it is
+    /// written.
     pub(crate) unsafe fn gemm(product: &Gemm<'_>) = gemm_kernel
 }
 
@@ -87,8 +88,9 @@ dispatch! {
     /// Computes sums of outer products.
     ///
     /// # Safety
-    /// For each of the `count` sums: `a` is valid for reading `rows` values and `d` for `columns` values at every (y, x), and
-    /// `w` is valid for reading and writing `rows` rows of `columns` values, `w_stride` apart. `w` overlaps neither.
+    /// For each of the `count` sums: `a` is valid for reading `rows` values and `d` for `columns` values at every (y,
+    /// x), and `w` is valid for reading and writing `rows` rows of `columns` values, `w_stride` apart. `w` overlaps
+    /// neither.
     pub(crate) unsafe fn outer(sum: &Outer<'_>) = outer_kernel
 }
 
@@ -112,8 +114,8 @@ macro_rules! by_rows {
     };
 }
 
-/// Cuts a whole into the fewest even pieces of at most `most`: how many there are, and how many values the smaller ones have.
-/// The first `whole % pieces` have one more.
+/// Cuts a whole into the fewest even pieces of at most `most`: how many there are, and how many values the smaller ones
+/// have. The first `whole % pieces` have one more.
 #[inline(always)]
 fn pieces(whole: usize, most: usize) -> (usize, usize) {
     let pieces = whole.div_ceil(most).max(1);
@@ -159,7 +161,8 @@ unsafe fn gemm_with<I: Simd, const STRIDE: usize>(simd: I, g: &Gemm<'_>) {
     }
     for at in 0..g.count {
         for first in (0..g.columns).step_by(width) {
-            // SAFETY: the contract of `gemm` for product `at`: the pieces make up `rows`, and the panel begins at column `first`.
+            // SAFETY: the contract of `gemm` for product `at`: the pieces make up `rows`, and the panel begins at
+            // column `first`.
             unsafe {
                 let b = g.b.add(at * g.next[1] + first * depth);
                 let (mut a, mut c) = (g.a.add(at * g.next[0]), g.c.add(at * g.next[2] + first));
@@ -202,8 +205,8 @@ unsafe fn single<I: Simd, const R: usize, const N: usize, const STRIDE: usize>(
 /// R rows and N vectors of P products.
 ///
 /// # Safety
-/// For each of the P products, `g.next` apart: `a` is valid for reading all segments of R rows, `b` for N vectors per value of
-/// a row, and `c` for writing N vectors in R rows, `g.c_stride` apart. `STRIDE` is 0 or `g.a_stride`.
+/// For each of the P products, `g.next` apart: `a` is valid for reading all segments of R rows, `b` for N vectors per
+/// value of a row, and `c` for writing N vectors in R rows, `g.c_stride` apart. `STRIDE` is 0 or `g.a_stride`.
 #[inline(always)]
 unsafe fn product<I: Simd, const R: usize, const N: usize, const STRIDE: usize, const P: usize>(
     simd: I,
@@ -213,7 +216,8 @@ unsafe fn product<I: Simd, const R: usize, const N: usize, const STRIDE: usize, 
     c: *mut f32,
 ) {
     let stride = if STRIDE == 0 { g.a_stride } else { STRIDE };
-    // SAFETY: by the contract, `a` and `b` are valid for every value of the segments, and `c` for the vectors stored at the end.
+    // SAFETY: by the contract, `a` and `b` are valid for every value of the segments, and `c` for the vectors stored at
+    // the end.
     unsafe {
         let mut sums = [[[simd.splat(0.0); N]; R]; P];
         let mut b = b;
@@ -281,7 +285,8 @@ unsafe fn outer_kernel<I: Simd>(simd: I, o: &Outer<'_>) {
     let more = o.rows - number * least;
     for at in 0..o.count {
         for first in (0..o.columns).step_by(width) {
-            // SAFETY: the contract of `outer` for sum `at`: the pieces make up `rows`, and the panel begins at column `first`.
+            // SAFETY: the contract of `outer` for sum `at`: the pieces make up `rows`, and the panel begins at column
+            // `first`.
             unsafe {
                 let d = o.d.add(at * o.next[1] + first);
                 let (mut a, mut w) = (o.a.add(at * o.next[0]), o.w.add(at * o.next[2] + first));
@@ -303,8 +308,8 @@ unsafe fn outer_kernel<I: Simd>(simd: I, o: &Outer<'_>) {
 /// R rows and N vectors of one sum.
 ///
 /// # Safety
-/// At every (y, x) of `o`, `a` is valid for reading R values and `d` for N vectors; `w` is valid for reading and writing N
-/// vectors in R rows, `o.w_stride` apart.
+/// At every (y, x) of `o`, `a` is valid for reading R values and `d` for N vectors; `w` is valid for reading and
+/// writing N vectors in R rows, `o.w_stride` apart.
 #[inline(always)]
 unsafe fn outer_tile<I: Simd, const R: usize, const N: usize>(
     simd: I,
@@ -313,7 +318,8 @@ unsafe fn outer_tile<I: Simd, const R: usize, const N: usize>(
     d: *const f32,
     w: *mut f32,
 ) {
-    // SAFETY: by the contract, `a` and `d` are valid at every (y, x), and `w` for the vectors loaded first and stored last.
+    // SAFETY: by the contract, `a` and `d` are valid at every (y, x), and `w` for the vectors loaded first and stored
+    // last.
     unsafe {
         let mut sums = [[simd.splat(0.0); N]; R];
         if !o.fresh {

@@ -1,10 +1,11 @@
-//! The arithmetic of the CPU engine, on plain memory: image after image, row after row, pixel after pixel, with the channels of
-//! a pixel side by side.
+//! The arithmetic of the CPU engine, on plain memory: image after image, row after row, pixel after pixel, with the
+//! channels of a pixel side by side.
 //!
-//! Inside the engine the channels of a pixel are padded with zeros to a multiple of 16, except those of the caller's images.
+//! Inside the engine the channels of a pixel are padded with zeros to a multiple of 16, except those of the caller's
+//! images.
 //!
-//! In the contracts of the unsafe functions, a pointer is *valid for n values* if n f32 from it on belong to one allocation,
-//! are initialized where they are read, and are used by no other thread meanwhile where they are written.
+//! In the contracts of the unsafe functions, a pointer is *valid for n values* if n f32 from it on belong to one
+//! allocation, are initialized where they are read, and are used by no other thread meanwhile where they are written.
 
 pub(crate) mod convolution;
 pub(crate) mod fused_norm;

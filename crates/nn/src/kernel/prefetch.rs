@@ -1,9 +1,9 @@
 //! Prefetching: the memory of the next images is requested while the CPU computes on these.
 //!
-//! The activations of a batch are larger than the caches. The CPU prefetches sequential reads by itself, but only while it
-//! reads; memory would be idle in the phases that compute. The kernels therefore request the next images a few lines at a time,
-//! spread over all of their work: a CPU can wait for few lines at once, and what it needs now must not queue behind what it
-//! needs later.
+//! The activations of a batch are larger than the caches. The CPU prefetches sequential reads by itself, but only while
+//! it reads; memory would be idle in the phases that compute. The kernels therefore request the next images a few lines
+//! at a time, spread over all of their work: a CPU can wait for few lines at once, and what it needs now must not queue
+//! behind what it needs later.
 
 use std::cell::Cell;
 use std::ops::Range;

@@ -1,7 +1,7 @@
 //! Atomic file replacement.
 //!
-//! A file is written under a temporary name (`*.part`), flushed to the disk, and only then renamed. A killed process, a full
-//! disk or a power cut leaves the old file or the new one, never a torn one.
+//! A file is written under a temporary name (`*.part`), flushed to the disk, and only then renamed. A killed process, a
+//! full disk or a power cut leaves the old file or the new one, never a torn one.
 
 use std::fs::{self, File};
 use std::io::{self, Read};

@@ -1,5 +1,5 @@
-//! The owner of a run folder: one process writes to it at a time, every file in it is complete, and the last two checkpoints
-//! are kept.
+//! The owner of a run folder: one process writes to it at a time, every file in it is complete, and the last two
+//! checkpoints are kept.
 
 mod atomic;
 mod error;
@@ -38,8 +38,8 @@ impl RunFolder {
         Self::claim(path)
     }
 
-    /// Creates a folder in `parent` with a readable name that is still free: `stem`, else `stem-2`, `stem-3` and so on. Two
-    /// processes never get the same folder.
+    /// Creates a folder in `parent` with a readable name that is still free: `stem`, else `stem-2`, `stem-3` and so on.
+    /// Two processes never get the same folder.
     ///
     /// # Errors
     /// If `stem` is not a valid name, or the folder cannot be created.
@@ -162,7 +162,8 @@ impl RunFolder {
         self.append(name, &lines)
     }
 
-    /// Checks that every complete line of a file is such a value in JSON. Returns the number of lines, 0 without a file.
+    /// Checks that every complete line of a file is such a value in JSON. Returns the number of lines, 0 without a
+    /// file.
     ///
     /// # Errors
     /// If the file cannot be read; [`FolderError::Line`] names the first line that is damaged.
@@ -196,8 +197,8 @@ impl RunFolder {
         sync_folder(&self.path)
     }
 
-    /// Truncates a file after its first `max_lines` complete lines and returns how many lines are left. A file that does not
-    /// exist has none.
+    /// Truncates a file after its first `max_lines` complete lines and returns how many lines are left. A file that
+    /// does not exist has none.
     ///
     /// # Errors
     /// If the file cannot be read or truncated.
@@ -217,9 +218,9 @@ impl RunFolder {
         Ok(lines)
     }
 
-    /// Makes `bytes` the newest checkpoint. The checkpoint that was the newest becomes the previous one if `is_intact` says
-    /// so: a corrupt file must not replace what may be the only good one. Whenever this is interrupted, a good checkpoint is
-    /// left if there was one before.
+    /// Makes `bytes` the newest checkpoint. The checkpoint that was the newest becomes the previous one if `is_intact`
+    /// says so: a corrupt file must not replace what may be the only good one. Whenever this is interrupted, a good
+    /// checkpoint is left if there was one before.
     ///
     /// # Errors
     /// If writing fails. Every checkpoint that was usable is then still usable.
@@ -249,8 +250,8 @@ fn check_name(name: &str) -> Result<(), FolderError> {
     if plain && !reserved { Ok(()) } else { Err(FolderError::Name { name: name.to_owned() }) }
 }
 
-/// Checks that a folder is empty. The leftovers of a process that was killed right after it started do not count: a lock file and a
-/// half-written configuration.
+/// Checks that a folder is empty. The leftovers of a process that was killed right after it started do not count: a
+/// lock file and a half-written configuration.
 fn require_empty(folder: &Path) -> Result<(), FolderError> {
     let parts = [CONFIG, COMPARISON].map(|name| part_path(Path::new(name)));
     for entry in fs::read_dir(folder).map_err(read_error(folder))? {

@@ -1,7 +1,7 @@
 //! Charts as inline SVG: scales, axes with round numbers, lines, bands, bars, markers and steps.
 //!
-//! Colors, dashes and fonts belong to the page's style sheet; elements only have classes. Charts are drawn about as wide as they
-//! are displayed, so that their text has the size of the page's small text.
+//! Colors, dashes and fonts belong to the page's style sheet; elements only have classes. Charts are drawn about as
+//! wide as they are displayed, so that their text has the size of the page's small text.
 
 mod numbers;
 mod panel;

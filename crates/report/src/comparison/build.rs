@@ -1,4 +1,5 @@
-//! From runs to comparisons: runs on the same data belong together, runs that differ only in their seeds are one variant.
+//! From runs to comparisons: runs on the same data belong together, runs that differ only in their seeds are one
+//! variant.
 
 use equipoise_record::{ClassCounts, GroupMembers, Metrics};
 
@@ -10,8 +11,8 @@ use crate::run::{RecordedRun, ReportedEpoch};
 /// Names of groups and their numbers of classes.
 type GroupSizes = Vec<(String, usize)>;
 
-/// Compares runs: one comparison for each dataset among them, in the order of the runs. Runs that have not finished are left out
-/// beside others that have, unless they are wanted.
+/// Compares runs: one comparison for each dataset among them, in the order of the runs. Runs that have not finished are
+/// left out beside others that have, unless they are wanted.
 pub(super) fn by_dataset(runs: Vec<RecordedRun>, with_unfinished: bool) -> Vec<Comparison> {
     type Key = (String, Vec<Class>, GroupSizes);
     let mut datasets: Vec<(Key, Vec<RecordedRun>)> = Vec::new();

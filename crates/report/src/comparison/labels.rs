@@ -11,8 +11,8 @@ pub(super) struct Labels {
     pub(super) shared: Vec<(String, String)>,
 }
 
-/// Settings that never distinguish variants: the seed, the criterion's name (which a label starts with), where the images are,
-/// how often the model was evaluated, and which epoch was kept.
+/// Settings that never distinguish variants: the seed, the criterion's name (which a label starts with), where the
+/// images are, how often the model was evaluated, and which epoch was kept.
 const IGNORED: [&str; 5] = [keys::SEED, keys::METHOD, keys::DATASET, keys::EVALUATE_EVERY, keys::SELECT_BEST];
 
 /// Labels runs.
@@ -55,7 +55,8 @@ fn label(run: &RecordedRun, keys: &[&str], distinct: &[&RecordedRun]) -> String 
         if table.is_some_and(|presence| run.toml_value(presence).is_none()) {
             continue;
         }
-        // a parameter is compared among runs of the same criterion, a key of an optional table among runs that have the table
+        // a parameter is compared among runs of the same criterion, a key of an optional table among runs that have the
+        // table
         let is_comparable = |other: &&&RecordedRun| match table {
             Some(presence) => other.toml_value(presence).is_some(),
             None => !key.starts_with(keys::PARAMS_PREFIX) || other.criterion() == run.criterion(),
@@ -71,8 +72,8 @@ fn label(run: &RecordedRun, keys: &[&str], distinct: &[&RecordedRun]) -> String 
     label
 }
 
-/// The key that tells whether the optional table of another key is present; `None` for that key itself, and for all keys outside
-/// of optional tables.
+/// The key that tells whether the optional table of another key is present; `None` for that key itself, and for all
+/// keys outside of optional tables.
 fn optional_table(key: &str) -> Option<&'static str> {
     let found = keys::OPTIONAL_TABLES.iter().find(|(prefix, presence)| key.starts_with(prefix) && key != *presence);
     found.map(|(_, presence)| *presence)

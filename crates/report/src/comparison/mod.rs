@@ -1,5 +1,5 @@
-//! Runs on the same data, side by side: the accuracy of each criterion by group of classes, its difference from the baseline,
-//! and the sentence that sums it up. A sentence never claims more than the seeds support.
+//! Runs on the same data, side by side: the accuracy of each criterion by group of classes, its difference from the
+//! baseline, and the sentence that sums it up. A sentence never claims more than the seeds support.
 //!
 //! - `build`: from runs to comparisons.
 //! - `captions`: the captions of all tables.
@@ -38,7 +38,8 @@ pub struct Comparison {
     pub classes: Vec<Class>,
     /// Groups of classes, the largest classes first.
     pub groups: Vec<GroupMembers>,
-    /// Names of the table's columns: the groups, `overall` and, if classes differ in their number of test images, `balanced`.
+    /// Names of the table's columns: the groups, `overall` and, if classes differ in their number of test images,
+    /// `balanced`.
     pub columns: Vec<String>,
     /// Epoch that the table reports.
     pub epoch: ReportedEpoch,
@@ -46,7 +47,8 @@ pub struct Comparison {
     pub shared: Vec<(String, String)>,
     /// Remarks that a reader needs before trusting the table.
     pub notes: Vec<String>,
-    /// By column: the accuracy that one test image is worth, in percentage points. No difference is known more precisely.
+    /// By column: the accuracy that one test image is worth, in percentage points. No difference is known more
+    /// precisely.
     resolution: Vec<f64>,
 }
 
@@ -194,7 +196,8 @@ impl Comparison {
         order
     }
 
-    /// Difference of a variant from the baseline in a column; `None` for the baseline itself, and where values are missing.
+    /// Difference of a variant from the baseline in a column; `None` for the baseline itself, and where values are
+    /// missing.
     #[must_use]
     pub fn difference(&self, variant: usize, column: usize) -> Option<Difference> {
         let baseline = self.variants.first().filter(|_| variant > 0)?;
@@ -207,8 +210,8 @@ impl Comparison {
         self.variants.get(variant).map_or(0, |variant| variant.style)
     }
 
-    /// The verdict: the sentence about the variant furthest ahead of the baseline on the smallest classes, and the sentences
-    /// about the others.
+    /// The verdict: the sentence about the variant furthest ahead of the baseline on the smallest classes, and the
+    /// sentences about the others.
     #[must_use]
     pub fn verdict(&self) -> (String, Vec<String>) {
         verdict::verdict(self)

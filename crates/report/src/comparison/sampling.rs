@@ -1,7 +1,7 @@
 //! How much of a difference is due to the choice of test images.
 //!
-//! Test images are a sample of each class. Where runs recorded which images they got right, both variants are compared image by
-//! image; otherwise an upper bound follows from their accuracies.
+//! Test images are a sample of each class. Where runs recorded which images they got right, both variants are compared
+//! image by image; otherwise an upper bound follows from their accuracies.
 
 use equipoise_record::GroupMembers;
 
@@ -48,7 +48,8 @@ impl TestImages<'_> {
                 let mean = differences.iter().sum::<f64>() / images;
                 differences.iter().map(|d| (d - mean).powi(2)).sum::<f64>() / (images - 1.0) / images
             }
-            // as if both had been tested on images of their own; pulled toward 1/2, so that few images never seem certain
+            // as if both had been tested on images of their own; pulled toward 1/2, so that few images never seem
+            // certain
             _ => [a.recall, b.recall]
                 .map(|p| (p * images + 1.0) / (images + 2.0))
                 .map(|p| p * (1.0 - p) / images)

@@ -9,8 +9,8 @@ use crate::statistics::Difference;
 /// Probability that a confidence interval misses the true difference.
 pub(super) const ERROR: f64 = 0.05;
 
-/// Difference between two variants in a column. Its interval covers other seeds and other test images, and is never narrower than
-/// the test set can resolve.
+/// Difference between two variants in a column. Its interval covers other seeds and other test images, and is never
+/// narrower than the test set can resolve.
 pub(super) fn difference(
     comparison: &Comparison,
     own: &Variant,
@@ -42,8 +42,8 @@ pub(super) fn resolution(classes: &[Class], groups: &[GroupMembers], columns: us
     groups.chain(overall_and_balanced).take(columns).collect()
 }
 
-/// Marks the highest cell of each column if it is distinguishable from every other, with the error probability divided among
-/// the comparisons (Bonferroni).
+/// Marks the highest cell of each column if it is distinguishable from every other, with the error probability divided
+/// among the comparisons (Bonferroni).
 pub(super) fn mark_best(comparison: &mut Comparison) {
     let best: Vec<Option<usize>> = (0..comparison.columns.len()).map(|column| best(comparison, column)).collect();
     for (column, best) in best.into_iter().enumerate() {

@@ -20,7 +20,8 @@ pub(super) fn rank(criterion: &str) -> usize {
     Id::ALL.iter().position(|id| id.name() == criterion).unwrap_or(Id::ALL.len())
 }
 
-/// The style that a criterion prefers. Those of `compare` without options always differ; the others follow from the rank.
+/// The style that a criterion prefers. Those of `compare` without options always differ; the others follow from the
+/// rank.
 fn preferred(criterion: &str) -> usize {
     match criterion.parse() {
         Ok(Id::Softmax) => BASELINE_STYLE,

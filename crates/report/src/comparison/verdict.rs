@@ -3,7 +3,8 @@
 use super::{Comparison, Variant};
 use crate::statistics::{Difference, signed, tenths};
 
-/// The sentence about the variant furthest ahead of the baseline on the smallest classes, and the sentences about the others.
+/// The sentence about the variant furthest ahead of the baseline on the smallest classes, and the sentences about the
+/// others.
 ///
 /// Variants are ranked by the lower end of their interval; those without an interval come after those that have one.
 pub(super) fn verdict(comparison: &Comparison) -> (String, Vec<String>) {
@@ -24,8 +25,8 @@ pub(super) fn verdict(comparison: &Comparison) -> (String, Vec<String>) {
     (sentence(comparison, first), rest)
 }
 
-/// What a variant gains or loses against the baseline on the smallest classes, on the largest, and overall. The baseline's own
-/// sentence says what it reaches.
+/// What a variant gains or loses against the baseline on the smallest classes, on the largest, and overall. The
+/// baseline's own sentence says what it reaches.
 pub(super) fn sentence(comparison: &Comparison, variant: usize) -> String {
     let Some(own) = comparison.variants.get(variant) else { return String::new() };
     if variant == 0 {

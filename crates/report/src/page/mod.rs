@@ -1,8 +1,8 @@
 //! Comparisons as one self-contained HTML page that needs neither the network nor other files.
 //!
-//! The page is also well-formed XML. Everything on it is there without its script, which adds interaction: values under the
-//! pointer, stepping through epochs, sorting, searching, copying. Numbers from results stand in `data-` attributes with all their
-//! digits. [`page`] puts articles together, one per comparison; an article has a file per section.
+//! The page is also well-formed XML. Everything on it is there without its script, which adds interaction: values under
+//! the pointer, stepping through epochs, sorting, searching, copying. Numbers from results stand in `data-` attributes
+//! with all their digits. [`page`] puts articles together, one per comparison; an article has a file per section.
 
 mod accuracy;
 mod article;

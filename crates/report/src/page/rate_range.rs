@@ -5,8 +5,8 @@ use super::elements::figure;
 use crate::chart::{Area, Axis, Panel, ScaleKind, axis_range, significant, svg};
 use crate::escape::{escape, put};
 
-/// Renders the page of a range test: the loss, smoothed, by learning rate, and the rate that it suggests. `about` says what was
-/// trained.
+/// Renders the page of a range test: the loss, smoothed, by learning rate, and the rate that it suggests. `about` says
+/// what was trained.
 #[must_use]
 pub fn rate_range_page(about: &str, points: &[(f64, f64)], suggested: Option<f64>) -> String {
     let sentence = match suggested {

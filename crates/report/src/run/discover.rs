@@ -12,8 +12,8 @@ use super::{RecordedRun, ReportError};
 const MAX_DEPTH: usize = 4;
 
 impl RecordedRun {
-    /// Reads runs from folders, each either a run folder or a folder with runs below it. Also returns the folders that were
-    /// skipped because none of their epochs has been evaluated.
+    /// Reads runs from folders, each either a run folder or a folder with runs below it. Also returns the folders that
+    /// were skipped because none of their epochs has been evaluated.
     ///
     /// # Errors
     /// As [`read`](Self::read), if no run has an evaluation, or if a run is given more than once.

@@ -1,5 +1,5 @@
-//! A run folder as the report reads it. Nothing in it is trusted: missing or incomplete records are left out, impossible values
-//! are errors.
+//! A run folder as the report reads it. Nothing in it is trusted: missing or incomplete records are left out,
+//! impossible values are errors.
 
 mod check;
 mod discover;
@@ -25,8 +25,8 @@ pub struct RecordedRun {
     pub config: String,
     /// Settings by key (`data.imbalance`), as TOML values. Settings without a value are left out.
     pub settings: Vec<(String, String)>,
-    /// The criterion as tables name it, with its preset and the parameters that differ from it. Without it, labels name the
-    /// parameters in which runs differ.
+    /// The criterion as tables name it, with its preset and the parameters that differ from it. Without it, labels name
+    /// the parameters in which runs differ.
     pub criterion_label: Option<String>,
     /// Final result; `None` until the run has finished.
     pub result: Option<RunResult>,

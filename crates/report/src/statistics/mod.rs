@@ -43,17 +43,17 @@ impl Spread {
 pub struct Difference {
     /// Mean of the first set minus mean of the second.
     pub mean: f64,
-    /// Half the width of the confidence interval around the mean; `None` with fewer than three pairs of runs, or three runs on
-    /// each side that are not paired.
+    /// Half the width of the confidence interval around the mean; `None` with fewer than three pairs of runs, or three
+    /// runs on each side that are not paired.
     pub half_width: Option<f64>,
     /// Number of pairs of runs with the same seed; 0 if the runs were not paired.
     pub pairs: usize,
 }
 
 impl Difference {
-    /// Compares runs, given as seeds and values. Runs with the same seed are paired. If fewer than three seeds are shared but
-    /// both sets have at least three runs, they are compared without pairing (Welch). `error` is the probability that an
-    /// interval misses the true difference.
+    /// Compares runs, given as seeds and values. Runs with the same seed are paired. If fewer than three seeds are
+    /// shared but both sets have at least three runs, they are compared without pairing (Welch). `error` is the
+    /// probability that an interval misses the true difference.
     #[must_use]
     pub fn of(first: &[(u64, f64)], second: &[(u64, f64)], error: f64) -> Option<Self> {
         let (first, second) = (&first_per_seed(first), &first_per_seed(second));
@@ -108,7 +108,8 @@ impl Difference {
     }
 }
 
-/// A percentage with one decimal. Halves round away from zero whatever their binary form: 97.65 is 97.7, as 97.95 is 98.0.
+/// A percentage with one decimal. Halves round away from zero whatever their binary form: 97.65 is 97.7, as 97.95 is
+/// 98.0.
 #[must_use]
 pub fn tenths(x: f64) -> String {
     format!("{:.1}", nudge_from_zero(x))

@@ -3,8 +3,8 @@
 use super::{Entry, Table};
 
 impl Table {
-    /// The table as CSV. A spread has a column of its own and a missing value is empty. Texts that a spreadsheet would run get a
-    /// `'` in front.
+    /// The table as CSV. A spread has a column of its own and a missing value is empty. Texts that a spreadsheet would
+    /// run get a `'` in front.
     #[must_use]
     pub fn csv(&self) -> String {
         self.csv_lines(false)
@@ -66,8 +66,8 @@ fn number(x: f64) -> String {
     if text == "-0" { "0".to_owned() } else { text.to_owned() }
 }
 
-/// A text as a CSV field: quoted where that is needed, and with a `'` in front if a spreadsheet would take it for a formula,
-/// unless it shall stay `raw`.
+/// A text as a CSV field: quoted where that is needed, and with a `'` in front if a spreadsheet would take it for a
+/// formula, unless it shall stay `raw`.
 #[must_use]
 pub fn csv_field(text: &str, raw: bool) -> String {
     let is_formula = text.starts_with(['=', '+', '-', '@', '\t', '\r']) && text.parse::<f64>().is_err();

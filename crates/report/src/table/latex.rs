@@ -44,7 +44,8 @@ fn escape(text: &str) -> String {
             '>' => escaped.push_str("\\textgreater{}"),
             '|' => escaped.push_str("\\textbar{}"),
             '{' | '}' | '$' | '&' | '#' | '_' | '%' => escaped.extend(['\\', c]),
-            // at the start of a row, brackets and stars would belong to the `\\` before it; quotes are shorthands of babel
+            // at the start of a row, brackets and stars would belong to the `\\` before it; quotes are shorthands of
+            // babel
             '[' | '*' | ']' | '"' => escaped.extend(['{', c, '}']),
             c => escaped.push(c),
         }

@@ -8,8 +8,8 @@ use super::{EventWriter, HistogramBin};
 const WEIGHT_BINS: usize = 30;
 
 impl EventWriter {
-    /// Adds an epoch with its gradient norms and its duration, as far as they are known. `now` is used where no time was
-    /// recorded, in seconds since 1970.
+    /// Adds an epoch with its gradient norms and its duration, as far as they are known. `now` is used where no time
+    /// was recorded, in seconds since 1970.
     pub fn epoch(&mut self, epoch: &EpochRecord, norms: Option<&GradientNorms>, time: Option<&EpochTime>, now: f64) {
         let (step, at) = (epoch.epoch, time.map_or(now, |time| time.ended_at));
         let mut scalars =

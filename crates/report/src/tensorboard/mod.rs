@@ -2,7 +2,8 @@
 //!
 //! A file is a sequence of records (`record`). Each holds a protobuf message `Event` (`protobuf`), as in TensorBoard's
 //! `tensorboard/compat/proto/event.proto`, with a `Summary` as in `summary.proto` beside it. A file's name must contain
-//! `tfevents`; the files of a folder are one run, read in the order of their names. What a training epoch writes is in `epoch`.
+//! `tfevents`; the files of a folder are one run, read in the order of their names. What a training epoch writes is in
+//! `epoch`.
 
 mod epoch;
 mod protobuf;
@@ -45,8 +46,8 @@ pub struct HistogramBin {
 impl EventWriter {
     /// Starts a file whose first step is `step`, at a time in seconds since 1970.
     ///
-    /// TensorBoard then drops this step and all later ones of the run's older files. One of its two readers ignores this mark
-    /// and instead drops the values of a tag where its steps decrease, so steps must increase within a file.
+    /// TensorBoard then drops this step and all later ones of the run's older files. One of its two readers ignores
+    /// this mark and instead drops the values of a tag where its steps decrease, so steps must increase within a file.
     #[must_use]
     pub fn new(time: f64, step: u64) -> Self {
         let mut writer = Self { bytes: Vec::new() };

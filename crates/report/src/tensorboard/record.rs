@@ -1,5 +1,5 @@
-//! Records as `tensorflow/core/lib/io/record_writer.h` describes them: length, masked CRC-32C of the length, data, masked CRC-32C
-//! of the data.
+//! Records as `tensorflow/core/lib/io/record_writer.h` describes them: length, masked CRC-32C of the length, data,
+//! masked CRC-32C of the data.
 
 /// Added to TensorFlow's checksums, so that a checksum over data that contains checksums stays a good one.
 pub(super) const MASK: u32 = 0xa282_ead8;

@@ -194,6 +194,11 @@ fn copy_head_rows(checkpoint: &Checkpoint, classes: &[String], network: &Network
     let heads = network.parameters().into_iter().zip(&mut values[0]);
     for (tensor, to) in heads.filter(|(tensor, _)| tensor.name.starts_with(network.head_name())) {
         let Some(from) = sources.get(&tensor.name) else { continue };
+        if tensor.shape == [1] {
+            // the learned scale of a cosine head belongs to no class
+            to.clone_from(from);
+            continue;
+        }
         let width = to.len() / classes.len();
         for (class, row) in classes.iter().zip(to.chunks_exact_mut(width)) {
             if let Some(from) = known.get(class).and_then(|old| from.get(old * width..(old + 1) * width)) {

@@ -311,7 +311,7 @@ pub(super) fn is_section(name: &str) -> bool {
 }
 
 /// Words that other programs use for settings.
-const ALIASES: [(&str, &str); 21] = [
+const ALIASES: [(&str, &str); 22] = [
     ("arch", "model.name"),
     ("architecture", "model.name"),
     ("backbone", "model.name"),
@@ -329,6 +329,7 @@ const ALIASES: [(&str, &str); 21] = [
     ("mixup", "augment.mixup_alpha"),
     ("network", "model.name"),
     ("pretrained", "model.weights"),
+    ("rate", "optimizer.learning_rate"),
     ("scheduler", "optimizer.schedule.name"),
     ("size", "data.image_size"),
     ("warmup", "optimizer.schedule.warmup_epochs"),

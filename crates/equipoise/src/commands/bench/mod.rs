@@ -38,8 +38,8 @@ Examples:
     Step(step::Args),
     /// The convolutions of the engine one by one, and the peak of a core
     #[command(after_long_help = "\
-One thread. GFLOP/s are counted as if every convolution were computed directly: Winograd's algorithm needs fewer operations and may exceed
-the peak, which is that of multiply-adds in registers. The backward pass computes both gradients; the first layer has no gradient of its
+One thread. GFLOP/s are counted as if every convolution were computed directly: Winograd's algorithm needs fewer operations and may exceed \
+the peak, which is that of multiply-adds in registers. The backward pass computes both gradients; the first layer has no gradient of its \
 input.
 
 Examples:

@@ -28,8 +28,8 @@ enum Action {
     List(list::Args),
     /// Download a dataset from its official source, check it and put it into the data folder
     #[command(after_long_help = "\
-An interrupted transfer continues where it stopped: a few times by itself, later with the same command. The checksum of a file must be
-the official one before anything is unpacked; if there is no official checksum, the command says so. Proxies are those of HTTPS_PROXY,
+An interrupted transfer continues where it stopped: a few times by itself, later with the same command. The checksum of a file must be \
+the official one before anything is unpacked; if there is no official checksum, the command says so. Proxies are those of HTTPS_PROXY, \
 HTTP_PROXY and NO_PROXY.
 
 Examples:

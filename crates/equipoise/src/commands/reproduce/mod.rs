@@ -21,14 +21,14 @@ use crate::training::read_result;
 
 #[derive(clap::Args)]
 #[command(after_long_help = "\
-Tables: table1 (8 methods on CIFAR-10-LT, CIFAR-100-LT and Tiny-ImageNet-LT at four imbalance factors, ResNet-32), table2 (ImageNet-LT and
-iNaturalist 2017 by group, ResNet-50), table3 (the ablation), and four that are not published: readings (of the method, over the paper's
-schedule), live (what in the live margin works), choices (for the recommended recipe, on held-out images), ingredients (what each part of
+Tables: table1 (8 methods on CIFAR-10-LT, CIFAR-100-LT and Tiny-ImageNet-LT at four imbalance factors, ResNet-32), table2 (ImageNet-LT and \
+iNaturalist 2017 by group, ResNet-50), table3 (the ablation), and four that are not published: readings (of the method, over the paper's \
+schedule), live (what in the live margin works), choices (for the recommended recipe, on held-out images), ingredients (what each part of \
 it is worth). Methods without a published number are run if --criteria names them.
 
 Several tables are worked through in the order they are named: put what matters most first. A run that two tables share is made once.
 
-Finished runs are kept and interrupted ones are resumed: repeat the command to continue. The numbers are those of the last epoch; with the
+Finished runs are kept and interrupted ones are resumed: repeat the command to continue. The numbers are those of the last epoch; with the \
 paper's schedule, the best epoch on the test split is shown too, as in the paper.
 
 Examples:

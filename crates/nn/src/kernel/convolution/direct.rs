@@ -26,7 +26,8 @@ struct PixelClass {
     taps: Vec<[usize; 2]>,
 }
 
-/// The taps of one side of the window that see a pixel, each with its offset in the output, and the number of such pixels.
+/// The taps of one side of the window that see a pixel, each with its offset in the output, and the number of such
+/// pixels.
 type SideTaps = (Vec<(usize, isize)>, usize);
 
 /// A planned direct convolution.
@@ -156,8 +157,8 @@ unsafe fn pack_kernel<I: Simd>(
     let Geometry { inputs, outputs, kernel, .. } = c.geometry;
     let width = panel::<I>(outputs);
     let depth = kernel * kernel * inputs;
-    // SAFETY: by the contract of `pack`, `w` and `forward` hold all weights, and so does `back` unless it is null; the taps of
-    // the classes are those of the window, each once.
+    // SAFETY: by the contract of `pack`, `w` and `forward` hold all weights, and so does `back` unless it is null; the
+    // taps of the classes are those of the window, each once.
     unsafe {
         for tap in 0..kernel * kernel {
             for i in rows.clone() {
@@ -204,8 +205,8 @@ unsafe fn forward_kernel<I: Simd>(simd: I, c: &Direct, run: &Forward, scratch: &
         }
         // rows of output pixels: all of them at once where there is no window
         let (rows, pixels) = if c.flat { (1, images.len() * height * width) } else { (images.len() * height, width) };
-        // SAFETY: by the contract of `forward`, the source has the images, `y` their output, and the scratch a group of padded
-        // images, inside of which all windows lie.
+        // SAFETY: by the contract of `forward`, the source has the images, `y` their output, and the scratch a group of
+        // padded images, inside of which all windows lie.
         unsafe {
             read_group(simd, &c.geometry, &frame, &run.source, &images, scratch.input);
             for row in 0..rows {
@@ -237,8 +238,8 @@ unsafe fn forward_kernel<I: Simd>(simd: I, c: &Direct, run: &Forward, scratch: &
 /// Adds the sums of the shifted values and of their squares by channel: in f32 over some pixels, in f64 over all.
 ///
 /// # Safety
-/// `y` is valid for reading `pixels` `outputs` values and `shift` for `outputs`; `scratch` and `sums` for reading and writing
-/// 2 `outputs`. `outputs` is a multiple of 16.
+/// `y` is valid for reading `pixels` `outputs` values and `shift` for `outputs`; `scratch` and `sums` for reading and
+/// writing 2 `outputs`. `outputs` is a multiple of 16.
 #[inline(always)]
 unsafe fn add_channel_sums<I: Simd>(
     simd: I,
@@ -286,8 +287,8 @@ unsafe fn backward_kernel<I: Simd>(simd: I, c: &Direct, run: &Backward, scratch:
         prefetch.add(run.back.g, &next, c.geometry.output_len());
         prefetch.add(run.back.y, &next, c.geometry.output_len());
         run.sink.prefetch(&next, c.geometry.input_len(), &mut prefetch);
-        // SAFETY: by the contract of `backward`, source and output gradient have the images, and the scratch a group of padded
-        // inputs and output gradients; the sink, if it wants the gradient, has the images too.
+        // SAFETY: by the contract of `backward`, source and output gradient have the images, and the scratch a group of
+        // padded inputs and output gradients; the sink, if it wants the gradient, has the images too.
         unsafe {
             read_group(simd, &c.geometry, &c.input_frame(), &run.source, &images, scratch.input);
             read_output_gradient(simd, c, run, &images, scratch);
@@ -316,8 +317,8 @@ unsafe fn read_output_gradient<I: Simd>(simd: I, c: &Direct, run: &Backward, ima
     let [height, width] = c.geometry.out();
     let [frame_height, frame_width, top, left] = c.gradient_frame;
     let frame_row = frame_width * outputs;
-    // SAFETY: by the contract of `backward`, `scratch.m` has a frame for every image of a group, inside of which the output's rows
-    // lie, and `run.back` the run's images.
+    // SAFETY: by the contract of `backward`, `scratch.m` has a frame for every image of a group, inside of which the
+    // output's rows lie, and `run.back` the run's images.
     unsafe {
         std::ptr::write_bytes(scratch.m, 0, images.len() * frame_height * frame_row);
         for (i, n) in images.clone().enumerate() {
@@ -357,8 +358,8 @@ unsafe fn add_weight_gradient<I: Simd>(
     let frame_row = frame_width * outputs;
     let (number, rows, pixels) = if c.flat { (1, 1, images * height * width) } else { (images, height, width) };
     for n in 0..number {
-        // SAFETY: by the contract of `backward`, `scratch.input` and `scratch.m` have a frame for every image of a group, inside of
-        // which windows and output pixels lie, and `run.dw` has all weights.
+        // SAFETY: by the contract of `backward`, `scratch.input` and `scratch.m` have a frame for every image of a
+        // group, inside of which windows and output pixels lie, and `run.dw` has all weights.
         unsafe {
             let sum = Outer {
                 count: kernel,
@@ -383,8 +384,8 @@ unsafe fn add_weight_gradient<I: Simd>(
 /// Computes the input gradient of a group whose output gradient has been read, into `scratch.gradient`.
 ///
 /// # Safety
-/// The contract of [`Convolution::backward`](super::Convolution::backward) with a sink that wants the gradient; `images` are at
-/// most a group.
+/// The contract of [`Convolution::backward`](super::Convolution::backward) with a sink that wants the gradient;
+/// `images` are at most a group.
 #[inline(always)]
 unsafe fn input_gradient<I: Simd>(
     simd: I,
@@ -397,8 +398,9 @@ unsafe fn input_gradient<I: Simd>(
     let Geometry { inputs, outputs, stride, size, .. } = c.geometry;
     let [frame_height, frame_width, top, left] = c.gradient_frame;
     let frame_row = frame_width * outputs;
-    // SAFETY: by the contract of `backward`, `scratch.m` has a frame for every image of a group, inside of which the classes' segments
-    // lie; `scratch.gradient` has every image, whose pixels the classes are; `run.weights` has every class's taps.
+    // SAFETY: by the contract of `backward`, `scratch.m` has a frame for every image of a group, inside of which the
+    // classes' segments lie; `scratch.gradient` has every image, whose pixels the classes are; `run.weights` has every
+    // class's taps.
     unsafe {
         let inside = scratch.m.add(top * frame_row + left * outputs);
         let mut weights = run.weights;

@@ -1,7 +1,7 @@
 //! A convolution, planned once: how its weights are packed, what scratch memory it needs, and its three passes.
 //!
-//! Work is done in groups of images, as many as keep the matrix kernels busy; a slice is a number of groups whose weight
-//! gradients are summed in one place. Neither depends on the number of threads.
+//! Work is done in groups of images, as many as keep the matrix kernels busy; a slice is a number of groups whose
+//! weight gradients are summed in one place. Neither depends on the number of threads.
 
 mod direct;
 #[cfg(test)]
@@ -217,9 +217,9 @@ impl Convolution {
     /// Packs the weights of some input channels; `w` is kernel x kernel x inputs x outputs.
     ///
     /// # Safety
-    /// `w` is valid for reading all weights. `forward` is valid for writing [`packed`](Self::packed) values, and so is `back`
-    /// unless it is null. `inputs` are a multiple of 16 from a multiple of 16 on, or all of them if `back` is null. What other
-    /// threads write meanwhile belongs to other input channels.
+    /// `w` is valid for reading all weights. `forward` is valid for writing [`packed`](Self::packed) values, and so is
+    /// `back` unless it is null. `inputs` are a multiple of 16 from a multiple of 16 on, or all of them if `back` is
+    /// null. What other threads write meanwhile belongs to other input channels.
     pub(crate) unsafe fn pack(
         &self,
         level: SimdLevel,
@@ -283,8 +283,8 @@ impl Convolution {
     /// Sums the slices' weight gradients of some input channels into `dw`, laid out as the weights.
     ///
     /// # Safety
-    /// `from` is valid for reading the weight gradients of `slices` slices (at least one), and `dw` for writing all weights;
-    /// what other threads write meanwhile belongs to other input channels.
+    /// `from` is valid for reading the weight gradients of `slices` slices (at least one), and `dw` for writing all
+    /// weights; what other threads write meanwhile belongs to other input channels.
     pub(crate) unsafe fn collect(
         &self,
         level: SimdLevel,
@@ -321,8 +321,8 @@ unsafe fn sum_slices_kernel<I: Simd>(
     for tap in 0..kernel * kernel {
         let (first, last) = ((tap * inputs + rows.start) * outputs, (tap * inputs + rows.end) * outputs);
         for k in (first..last).step_by(I::WIDTH) {
-            // SAFETY: `k` is a vector of the weights, because `outputs` is a multiple of 16; every slice and `dw` have all
-            // weights, by the contract of `collect`.
+            // SAFETY: `k` is a vector of the weights, because `outputs` is a multiple of 16; every slice and `dw` have
+            // all weights, by the contract of `collect`.
             unsafe {
                 let mut sum = simd.load(from.add(k));
                 for slice in 1..slices {
@@ -377,8 +377,8 @@ fn next_group(images: &Range<usize>, all: &Range<usize>, after: Option<usize>, g
 /// Reads a group of images into padded frames of `outer`'s size; what is not image becomes zero.
 ///
 /// # Safety
-/// `source` is valid for every one of `images`, of the geometry's input size and channels, and `into` for writing as many frames,
-/// each of which has room for the padded image. They do not overlap.
+/// `source` is valid for every one of `images`, of the geometry's input size and channels, and `into` for writing as
+/// many frames, each of which has room for the padded image. They do not overlap.
 #[inline(always)]
 unsafe fn read_group<I: Simd>(
     simd: I,

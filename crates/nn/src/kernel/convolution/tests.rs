@@ -82,8 +82,8 @@ fn kernels(c: &Convolution, simd: SimdLevel, images: usize, x: &Buffer, w: &Buff
     let zeros = Buffer::new(dy.len());
     let mut sums = vec![0.0; 3 * g.inputs.max(g.outputs)];
     let shift = random(g.outputs, 9);
-    // SAFETY: inputs, outputs, packed weights and sums have the sizes that `geometry` implies, the scratch buffers those of
-    // `scratch_size`; they are separate and this thread's own.
+    // SAFETY: inputs, outputs, packed weights and sums have the sizes that `geometry` implies, the scratch buffers
+    // those of `scratch_size`; they are separate and this thread's own.
     unsafe {
         c.pack(simd, w.as_ptr(), 0..g.inputs, forward.as_mut_ptr(), back_at);
         let source = Source::Plain(x.as_ptr());

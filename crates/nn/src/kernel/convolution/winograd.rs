@@ -1,5 +1,5 @@
-//! 3 x 3 convolutions with stride 1 by Winograd's F(4 x 4, 3 x 3): the plan and the passes. `winograd_transform.rs` has the
-//! arithmetic of a tile.
+//! 3 x 3 convolutions with stride 1 by Winograd's F(4 x 4, 3 x 3): the plan and the passes. `winograd_transform.rs` has
+//! the arithmetic of a tile.
 
 use std::ops::Range;
 
@@ -100,7 +100,8 @@ impl Winograd {
         POSITIONS * self.geometry.inputs * self.geometry.outputs
     }
 
-    /// Distances from one position to the next in V and in M: not multiples of 4096 bytes, which would share cache lines.
+    /// Distances from one position to the next in V and in M: not multiples of 4096 bytes, which would share cache
+    /// lines.
     fn strides(&self, block: usize) -> [usize; 2] {
         [self.geometry.inputs, self.geometry.outputs].map(|channels| block * channels + 16)
     }
@@ -167,8 +168,8 @@ unsafe fn pack_kernel<I: Simd>(
 ) {
     let Geometry { inputs, outputs, .. } = c.geometry;
     let width = panel::<I>(outputs);
-    // SAFETY: by the contract of `pack`, `w` has all weights and `forward` all positions of them, and so has `back` unless it is
-    // null; `outputs` and `rows` are whole vectors.
+    // SAFETY: by the contract of `pack`, `w` has all weights and `forward` all positions of them, and so has `back`
+    // unless it is null; `outputs` and `rows` are whole vectors.
     unsafe {
         for i in rows.clone() {
             for o in (0..outputs).step_by(I::WIDTH) {
@@ -248,8 +249,8 @@ unsafe fn forward_kernel<I: Simd>(simd: I, c: &Winograd, run: &Forward, scratch:
             run.source.prefetch(&next, c.geometry.input_len(), &mut prefetch);
         }
         let begin = images.start * c.geometry.output_len();
-        // SAFETY: by the contract of `forward`, the source has the images, `y` their output, and the scratch a group of padded
-        // images and a block of V and M. `plan_tiles` put every tile inside its padded image and its output.
+        // SAFETY: by the contract of `forward`, the source has the images, `y` their output, and the scratch a group of
+        // padded images and a block of V and M. `plan_tiles` put every tile inside its padded image and its output.
         unsafe {
             read_group(simd, &c.geometry, &frame, &run.source, &images, scratch.input);
             for first in (0..tiles).step_by(c.forward.block) {
@@ -302,7 +303,8 @@ struct Wanted {
 #[inline(always)]
 unsafe fn backward_kernel<I: Simd>(simd: I, c: &Winograd, run: &Backward, scratch: &Scratch) {
     let input = run.wants_input_gradient();
-    // SAFETY: the contract of `backward` holds for each call, and the input gradient is computed for a sink that wants it.
+    // SAFETY: the contract of `backward` holds for each call, and the input gradient is computed for a sink that wants
+    // it.
     unsafe {
         if input && c.separate_gradients {
             backward_pass(simd, c, run, scratch, Wanted { weights: true, input: false });
@@ -316,8 +318,8 @@ unsafe fn backward_kernel<I: Simd>(simd: I, c: &Winograd, run: &Backward, scratc
 /// Computes the wanted gradients.
 ///
 /// # Safety
-/// The contract of [`Convolution::backward`](super::Convolution::backward), with a sink that wants the input gradient if it is
-/// `wanted`.
+/// The contract of [`Convolution::backward`](super::Convolution::backward), with a sink that wants the input gradient
+/// if it is `wanted`.
 #[inline(always)]
 unsafe fn backward_pass<I: Simd>(simd: I, c: &Winograd, run: &Backward, scratch: &Scratch, wanted: Wanted) {
     let pass = if wanted.weights { c.backward } else { c.forward };
@@ -328,8 +330,9 @@ unsafe fn backward_pass<I: Simd>(simd: I, c: &Winograd, run: &Backward, scratch:
         let tiles = images.len() * down * across;
         let (prefetch, transform) = plan_prefetch::<I>(c, run, &images, pass, wanted);
         let begin = images.start * c.geometry.output_len();
-        // SAFETY: by the contract of `backward`, source and output gradient have the images, and the scratch a group of padded
-        // images, their gradients, a block of V and M, and dU; the sink has the images if the input gradient is wanted.
+        // SAFETY: by the contract of `backward`, source and output gradient have the images, and the scratch a group of
+        // padded images, their gradients, a block of V and M, and dU; the sink has the images if the input gradient is
+        // wanted.
         unsafe {
             if wanted.weights {
                 read_group(simd, &c.geometry, &frame, &run.source, &images, scratch.input);
@@ -349,7 +352,8 @@ unsafe fn backward_pass<I: Simd>(simd: I, c: &Winograd, run: &Backward, scratch:
         }
     }
     if wanted.weights {
-        // SAFETY: the scratch has dU, which the blocks have written, and `dw` all weights, by the contract of `backward`.
+        // SAFETY: the scratch has dU, which the blocks have written, and `dw` all weights, by the contract of
+        // `backward`.
         unsafe { filter_back(simd, scratch.du, inputs, outputs, run.dw) };
     }
 }
@@ -398,8 +402,8 @@ struct Block<'a> {
 /// Transforms the input of a block to V, if the weight gradient is wanted, and its output gradient to M.
 ///
 /// # Safety
-/// The contract of [`Convolution::backward`](super::Convolution::backward); the tiles belong to one group of the run, whose
-/// padded images are in `scratch.input` if the weight gradient is wanted.
+/// The contract of [`Convolution::backward`](super::Convolution::backward); the tiles belong to one group of the run,
+/// whose padded images are in `scratch.input` if the weight gradient is wanted.
 #[inline(always)]
 unsafe fn transform_block<I: Simd>(
     simd: I,
@@ -414,8 +418,8 @@ unsafe fn transform_block<I: Simd>(
     let row = c.input_frame().row;
     for (q, tile) in block.tiles.iter().enumerate() {
         block.prefetch.during(block.transform[0]);
-        // SAFETY: by the contract of `backward`, `scratch.input`, V and M have room for a group and a block, and `run.back` the run's
-        // images; `plan_tiles` put the tile inside its padded image and its output.
+        // SAFETY: by the contract of `backward`, `scratch.input`, V and M have room for a group and a block, and
+        // `run.back` the run's images; `plan_tiles` put the tile inside its padded image and its output.
         unsafe {
             if wanted.weights {
                 tile_in(simd, scratch.input.add(tile.input), row, inputs, scratch.v.add(q * inputs), v_stride);
@@ -444,9 +448,9 @@ unsafe fn multiply_block<I: Simd>(
     let [v_stride, m_stride] = c.strides(block.pass.block);
     let (number, row) = (block.tiles.len(), c.input_frame().row);
     let segments = [Segment { offset: 0, length: outputs }];
-    // SAFETY: by the contract of `backward`, V and M have room for a block, dU for all positions of the weights, and `run.weights` has
-    // them if the input gradient is wanted; `plan_tiles` put every tile inside its padded image, of which `scratch.gradient` has
-    // a group.
+    // SAFETY: by the contract of `backward`, V and M have room for a block, dU for all positions of the weights, and
+    // `run.weights` has them if the input gradient is wanted; `plan_tiles` put every tile inside its padded image, of
+    // which `scratch.gradient` has a group.
     unsafe {
         if wanted.weights {
             let sum = Outer {

@@ -1,12 +1,12 @@
 //! The transforms of Winograd's minimal filtering F(4 x 4, 3 x 3), and their exact adjoints.
 //!
-//! A tile of 6 x 6 input pixels gives 4 x 4 output pixels: V = B^T d B, M = V U at every one of the 36 positions, Y = A^T M A,
-//! with U = G g G^T. Gradients go the same way back: dM = A dY A^T, dU = V^T dM, dV = dM U^T, dd = B dV B^T, dg = G^T dU G.
-//! Channels are lanes, so that the transforms need no shuffles. Fast algorithms for convolutional neural networks, Lavin and
-//! Gray, CVPR 2016.
+//! A tile of 6 x 6 input pixels gives 4 x 4 output pixels: V = B^T d B, M = V U at every one of the 36 positions, Y =
+//! A^T M A, with U = G g G^T. Gradients go the same way back: dM = A dY A^T, dU = V^T dM, dV = dM U^T, dd = B dV B^T,
+//! dg = G^T dU G. Channels are lanes, so that the transforms need no shuffles. Fast algorithms for convolutional neural
+//! networks, Lavin and Gray, CVPR 2016.
 //!
-//! The points are 0, +-a, +-b and infinity; a = 1 / sqrt 2 and b = sqrt 2 keep the powers of both near 1, which makes rounding
-//! errors smaller than the usual 1 and 2 do.
+//! The points are 0, +-a, +-b and infinity; a = 1 / sqrt 2 and b = sqrt 2 keep the powers of both near 1, which makes
+//! rounding errors smaller than the usual 1 and 2 do.
 
 use equipoise_simd::Simd;
 
@@ -41,9 +41,9 @@ const G: [[f32; 3]; TILE] = [
 
 /// The same address, opaque to the compiler.
 ///
-/// A transform reads and writes dozens of addresses that are multiples of a few distances apart. Left alone, the compiler
-/// computes all of these distances before the loop over tiles and spills them to the stack, which takes longer than the
-/// transform. From an opaque address it has to go on in small steps.
+/// A transform reads and writes dozens of addresses that are multiples of a few distances apart. Left alone, the
+/// compiler computes all of these distances before the loop over tiles and spills them to the stack, which takes longer
+/// than the transform. From an opaque address it has to go on in small steps.
 #[inline(always)]
 #[cfg_attr(
     all(target_arch = "x86_64", not(miri)),
@@ -170,13 +170,15 @@ unsafe fn outer_columns<I: Simd>(simd: I, d: *const f32, row: usize, channels: u
     [first, last]
 }
 
-/// V of one tile: `from` is its first pixel, rows are `row` apart and pixels `channels`; positions of V are `stride` apart.
+/// V of one tile: `from` is its first pixel, rows are `row` apart and pixels `channels`; positions of V are `stride`
+/// apart.
 ///
-/// Columns of V come in pairs that share their sums, so that no value waits in memory for the second half of the transform.
+/// Columns of V come in pairs that share their sums, so that no value waits in memory for the second half of the
+/// transform.
 ///
 /// # Safety
-/// `from` is valid for reading `channels` values at each of the 6 x 6 pixels, `v` for writing `channels` values at each of the
-/// 36 positions; they do not overlap. `channels` is a multiple of 16.
+/// `from` is valid for reading `channels` values at each of the 6 x 6 pixels, `v` for writing `channels` values at each
+/// of the 36 positions; they do not overlap. `channels` is a multiple of 16.
 #[inline(always)]
 pub(super) unsafe fn tile_in<I: Simd>(
     simd: I,
@@ -218,12 +220,12 @@ unsafe fn put_column<I: Simd>(simd: I, values: [I::V; TILE], into: *mut f32, str
     }
 }
 
-/// Adds B dV B^T of one tile to the pixels under it. Tiles come row by row: `overlaps` says whether there is one above and one
-/// to the left, whose last two rows or columns lie under this one's first; all other pixels are overwritten.
+/// Adds B dV B^T of one tile to the pixels under it. Tiles come row by row: `overlaps` says whether there is one above
+/// and one to the left, whose last two rows or columns lie under this one's first; all other pixels are overwritten.
 ///
 /// # Safety
-/// `v` is valid for reading `channels` values at each of the 36 positions, `stride` apart, and `into` for reading and writing
-/// them at each of the 6 x 6 pixels: rows `row` apart, pixels `channels` apart. `channels` is a multiple of 16.
+/// `v` is valid for reading `channels` values at each of the 36 positions, `stride` apart, and `into` for reading and
+/// writing them at each of the 6 x 6 pixels: rows `row` apart, pixels `channels` apart. `channels` is a multiple of 16.
 #[inline(always)]
 pub(super) unsafe fn tile_in_back<I: Simd>(
     simd: I,
@@ -279,12 +281,13 @@ impl OutputTile {
     }
 }
 
-/// The output of one tile. With `sums`, adds every value less its channel's shift, and its square, to the channel's two sums.
+/// The output of one tile. With `sums`, adds every value less its channel's shift, and its square, to the channel's two
+/// sums.
 ///
 /// # Safety
-/// `m` is valid for reading `channels` values at each of the 36 positions, `into` for writing them at each pixel inside the
-/// output. The first of `sums` is valid for reading `channels` values, the second for reading and writing twice as many.
-/// `channels` is a multiple of 16.
+/// `m` is valid for reading `channels` values at each of the 36 positions, `into` for writing them at each pixel inside
+/// the output. The first of `sums` is valid for reading `channels` values, the second for reading and writing twice as
+/// many. `channels` is a multiple of 16.
 #[inline(always)]
 pub(super) unsafe fn tile_out<I: Simd>(
     simd: I,
@@ -393,8 +396,9 @@ unsafe fn add_sums<I: Simd>(simd: I, values: &[[I::V; OUT]; OUT], shift: I::V, s
 /// dM of one tile, from the gradient of the output: `at` is its first pixel.
 ///
 /// # Safety
-/// `m` is valid for writing `channels` values at each of the 36 positions; `back.g` and `back.y` are valid for reading them at
-/// each pixel inside the output, from `at` on, and `back.k` for three times as many. `channels` is a multiple of 16.
+/// `m` is valid for writing `channels` values at each of the 36 positions; `back.g` and `back.y` are valid for reading
+/// them at each pixel inside the output, from `at` on, and `back.k` for three times as many. `channels` is a multiple
+/// of 16.
 #[inline(always)]
 pub(super) unsafe fn tile_out_back<I: Simd>(simd: I, m: *mut f32, tile: &OutputTile, back: &OutputGradient, at: usize) {
     let &OutputTile { stride, channels, row, inside } = tile;
@@ -463,7 +467,8 @@ pub(super) unsafe fn filter_in<I: Simd>(simd: I, w: [[I::V; 3]; 3], u: *mut f32,
 /// dg of all filters, from dU (row by row, not packed), back through G.
 ///
 /// # Safety
-/// `du` is valid for reading 36 `inputs` `outputs` values, `dw` for writing 9 `inputs` `outputs`; `outputs` is a multiple of
+/// `du` is valid for reading 36 `inputs` `outputs` values, `dw` for writing 9 `inputs` `outputs`; `outputs` is a
+/// multiple of
 /// 16.
 #[inline(always)]
 pub(super) unsafe fn filter_back<I: Simd>(simd: I, du: *const f32, inputs: usize, outputs: usize, dw: *mut f32) {

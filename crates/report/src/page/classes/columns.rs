@@ -11,8 +11,8 @@ pub(super) struct Column {
 }
 
 impl Column {
-    /// Mean accuracy of a variant over the column's classes that have test images, and the means of its lowest and highest
-    /// seeds.
+    /// Mean accuracy of a variant over the column's classes that have test images, and the means of its lowest and
+    /// highest seeds.
     pub(super) fn accuracy(&self, accuracies: &[Option<ClassAccuracy>]) -> Option<ClassAccuracy> {
         let over_classes =
             |part: fn(ClassAccuracy) -> f64| mean(self.classes.iter().filter_map(|class| accuracies[*class]).map(part));
@@ -30,8 +30,8 @@ pub(super) fn mean(values: impl Iterator<Item = f64>) -> Option<f64> {
     (count > 0).then(|| sum / count as f64)
 }
 
-/// Distributes classes, given in order of size with their groups: one per column up to `max_single` classes, otherwise at most
-/// `max_bins` bins, none of which spans two groups.
+/// Distributes classes, given in order of size with their groups: one per column up to `max_single` classes, otherwise
+/// at most `max_bins` bins, none of which spans two groups.
 pub(super) fn columns(order: &[(usize, Option<usize>)], max_single: usize, max_bins: usize) -> Vec<Column> {
     if order.len() <= max_single {
         let single = |(index, (class, group)): (usize, &(usize, Option<usize>))| Column {
