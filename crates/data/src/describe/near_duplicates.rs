@@ -39,14 +39,12 @@ pub(super) fn look(width: usize, height: usize, rgb: &[u8]) -> Option<Look> {
     if variance.sqrt() < MIN_CONTRAST {
         return None;
     }
-    let mut bits = Vec::with_capacity(BITS);
-    for i in 0..GRID {
-        for j in 1..GRID {
-            bits.extend([grid[i][j] > grid[i][j - 1] + MIN_STEP, grid[j][i] > grid[j - 1][i] + MIN_STEP]);
-        }
-    }
+    let steps = (0..GRID).flat_map(|i| (1..GRID).map(move |j| (i, j)));
+    let right = |(i, j): (usize, usize)| grid[i][j] > grid[i][j - 1] + MIN_STEP;
+    let down = |(i, j): (usize, usize)| grid[j][i] > grid[j - 1][i] + MIN_STEP;
+    let bits = steps.flat_map(|step| [right(step), down(step)]);
     let mut look = Look::default();
-    bits.iter().enumerate().for_each(|(i, bit)| look[i % look.len()] |= u32::from(*bit) << (i / look.len()));
+    bits.enumerate().for_each(|(i, bit)| look[i % look.len()] |= u32::from(bit) << (i / look.len()));
     Some(look)
 }
 

@@ -60,6 +60,8 @@ fn the_splits_of_the_run() {
     assert_eq!(images(&["images"]), 6);
     assert_eq!([images(&["--split", "train"]), images(&["--split", "val"])], [18, 6]);
     assert_eq!(images(&["--split", "all"]), 30);
+    let (stdout, _) = place.succeeds(&["evaluate", "run", "--tau-norm", "0.5"]);
+    assert!(stdout.contains("weights of the head normalized, tau 0.5, without bias"), "{stdout}");
 }
 
 /// A class may be missing, and is not counted; a class that was not trained is an error with its name.

@@ -37,7 +37,7 @@ pub fn prepare(
     context: &RunContext<'_>,
 ) -> Result<RunData, TrainError> {
     let data = settings.data.clone();
-    prepare_readable(&data, context, &mut |loaded, progress| {
+    prepare_readable(&data, context, |loaded, progress| {
         choose_input(settings, &loaded.dataset);
         RunData::prepare(loaded.into_dataset(), settings, normalize, context.pool, progress)
     })

@@ -97,7 +97,7 @@ pub fn evaluate_checkpoint(
         Some(dataset) => settings.data = foreign(dataset, options, &settings.data),
         None => {}
     }
-    let (dataset, split, data) = prepare_readable(&settings.data, context, &mut |loaded, progress| {
+    let (dataset, split, data) = prepare_readable(&settings.data, context, |loaded, progress| {
         let mut dataset = loaded.into_dataset();
         if own {
             take_validation_split(&mut dataset, &settings)?;

@@ -19,7 +19,7 @@ const SHOWN: usize = 3;
 pub(super) fn prepare_readable<T>(
     data: &DataSettings,
     context: &RunContext<'_>,
-    prepare: &mut dyn FnMut(LoadedDataset, Progress<'_>) -> Result<Prepared<T>, TrainError>,
+    mut prepare: impl FnMut(LoadedDataset, Progress<'_>) -> Result<Prepared<T>, TrainError>,
 ) -> Result<T, TrainError> {
     let mut broken: Vec<BrokenFile> = Vec::new();
     loop {

@@ -113,7 +113,7 @@ pub struct DataSettings {
 }
 
 /// The network of a run.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct ModelSettings {
     /// The network; `None` leaves the choice to the size of the images. A run that has started has one.
@@ -245,20 +245,6 @@ impl Default for DataSettings {
             val_at_least: 0,
             image_size: 0,
             sampler: SamplerKind::Uniform,
-        }
-    }
-}
-
-impl Default for ModelSettings {
-    fn default() -> Self {
-        Self {
-            name: None,
-            head: None,
-            head_scale: None,
-            learn_head_scale: false,
-            weights: None,
-            freeze_backbone: false,
-            reset_head: false,
         }
     }
 }
