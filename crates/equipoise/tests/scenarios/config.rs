@@ -71,7 +71,7 @@ fn unknown_settings_get_the_nearest_name_at_every_level() {
         assert!(message.contains(&want), "{setting}: {message}");
     }
     let message = place.refused(&["train", "--criterion", "focal", "--set", "criterion.params.gama=1"]);
-    assert!(message.contains("unknown field `gama`; did you mean `gamma`?"), "{message}");
+    assert!(message.contains("params.gama: unknown parameter; did you mean 'gamma'?"), "{message}");
     let message = place.refused(&["train", "--set", "augment.color_jitter.hue=1"]);
     assert!(
         message.contains("augment.color_jitter") && message.contains("[brightness, contrast, saturation, hue]"),
