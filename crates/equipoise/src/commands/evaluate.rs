@@ -18,7 +18,7 @@ use crate::output::{counted, percent, printable, write_file};
 #[derive(clap::Args)]
 #[command(after_long_help = "\
 The best checkpoint is used if the run has one, else the newest. The dataset is that of the run unless another one is named: its test \
-split is evaluated if it has one, else all of its images. Its classes are told by their names, and it need not have all of them. Two \
+split is evaluated if it has one, else all of its images. Its classes are matched by name, and it need not have all of them. Two \
 corrections can be applied after training: --tau-norm divides the weights of each class in a linear head by their norm to the power of \
 tau and drops the bias (Kang et al., ICLR 2020); --logit-adjustment subtracts tau times the log of the class's share of the training images \
 (Menon et al., ICLR 2021).

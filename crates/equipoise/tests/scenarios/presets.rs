@@ -50,7 +50,7 @@ mod toml_value {
             match json {
                 serde_json::Value::Number(number) => self.0.parse::<f64>().ok() == number.as_f64(),
                 serde_json::Value::String(text) => self.0 == *text,
-                other => self.0 == other.to_string(),
+                other => self.0 == *other,
             }
         }
     }
