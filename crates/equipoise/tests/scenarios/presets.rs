@@ -50,7 +50,10 @@ mod toml_value {
             match json {
                 serde_json::Value::Number(number) => self.0.parse::<f64>().ok() == number.as_f64(),
                 serde_json::Value::String(text) => self.0 == *text,
-                other => self.0 == *other,
+                other => {
+                    let text = other.to_string();
+                    self.0 == text
+                }
             }
         }
     }

@@ -281,6 +281,7 @@ fn every_setting_is_described() {
         ("data.test_data", "test"),
         ("data.val_data", "val"),
         ("data.group_by", "patient"),
+        ("model.name", "resnet20"),
         ("model.head_scale", "3"),
         ("model.head", "cosine"),
         ("model.weights", "weights.safetensors"),
