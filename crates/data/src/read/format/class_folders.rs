@@ -5,7 +5,7 @@
 //! it is an error. Broken links, devices and pipes are reported as problems, and so are files beside the class folders, and
 //! files that are not images by name and content. Hidden entries are counted.
 //!
-//! Splits are recognized by their names, in upper or lower case ([`layout`]). If the tree has `train/` alone, it is split; a
+//! Splits are recognized by their names, in upper or lower case (`layout`). If the tree has `train/` alone, it is split; a
 //! `test/` or `val/` folder without class folders is not used. Folders that hold nothing but the folder of the class folders
 //! are passed through.
 //!
