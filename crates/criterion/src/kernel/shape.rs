@@ -40,7 +40,7 @@ pub(crate) trait Shape {
     fn label_slope(&self) -> f32 {
         1.0
     }
-    /// Receives the raw sums before z' is asked for, if [`APART`](Self::APART) is set.
+    /// Receives the raw sums before z' is asked for, if [`NEEDS_RAW_SUMS`](Self::NEEDS_RAW_SUMS) is set.
     fn set_raw_sums(&mut self, _raw: &Denominator) {}
     /// Corrects the sums of the first pass. Classes whose exponential is not what the pass left go to
     /// `buffers.recomputed`.
