@@ -4,8 +4,8 @@
 
 use std::path::Path;
 
-use equipoise_data::read::format::list;
 use equipoise_data::ReadOptions;
+use equipoise_data::read::format::list;
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|bytes: &[u8]| {
