@@ -31,7 +31,7 @@ pub enum Mixing {
 }
 
 impl Mixing {
-    /// Whether images of an epoch, from 0, are combined in a run of so many epochs.
+    /// Whether images of an epoch, from 0, are combined in a run of this many epochs.
     #[must_use]
     pub fn is_active(&self, epoch: u64, epochs: u64) -> bool {
         match self {

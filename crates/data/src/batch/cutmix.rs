@@ -111,7 +111,7 @@ impl CutMix {
         }
     }
 
-    /// Whether images of an epoch, from 0, get patches in a run of so many epochs.
+    /// Whether images of an epoch, from 0, get patches in a run of this many epochs.
     #[must_use]
     pub fn is_active(&self, epoch: u64, epochs: u64) -> bool {
         match self.source {

@@ -11,7 +11,7 @@ use crate::workers::Workers;
 
 /// Weight of the past in the smoothed loss.
 const SMOOTHING: f64 = 0.9;
-/// The test ends when the smoothed loss is so many times its smallest value.
+/// The test ends when the smoothed loss exceeds its smallest value by this factor.
 const HOPELESS: f64 = 4.0;
 
 /// The learning rates of a range test.
