@@ -121,6 +121,8 @@ pub struct Output<'a> {
     pub grad: &'a mut [f32],
     /// The weight of each example in the loss.
     pub weights: &'a mut [f32],
+    /// The loss of each example, if the caller asks for it, scaled so that their mean is the loss of the batch.
+    pub losses: Option<&'a mut [f32]>,
     /// The gradient norm g = 1 - p_y of each example, if the caller asks for it.
     ///
     /// p is the softmax of the raw logits for every criterion: margins, offsets and scales do not enter it, and the
@@ -134,10 +136,10 @@ pub struct Output<'a> {
 }
 
 impl<'a> Output<'a> {
-    /// Buffers for gradient and weights, without gradient norms.
+    /// Buffers for gradient and weights alone.
     #[must_use]
     pub fn new(grad: &'a mut [f32], weights: &'a mut [f32]) -> Self {
-        Self { grad, weights, gradient_norms: None, adjusted_norms: None }
+        Self { grad, weights, losses: None, gradient_norms: None, adjusted_norms: None }
     }
 }
 
@@ -146,6 +148,8 @@ impl<'a> Output<'a> {
 pub struct Summary {
     /// Loss of the batch.
     pub loss: f64,
+    /// What the sum over examples was divided by: their number, or the sum of their class weights.
+    pub denominator: f64,
     /// Number of non-empty regions, over all classes, of the histogram behind the weights. `None` for criteria without
     /// a histogram.
     pub regions: Option<u64>,

@@ -1,11 +1,13 @@
 //! A criterion that runs: one method, optionally with deferred re-weighting on top.
 
+use std::sync::atomic::{AtomicU64, Ordering};
+
 use crate::batch::{Batch, Output, Summary, length};
 use crate::config::Config;
 use crate::counts::Counts;
 use crate::drw::Drw;
 use crate::error::{BatchError, ConfigError, StateError};
-use crate::kernel::rows::{BatchPass, Row, WeightedLoss, Workspace};
+use crate::kernel::rows::{BatchPass, Row, Seen, WeightedLoss, Workspace};
 use crate::method::{AnyMethod, ClassHistogram, Method, Reduction, State};
 
 /// A training criterion for one dataset.
@@ -33,6 +35,19 @@ pub struct Criterion {
     drw: Option<Drw>,
     /// Classes without training images.
     empty: Vec<usize>,
+    /// Tells which workspaces hold a batch that was evaluated in the present state.
+    revision: Revision,
+}
+
+/// Names one state of one criterion. A clone shares it until either changes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Revision(u64);
+
+impl Revision {
+    fn next() -> Self {
+        static NEXT: AtomicU64 = AtomicU64::new(0);
+        Self(NEXT.fetch_add(1, Ordering::Relaxed))
+    }
 }
 
 impl Criterion {
@@ -40,7 +55,7 @@ impl Criterion {
         let method = config.method.build(counts)?;
         let drw = config.drw.as_ref().map(|drw| Drw::new(drw, config.method.id(), counts)).transpose()?;
         let empty = counts.empty().collect();
-        Ok(Self { config: config.clone(), classes: counts.classes(), method, drw, empty })
+        Ok(Self { config: config.clone(), classes: counts.classes(), method, drw, empty, revision: Revision::next() })
     }
 
     /// The configuration that the criterion was built from.
@@ -88,8 +103,21 @@ impl Criterion {
         workspace: &mut Workspace,
     ) -> Result<Summary, BatchError> {
         let summary = self.evaluate(batch, out, workspace)?;
-        self.method.as_method_mut().observe(batch, workspace);
+        self.observe(workspace)?;
         Ok(summary)
+    }
+
+    /// Counts the batch that [`evaluate`](Self::evaluate) has just seen with this workspace. `train` is both in one.
+    ///
+    /// # Errors
+    /// Returns an error if the workspace's last batch was not evaluated by this criterion in its present state, or is
+    /// already counted; nothing is counted then.
+    pub fn observe(&mut self, workspace: &mut Workspace) -> Result<(), BatchError> {
+        let seen = workspace.seen.take().filter(|seen| seen.by == self.revision);
+        let seen = seen.ok_or(BatchError::NotEvaluated)?;
+        self.method.as_method_mut().observe(seen.epoch, workspace);
+        self.revision = Revision::next();
+        Ok(())
     }
 
     /// Computes what [`train`](Self::train) would, without counting the batch.
@@ -105,14 +133,14 @@ impl Criterion {
         out: Output<'_>,
         workspace: &mut Workspace,
     ) -> Result<Summary, BatchError> {
+        workspace.seen = None;
         batch.check(self.classes)?;
         length("grad", out.grad.len(), batch.logits.len())?;
         length("weights", out.weights.len(), batch.len())?;
-        if let Some(norms) = &out.gradient_norms {
-            length("gradient_norms", norms.len(), batch.len())?;
-        }
-        if let Some(norms) = &out.adjusted_norms {
-            length("adjusted_norms", norms.len(), batch.len())?;
+        let optional =
+            [("losses", &out.losses), ("gradient_norms", &out.gradient_norms), ("adjusted_norms", &out.adjusted_norms)];
+        for (name, buffer) in optional {
+            buffer.as_ref().map_or(Ok(()), |buffer| length(name, buffer.len(), batch.len()))?;
         }
         let method = self.method.as_method();
         let denominator = self.lay_out(batch, method, workspace);
@@ -133,6 +161,12 @@ impl Criterion {
             loss += row.loss;
             *weight = row.weight as f32;
         }
+        if let Some(losses) = out.losses {
+            let scale = over * batch.len() as f64;
+            for (loss, row) in losses.iter_mut().zip(&workspace.rows) {
+                *loss = (row.loss * scale) as f32;
+            }
+        }
         if let Some(norms) = out.gradient_norms {
             for (norm, row) in norms.iter_mut().zip(&workspace.rows) {
                 *norm = row.gradient_norm() as f32;
@@ -143,7 +177,8 @@ impl Criterion {
                 *norm = row.adjusted_norm() as f32;
             }
         }
-        Ok(Summary { loss: loss * over, regions: method.regions(workspace) })
+        workspace.seen = Some(Seen { by: self.revision, epoch: batch.epoch });
+        Ok(Summary { loss: loss * over, denominator, regions: method.regions(workspace) })
     }
 
     /// Writes the batch's rows into `workspace` and returns the denominator of the loss.
@@ -183,6 +218,7 @@ impl Criterion {
     /// Ends an epoch. Call it once, after the last batch.
     pub fn end_epoch(&mut self) {
         self.method.as_method_mut().end_epoch();
+        self.revision = Revision::next();
     }
 
     /// The histogram of a class's gradient norms after the last epoch. `None` for criteria that keep none, and for
@@ -217,7 +253,9 @@ impl Criterion {
     /// # Errors
     /// Returns an error that says what does not fit; the criterion is then unchanged.
     pub fn restore(&mut self, state: &State) -> Result<(), StateError> {
-        self.method.as_method_mut().restore(state)
+        self.method.as_method_mut().restore(state)?;
+        self.revision = Revision::next();
+        Ok(())
     }
 
     /// Adds what other workers have counted since all workers started from the same state.

@@ -48,7 +48,9 @@ pub enum ConfigError {
 
 fn nearest_hint(name: &str) -> String {
     if name == "drw" {
-        return "it is a schedule on top of a criterion: set `drw` beside `method`".to_owned();
+        return "it is a schedule on top of a criterion: set `drw` beside `method`, on the command line with \
+                `--set criterion.drw.start_epoch=N`"
+            .to_owned();
     }
     match Id::nearest(name) {
         Some(id) => format!("did you mean '{id}'? `equipoise criteria` lists all criteria"),
@@ -148,6 +150,9 @@ pub enum BatchError {
         /// The weight of the example.
         weight: f64,
     },
+    /// The batch to count was not evaluated, by this criterion and since it last changed.
+    #[error("workspace: it holds no batch that this criterion has evaluated in its present state and not yet counted")]
+    NotEvaluated,
 }
 
 /// A state does not fit the criterion, or cannot be merged.

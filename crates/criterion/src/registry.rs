@@ -49,6 +49,13 @@ macro_rules! methods {
                 match self { $(Self::$variant => <$config as Parameters>::CORRECTS_FOR_COUNTS),* }
             }
 
+            /// Whether the criterion counts, so that its loss depends on other rows of the batch or on earlier batches.
+            #[must_use]
+            pub fn has_state(self) -> bool {
+                let states: &[&str] = match self { $(Self::$variant => &[$(stringify!($state))?],)* };
+                !states.is_empty()
+            }
+
             /// Reads parameters; those left out have their defaults.
             pub(crate) fn read_params<'de, D: Deserializer<'de>>(self, from: D) -> Result<MethodConfig, D::Error> {
                 match self { $(Self::$variant => $config::deserialize(from).map(MethodConfig::$variant)),* }

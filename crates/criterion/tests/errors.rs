@@ -71,6 +71,9 @@ fn buffers_of_the_wrong_size() {
     assert_eq!(error, Err(BatchError::Length { field: "grad", got: 7, want: 6 }));
     let error = criterion.evaluate(&batch, Output::new(&mut grad[..6], &mut weights[..1]), &mut workspace);
     assert_eq!(error, Err(BatchError::Length { field: "weights", got: 1, want: 2 }));
+    let out = Output { losses: Some(&mut [0.0; 1]), ..Output::new(&mut grad[..6], &mut weights) };
+    let error = criterion.evaluate(&batch, out, &mut workspace);
+    assert_eq!(error, Err(BatchError::Length { field: "losses", got: 1, want: 2 }));
     let out = Output { gradient_norms: Some(&mut [0.0; 3]), ..Output::new(&mut grad[..6], &mut weights) };
     let error = criterion.evaluate(&batch, out, &mut workspace);
     assert_eq!(error, Err(BatchError::Length { field: "gradient_norms", got: 3, want: 2 }));

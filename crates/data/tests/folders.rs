@@ -402,7 +402,7 @@ fn lists_of_other_programs() {
 fn invalid_lines_are_named() {
     let said = |name: &str, text: &str| list(name, text).expect_err("wrong").to_string();
     assert_eq!(said("x.csv", "a.png,1\nb.png\n"), "lists/x.csv: line 2: 1 fields: a path and a label are needed");
-    assert_eq!(said("x.csv", "a.png,1\n,2\n"), "lists/x.csv: line 2: a path and a label are needed");
+    assert_eq!(said("x.csv", "a.png,1\n,2\n"), "lists/x.csv: line 2: the path is missing");
     assert_eq!(said("x.csv", "a,1,train\nb,2,tets\n"), "lists/x.csv: line 2: split `tets`: must be train, val or test");
     assert_eq!(said("x.csv", "a,1,train\n"), "lists/x.csv: there is no line with split test or val");
     assert_eq!(said("x.csv", "a,1,test\n"), "lists/x.csv: there is no line with split train");

@@ -7,6 +7,8 @@ use equipoise_train::run::weights::load_checkpoint;
 use equipoise_train::settings::SelectBest;
 
 use crate::failure::Failure;
+use crate::options::PostHocArgs;
+use crate::output::warn;
 use crate::progress::Console;
 
 /// The checkpoint of a run folder or file.
@@ -28,5 +30,23 @@ pub(crate) fn describe(header: &CheckpointHeader) -> String {
     match header.position.step {
         0 => format!("weights of epoch {}, {}", header.position.epoch, selected_by(header)),
         step => format!("weights after epoch {} and {step} steps", header.position.epoch),
+    }
+}
+
+/// Warns of weights that no step has changed.
+pub(crate) fn warn_if_untrained(header: &CheckpointHeader) {
+    if header.position.total_steps == 0 {
+        warn("nothing has been trained yet: these are the weights that the run started from");
+    }
+}
+
+/// Warns of an adjustment of logits that corrects a second time for class sizes.
+pub(crate) fn warn_of_second_correction(header: &CheckpointHeader, post_hoc: PostHocArgs) {
+    let method = header.settings.criterion.method.id();
+    if post_hoc.logit_adjustment.is_some_and(|tau| tau > 0.0) && method.corrects_for_counts() {
+        warn(&format!(
+            "{method} corrects for class sizes in training, and --logit-adjustment corrects for them again; it is meant for runs of \
+             softmax and the like"
+        ));
     }
 }

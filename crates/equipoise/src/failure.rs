@@ -5,6 +5,7 @@ use std::io;
 
 use equipoise_criterion::{BatchError, ConfigError};
 use equipoise_data::DataError;
+use equipoise_embed::EmbedError;
 use equipoise_nn::NnError;
 use equipoise_record::FolderError;
 use equipoise_report::run::ReportError;
@@ -40,6 +41,12 @@ impl Failure {
         error.downcast_ref::<io::Error>().is_some_and(|error| error.kind() == io::ErrorKind::BrokenPipe)
     }
 
+    /// Whether a worker failed in a way that the others know nothing of, so that nobody else reports it.
+    pub(crate) fn is_of_one_worker(&self) -> bool {
+        let Self::Failed(error) = self else { return false };
+        !matches!(error.downcast_ref::<TrainError>(), Some(TrainError::Worker { .. } | TrainError::Workers(_)))
+    }
+
     pub(crate) fn exit_code(&self) -> u8 {
         match self {
             Self::Failed(_) => 1,
@@ -68,7 +75,10 @@ impl From<TrainError> for Failure {
         match error {
             TrainError::Data(error) => error.into(),
             TrainError::Folder(error) => error.into(),
-            TrainError::Diverged { .. } => Self::Failed(error.into()),
+            TrainError::Diverged { .. } | TrainError::Worker { .. } | TrainError::Workers(_) => {
+                Self::Failed(error.into())
+            }
+            TrainError::Nn(error) => error.into(),
             error => usage(error),
         }
     }
@@ -113,9 +123,22 @@ impl From<DataError> for Failure {
     }
 }
 
+impl From<EmbedError> for Failure {
+    fn from(error: EmbedError) -> Self {
+        match error {
+            EmbedError::Data(error) => error.into(),
+            EmbedError::File { .. } => Self::Failed(error.into()),
+            error => usage(error),
+        }
+    }
+}
+
 impl From<NnError> for Failure {
     fn from(error: NnError) -> Self {
-        usage(error)
+        match error {
+            NnError::Device { .. } => Self::Failed(error.into()),
+            error => usage(error),
+        }
     }
 }
 

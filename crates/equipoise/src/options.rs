@@ -9,6 +9,7 @@ use equipoise_data::acquire::catalog::data_root;
 use equipoise_data::subset::long_tail::Profile;
 use equipoise_data::subset::split::SplitRule;
 use equipoise_train::checkpoint::CheckpointHeader;
+use equipoise_train::evaluate::TestTimeAugmentation;
 use equipoise_train::recipe::RECOMMENDED;
 use equipoise_train::run::RunContext;
 use equipoise_train::run::dataset::{LoadedDataset, load};
@@ -17,6 +18,7 @@ use equipoise_train::settings::{Architecture, DataSettings, SelectBest, Settings
 
 use crate::checkpoints;
 use crate::failure::Failure;
+use crate::output::note;
 use crate::progress::Console;
 
 /// Least number of images of a class that `--val` holds out.
@@ -25,7 +27,7 @@ const HELD_OUT: u32 = 5;
 /// Options that change settings.
 #[derive(clap::Args, Clone)]
 pub(crate) struct SettingArgs {
-    /// Name of a dataset (see `equipoise data list`) or a path [default: fashion-mini]
+    /// Name of a dataset (see `equipoise data list`) or a path [default: that of the run that --weights names, else fashion-mini]
     pub(crate) data: Option<String>,
     /// Network: resnet8, 14, 20, 32, 32x2, 32x4, 44 or 56 for small images, resnet18 or 50 for photographs [default: resnet32 or
     /// resnet18, by the size of the images; resnet8 for `compare` without a dataset]
@@ -74,9 +76,9 @@ pub(crate) struct SettingArgs {
     #[arg(long, value_name = "PIXELS")]
     image_size: Option<u32>,
     /// Weights to start from: a run folder, a checkpoint or a safetensors file. Network and image size are those of the run unless
-    /// they are given; classes are matched by name
+    /// they are given, and so are the dataset with its subset and splits; classes are matched by name
     #[arg(long, value_name = "PATH")]
-    weights: Option<String>,
+    pub(crate) weights: Option<String>,
     /// Train only the head
     #[arg(long)]
     freeze_backbone: bool,
@@ -105,9 +107,16 @@ impl SettingArgs {
     /// `--set`.
     pub(crate) fn settings(&self, base: Settings, criterion: Option<Id>) -> Result<Settings, Failure> {
         let source = self.weights.as_deref().map(weights_header).transpose()?.flatten();
-        let base = match &source {
-            Some(header) => with_network_of(header, base),
-            None => base,
+        let needs_data = self.weights.is_some() && !self.names_data()?;
+        let base = match (&source, &self.weights) {
+            (Some(header), _) if needs_data => with_network_of(header, self.with_data_of(header, base)),
+            (Some(header), _) => with_network_of(header, base),
+            (None, Some(file)) if needs_data => {
+                let what =
+                    "this file does not know what it was trained on; name the dataset: `equipoise train DATA --weights";
+                return Err(Failure::usage(format!("--weights {file}: {what} {file}`")));
+            }
+            (None, _) => base,
         };
         let mut settings = match &self.config {
             Some(path) => read_config("--config", path, &base)?,
@@ -121,12 +130,55 @@ impl SettingArgs {
             };
             settings = settings.with_value(key.trim(), value.trim())?;
         }
+        if self.strict && settings.data.max_broken > 0.0 {
+            return Err(Failure::usage("--strict cannot be used with --set data.max_broken"));
+        }
         if let Some(header) = &source {
             take_head(header, &mut settings);
         }
         settings.check()?;
         make_paths_absolute(&mut settings);
         Ok(settings.with_head_of_criterion())
+    }
+
+    /// Says where the data come from, if no option names them.
+    pub(crate) fn note_data(&self, settings: &Settings) -> Result<(), Failure> {
+        if let (Some(run), false) = (&self.weights, self.names_data()?) {
+            let DataSettings { dataset, imbalance, .. } = &settings.data;
+            let imbalance = imbalance.map_or_else(String::new, |factor| format!(", imbalance {factor}"));
+            note(&format!("no dataset is named, so the data are those of {run}: {dataset}{imbalance}"));
+        }
+        Ok(())
+    }
+
+    /// Whether an option names the dataset.
+    fn names_data(&self) -> Result<bool, Failure> {
+        let is_dataset = |change: &String| change.split_once('=').is_some_and(|(key, _)| key.trim() == "data.dataset");
+        if self.data.is_some() || self.set.iter().any(is_dataset) {
+            return Ok(true);
+        }
+        let Some(path) = &self.config else { return Ok(false) };
+        let mut unnamed = Settings::default();
+        unnamed.data.dataset.clear();
+        Ok(!read_config("--config", path, &unnamed)?.data.dataset.is_empty())
+    }
+
+    /// Settings with the dataset of a run, its subset and its splits, except for those that an option replaces.
+    fn with_data_of(&self, header: &CheckpointHeader, mut settings: Settings) -> Settings {
+        settings.data = DataSettings { sampler: settings.data.sampler, ..header.settings.data.clone() };
+        if self.val_data.is_some() {
+            (settings.data.val_fraction, settings.data.val_at_least) = (0.0, 0);
+        }
+        if self.val.is_some() || self.val_fraction.is_some() {
+            settings.data.val_data = None;
+        }
+        if self.test_fraction.is_some() {
+            settings.data.test_data = None;
+        }
+        if self.imbalance.is_some() {
+            settings.data.subset_file = None;
+        }
+        settings
     }
 
     /// Another criterion or a preset replaces all parameters. Deferred re-weighting stays.
@@ -252,6 +304,11 @@ impl ThreadArgs {
     pub(crate) fn pool(self) -> Result<Pool, Failure> {
         pool(self.threads.unwrap_or(0).into())
     }
+
+    /// The number that the user chose.
+    pub(crate) fn chosen(self) -> Option<usize> {
+        self.threads.map(usize::from)
+    }
 }
 
 /// A pool of threads; 0 for all cores.
@@ -262,12 +319,32 @@ pub(crate) fn pool(threads: usize) -> Result<Pool, Failure> {
 /// Corrections of a trained network's output.
 #[derive(clap::Args, Clone, Copy)]
 pub(crate) struct PostHocArgs {
-    /// Tau of the post-hoc logit adjustment [default: that of the run]
+    /// Tau of the post-hoc logit adjustment, for runs of `softmax` and other criteria that do not correct for class sizes
+    /// [default: that of the run]
     #[arg(long, alias = "logit-adjust", value_name = "TAU")]
     pub(crate) logit_adjustment: Option<f64>,
     /// Tau of the normalization of the head's weights
     #[arg(long, value_name = "TAU", default_value_t = 0.0)]
     pub(crate) tau_norm: f64,
+    /// Test-time augmentation: `flip` averages the logits of an image and its mirror image, in twice the time
+    #[arg(long, value_name = "HOW", default_value = "none")]
+    pub(crate) tta: Tta,
+}
+
+/// Images that the network sees in place of one.
+#[derive(Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+pub(crate) enum Tta {
+    None,
+    Flip,
+}
+
+impl From<Tta> for TestTimeAugmentation {
+    fn from(tta: Tta) -> Self {
+        match tta {
+            Tta::None => Self::None,
+            Tta::Flip => Self::Flip,
+        }
+    }
 }
 
 impl PostHocArgs {
@@ -373,6 +450,11 @@ impl DatasetArgs {
 
     /// Reads the dataset without the files that are left out.
     pub(crate) fn load(&self, left_out: &HashSet<PathBuf>) -> Result<LoadedDataset, Failure> {
-        Ok(load(&self.settings(), &self.root.path(), left_out, &Console::default())?)
+        Ok(load(&self.settings(), &self.root(), left_out, &Console::default())?)
+    }
+
+    /// Folder of the named datasets.
+    pub(crate) fn root(&self) -> PathBuf {
+        self.root.path()
     }
 }

@@ -10,7 +10,7 @@ use equipoise_report::comparison::Comparison;
 use equipoise_report::page::{live_page, page};
 use equipoise_report::run::RecordedRun;
 use equipoise_report::table::Table;
-use equipoise_train::settings::Settings;
+use equipoise_train::settings::RecordedSettings;
 use serde_json::{Value, json};
 
 use crate::clock::{now, timed};
@@ -31,9 +31,9 @@ fn read_runs(paths: &[PathBuf]) -> Result<(Vec<RecordedRun>, Vec<PathBuf>), Fail
     let (mut runs, skipped) = RecordedRun::all(paths)?;
     for run in &mut runs {
         // settings that the run does not name have their defaults; settings that we cannot read stay as they are
-        let Ok(settings) = Settings::from_toml(&run.config, &Settings::default()) else { continue };
-        run.criterion_label = Some(settings.criterion.method.label());
-        let _ = settings.with_head_of_criterion().to_toml().map(|text| run.resolve_settings(&text));
+        let RecordedSettings { resolved, criterion_label } = RecordedSettings::new(&run.config);
+        run.criterion_label = criterion_label;
+        let _ = resolved.map(|text| run.resolve_settings(&text));
     }
     Ok((runs, skipped))
 }

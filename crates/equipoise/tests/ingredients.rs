@@ -24,7 +24,19 @@ fn json(place: &TempFolder, args: &[&str]) -> Value {
 
 /// A small run with more options.
 fn train(place: &TempFolder, more: &[&str]) -> Value {
-    let small = ["train", "--model", "resnet8", "--imbalance", "50", "--batch-size", "32", "--epochs", "2", "--quiet"];
+    let small = [
+        "train",
+        "fashion-mini",
+        "--model",
+        "resnet8",
+        "--imbalance",
+        "50",
+        "--batch-size",
+        "32",
+        "--epochs",
+        "2",
+        "--quiet",
+    ];
     json(place, &[&small[..], more].concat())
 }
 
@@ -97,6 +109,13 @@ fn a_trained_head_is_scaled() {
         assert_eq!(tensor(&first, name), tensor(&last, name), "{name}");
     }
     assert_eq!(tensor(&last, "linear.scale").len(), 40);
+    // the factors are part of the weights in an ONNX file, which `tools/check_onnx.py` compares with onnxruntime
+    let onnx = ["export", "scaled", "--format", "onnx", "-o", "scaled.onnx"];
+    let out = text(&equipoise(&place, &onnx).stdout);
+    assert!(out.starts_with("resnet8, 10 classes, ") && out.ends_with("scaled.onnx\n"), "{out}");
+    let graph = text(&file("scaled.onnx"));
+    assert!(graph.contains("probabilities") && graph.contains("linear.weight") && !graph.contains("linear.scale"));
+    assert!(refused(&place, &onnx).contains("scaled.onnx already exists"));
     assert!(refused(&place, &["train", "--set", "model.head=lws"]).contains("it needs 'model.weights'"));
 }
 

@@ -57,7 +57,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
                     engine.backward(&grad)?;
                     let progress =
                         (epoch as usize * order.len() + step * BATCH) as f32 / (epochs as usize * order.len()) as f32;
-                    engine.step(&Optimizer::sgd(0.1 * (1.0 - progress), 0.9, 2e-4));
+                    engine.step(&Optimizer::sgd(0.1 * (1.0 - progress), 0.9, 2e-4)).expect("on the CPU");
                 }
                 losses.push(format!("{:.3}", loss / labels.len() as f64));
             }

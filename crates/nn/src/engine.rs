@@ -81,7 +81,8 @@ impl TensorKind {
 
 /// Executes a network: forward pass, backward pass, optimizer step.
 ///
-/// An engine knows nothing of data or criteria, and its callers know nothing of kernels.
+/// An engine knows nothing of data or criteria, and its callers know nothing of kernels. Every method may fail with
+/// [`NnError::Device`] if the device that it computes on does; the CPU never does.
 pub trait Engine {
     /// The network's description.
     fn network(&self) -> &Network;
@@ -107,32 +108,61 @@ pub trait Engine {
     /// For a wrong length, and if the last pass was not a forward pass in training.
     fn backward(&mut self, gradient: &[f32]) -> Result<(), NnError>;
 
+    /// Takes part in a forward pass in training of which other workers have images, but not this one.
+    ///
+    /// # Errors
+    /// If the engine computes with other workers and one of them cannot be reached.
+    fn forward_without_images(&mut self) -> Result<(), NnError>;
+
+    /// Takes part in the backward pass after [`forward_without_images`](Self::forward_without_images): all gradients are
+    /// zero.
+    ///
+    /// # Errors
+    /// If the engine computes with other workers and one of them cannot be reached.
+    fn backward_without_images(&mut self) -> Result<(), NnError>;
+
     /// Freezes or unfreezes the backbone. With a frozen backbone only the head is trained: the rest works as in
     /// evaluation and its gradients are zero.
-    fn freeze_backbone(&mut self, frozen: bool);
+    ///
+    /// # Errors
+    /// [`NnError::Device`].
+    fn freeze_backbone(&mut self, frozen: bool) -> Result<(), NnError>;
 
-    /// All gradients in a layout of the engine's own, to be summed with those of other workers.
-    fn gradients(&mut self) -> &mut [f32];
+    /// All gradients in a layout of the engine's own, to be summed with those of other workers. `None` if the backward pass
+    /// has summed them already.
+    fn gradients(&mut self) -> Option<&mut [f32]>;
 
     /// Updates the parameters and returns the global norm of the gradients before clipping. If the norm is not finite,
     /// nothing changes.
-    fn step(&mut self, optimizer: &Optimizer) -> f64;
+    ///
+    /// # Errors
+    /// [`NnError::Device`].
+    fn step(&mut self, optimizer: &Optimizer) -> Result<f64, NnError>;
 
     /// Moves the parameters by `rho` along the gradients, whose global norm is returned: the ascent of sharpness-aware
     /// minimization (Foret et al., ICLR 2021). If the norm is not finite, nothing changes.
     ///
     /// Until the next [`step`](Self::step), which starts from the parameters before the ascent, forward passes in training
     /// leave the running statistics as they are.
-    fn ascend(&mut self, rho: f32) -> f64;
+    ///
+    /// # Errors
+    /// [`NnError::Device`].
+    fn ascend(&mut self, rho: f32) -> Result<f64, NnError>;
 
     /// Allocates the second moment of AdamW, which starts at 0, so that [`tensors`](Self::tensors) has it before the first
     /// step. A second moment that is there stays.
-    fn start_second_moment(&mut self);
+    ///
+    /// # Errors
+    /// [`NnError::Device`].
+    fn start_second_moment(&mut self) -> Result<(), NnError>;
 
     /// Starts an EMA (exponential moving average) of the weights as a copy of the current parameters and statistics.
     ///
     /// An EMA that was started before starts again.
-    fn start_ema(&mut self);
+    ///
+    /// # Errors
+    /// [`NnError::Device`].
+    fn start_ema(&mut self) -> Result<(), NnError>;
 
     /// Moves the EMA toward the current parameters and statistics: `decay * ema + (1 - decay) * current`.
     ///
@@ -158,7 +188,10 @@ pub trait Engine {
     /// The values of every parameter or statistic of the network, in the network's order and in PyTorch's layout.
     ///
     /// The list of an EMA or a second moment that was not started is empty.
-    fn tensors(&self, kind: TensorKind) -> Vec<Vec<f32>>;
+    ///
+    /// # Errors
+    /// [`NnError::Device`].
+    fn tensors(&self, kind: TensorKind) -> Result<Vec<Vec<f32>>, NnError>;
 
     /// Restores what [`tensors`](Self::tensors) returned, bit for bit.
     ///

@@ -111,6 +111,12 @@ pub enum NnError {
         /// The value.
         value: f32,
     },
+    /// The device that computes the network failed.
+    #[error("{what}")]
+    Device {
+        /// What it says.
+        what: String,
+    },
     /// A file of weights cannot be read.
     #[error("cannot read the weights: {what}")]
     Weights {

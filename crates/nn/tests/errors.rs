@@ -59,7 +59,7 @@ fn backward_needs_a_forward_pass() {
     assert_eq!(engine.backward(&[0.1; 10]), Err(NnError::NoForward), "a second time");
     // new weights do not go with old activations
     engine.forward(&[0.5; IMAGE], true).expect("fits");
-    let weights = engine.tensors(TensorKind::Parameters);
+    let weights = engine.tensors(TensorKind::Parameters).expect("on the CPU");
     engine.set_tensors(TensorKind::Parameters, &weights).expect("its own");
     assert_eq!(engine.backward(&[0.0; 5]), Err(NnError::NoForward));
     // after a batch that was refused
@@ -71,7 +71,7 @@ fn backward_needs_a_forward_pass() {
 #[test]
 fn wrong_tensors() {
     let mut engine = engine();
-    let before = engine.tensors(TensorKind::Parameters);
+    let before = engine.tensors(TensorKind::Parameters).expect("on the CPU");
     let mut wrong = before.clone();
     wrong.pop();
     let (got, want) = (before.len() - 1, before.len());
@@ -81,7 +81,7 @@ fn wrong_tensors() {
     let tensor = engine.network().parameters().remove(3);
     let want = NnError::Shape { name: tensor.name, got: vec![before[3].len() + 1], want: tensor.shape };
     assert_eq!(engine.set_tensors(TensorKind::Momentum, &wrong), Err(want));
-    assert_eq!(engine.tensors(TensorKind::Parameters), before);
+    assert_eq!(engine.tensors(TensorKind::Parameters).expect("on the CPU"), before);
 }
 
 /// Small and odd sizes, batches of any order of sizes, and values at the edge of the range of f32.
@@ -112,7 +112,7 @@ fn nan_reaches_the_logits() {
         let mut engine =
             Cpu::with_kernels(network, 4, 0, Pool::single(), simd, equipoise_nn::ConvolutionAlgorithm::default())
                 .expect("valid");
-        let mut weights = engine.tensors(TensorKind::Parameters);
+        let mut weights = engine.tensors(TensorKind::Parameters).expect("on the CPU");
         weights[0][0] = f32::NAN;
         engine.set_tensors(TensorKind::Parameters, &weights).expect("its own shapes");
         for train in [true, false] {

@@ -65,7 +65,7 @@ fn engine(network: &Network, algorithm: ConvolutionAlgorithm, threads: usize, si
     let pool = Pool::new(threads).expect("threads");
     let mut engine = Cpu::with_kernels(network.clone(), IMAGES + 2, 3, pool, simd, algorithm).expect("valid");
     // batch norms that are not the identity
-    let mut values = engine.tensors(TensorKind::Parameters);
+    let mut values = engine.tensors(TensorKind::Parameters).expect("on the CPU");
     for (i, values) in values.iter_mut().enumerate() {
         let noise = random(values.len(), 100 + i as u64);
         values.iter_mut().zip(noise).for_each(|(x, noise)| *x += 0.3 * noise);
@@ -90,11 +90,14 @@ fn logits_and_statistics_are_those_of_plain_loops() {
     for (number, network) in networks().iter().enumerate() {
         for algorithm in [ConvolutionAlgorithm::Direct, ConvolutionAlgorithm::Winograd] {
             let mut engine = engine(network, algorithm, 2, SimdLevel::best());
-            let (images, tensors) = (images(network), tensors(network, &engine.tensors(TensorKind::Parameters)));
+            let (images, tensors) =
+                (images(network), tensors(network, &engine.tensors(TensorKind::Parameters).expect("on the CPU")));
             let (want, used) = logits(network, &tensors, None, &images);
             let got = engine.forward(&images, true).expect("fits").to_vec();
             close(&got, &want, 1e-4, &format!("network {number}, {algorithm:?}"));
-            for (tensor, got) in network.statistics().iter().zip(engine.tensors(TensorKind::Statistics)) {
+            for (tensor, got) in
+                network.statistics().iter().zip(engine.tensors(TensorKind::Statistics).expect("on the CPU"))
+            {
                 close(&got, &used[&tensor.name], 1e-4, &format!("network {number}, {algorithm:?}: {}", tensor.name));
             }
             // an evaluation uses the running statistics
@@ -110,7 +113,7 @@ fn logits_and_statistics_are_those_of_plain_loops() {
 fn gradients_are_central_differences() {
     for (number, network) in networks().iter().enumerate() {
         let mut base = engine(network, ConvolutionAlgorithm::Winograd, 2, SimdLevel::best());
-        let (images, values) = (images(network), base.tensors(TensorKind::Parameters));
+        let (images, values) = (images(network), base.tensors(TensorKind::Parameters).expect("on the CPU"));
         let weights = random(IMAGES * network.classes, 2);
         let loss = |tensors: &reference::Tensors| -> f64 {
             let (logits, _) = logits(network, tensors, None, &images);
@@ -121,7 +124,7 @@ fn gradients_are_central_differences() {
             base = engine(network, algorithm, 2, SimdLevel::best());
             base.forward(&images, true).expect("fits");
             base.backward(&weights).expect("fits");
-            let gradients = base.tensors(TensorKind::Gradients);
+            let gradients = base.tensors(TensorKind::Gradients).expect("on the CPU");
             for (i, tensor) in network.parameters().iter().enumerate() {
                 if network.head == Head::Lws && tensor.name.starts_with("linear.") && tensor.name != "linear.scale" {
                     assert!(gradients[i].iter().all(|g| *g == 0.0), "{} is not trained", tensor.name);
@@ -159,11 +162,11 @@ fn run(network: &Network, threads: usize, simd: SimdLevel) -> Vec<Vec<f32>> {
         let some = &images[..images.len() / IMAGES * number];
         let logits = engine.forward(some, true).expect("fits").to_vec();
         engine.backward(&random(number * network.classes, step)).expect("fits");
-        engine.step(&sgd);
+        engine.step(&sgd).expect("on the CPU");
         all.push(logits);
     }
     for kind in [TensorKind::Parameters, TensorKind::Gradients, TensorKind::Momentum, TensorKind::Statistics] {
-        all.extend(engine.tensors(kind));
+        all.extend(engine.tensors(kind).expect("on the CPU"));
     }
     all
 }
@@ -192,16 +195,19 @@ fn state_moves_between_engines() {
         let step = |engine: &mut Cpu| {
             let logits = engine.forward(&images, true).expect("fits").to_vec();
             engine.backward(&gradient).expect("fits");
-            engine.step(&sgd);
+            engine.step(&sgd).expect("on the CPU");
             logits
         };
         step(&mut first);
         let mut second = Cpu::new(network.clone(), IMAGES, 99, Pool::new(2).expect("threads")).expect("valid");
         for kind in [TensorKind::Parameters, TensorKind::Momentum, TensorKind::Statistics] {
-            second.set_tensors(kind, &first.tensors(kind)).expect("same network");
+            second.set_tensors(kind, &first.tensors(kind).expect("on the CPU")).expect("same network");
         }
         assert_eq!(step(&mut first), step(&mut second));
-        assert_eq!(first.tensors(TensorKind::Parameters), second.tensors(TensorKind::Parameters));
+        assert_eq!(
+            first.tensors(TensorKind::Parameters).expect("on the CPU"),
+            second.tensors(TensorKind::Parameters).expect("on the CPU")
+        );
     }
 }
 
@@ -217,7 +223,7 @@ fn large_batches() {
             Cpu::with_kernels(network.clone(), LARGE, 3, pool, simd, ConvolutionAlgorithm::Winograd).expect("valid");
         let logits = engine.forward(&images, true).expect("fits").to_vec();
         engine.backward(&random(LARGE * 10, 2)).expect("fits");
-        (logits, engine.tensors(TensorKind::Gradients))
+        (logits, engine.tensors(TensorKind::Gradients).expect("on the CPU"))
     };
     let base = run(2, SimdLevel::best());
     assert!(run(1, SimdLevel::best()) == base && run(3, SimdLevel::best()) == base, "threads");
@@ -244,15 +250,18 @@ fn a_frozen_backbone_stays_as_it_is() {
         let network = network.clone().with_head(head);
         let pool = Pool::new(2).expect("threads");
         let mut engine = Cpu::new(network.clone(), 6, 3, pool).expect("valid");
-        engine.freeze_backbone(true);
-        let (before, statistics) = (engine.tensors(TensorKind::Parameters), engine.tensors(TensorKind::Statistics));
+        engine.freeze_backbone(true).expect("on the CPU");
+        let (before, statistics) = (
+            engine.tensors(TensorKind::Parameters).expect("on the CPU"),
+            engine.tensors(TensorKind::Statistics).expect("on the CPU"),
+        );
         let evaluated = engine.forward(&images, false).expect("fits").to_vec();
         assert_eq!(engine.forward(&images, true).expect("fits"), evaluated, "as in evaluation");
         let gradient = random(60, 2);
         engine.backward(&gradient).expect("fits");
-        let gradients = engine.tensors(TensorKind::Gradients);
-        engine.step(&Optimizer::sgd(0.1, 0.9, 1e-2));
-        let after = engine.tensors(TensorKind::Parameters);
+        let gradients = engine.tensors(TensorKind::Gradients).expect("on the CPU");
+        engine.step(&Optimizer::sgd(0.1, 0.9, 1e-2)).expect("on the CPU");
+        let after = engine.tensors(TensorKind::Parameters).expect("on the CPU");
         for ((tensor, (before, after)), gradient) in
             network.parameters().iter().zip(before.iter().zip(&after)).zip(&gradients)
         {
@@ -260,12 +269,18 @@ fn a_frozen_backbone_stays_as_it_is() {
             assert_eq!(before != after, of_head, "{}", tensor.name);
             assert_eq!(gradient.iter().any(|g| *g != 0.0), of_head, "{}", tensor.name);
         }
-        assert_eq!(engine.tensors(TensorKind::Statistics), statistics);
+        assert_eq!(engine.tensors(TensorKind::Statistics).expect("on the CPU"), statistics);
         // without it, everything is trained
-        engine.freeze_backbone(false);
+        engine.freeze_backbone(false).expect("on the CPU");
         engine.forward(&images, true).expect("fits");
         engine.backward(&gradient).expect("fits");
-        assert!(engine.tensors(TensorKind::Gradients).iter().all(|tensor| tensor.iter().any(|g| *g != 0.0)));
+        assert!(
+            engine
+                .tensors(TensorKind::Gradients)
+                .expect("on the CPU")
+                .iter()
+                .all(|tensor| tensor.iter().any(|g| *g != 0.0))
+        );
     }
 }
 
@@ -281,14 +296,14 @@ fn weight_scaling_trains_a_factor_per_class() {
         base.forward(&images, false).expect("fits"),
         "factors of 1"
     );
-    engine.freeze_backbone(true);
-    let before = engine.tensors(TensorKind::Parameters);
+    engine.freeze_backbone(true).expect("on the CPU");
+    let before = engine.tensors(TensorKind::Parameters).expect("on the CPU");
     for step in 0..3 {
         engine.forward(&images, true).expect("fits");
         engine.backward(&random(60, step)).expect("fits");
-        engine.step(&Optimizer::sgd(0.1, 0.9, 1e-2));
+        engine.step(&Optimizer::sgd(0.1, 0.9, 1e-2)).expect("on the CPU");
     }
-    let after = engine.tensors(TensorKind::Parameters);
+    let after = engine.tensors(TensorKind::Parameters).expect("on the CPU");
     for (tensor, (before, after)) in scaled.parameters().iter().zip(before.iter().zip(&after)) {
         assert_eq!(before != after, tensor.name == "linear.scale", "{}", tensor.name);
     }

@@ -45,7 +45,8 @@ fn engine(threads: usize) -> Cpu {
 /// Sets tensors that repeat the values that the script gives.
 fn repeat(engine: &mut Cpu, kind: TensorKind, salt: u64) {
     let values = random(10, salt);
-    let lengths: Vec<usize> = engine.tensors(TensorKind::Parameters).iter().map(Vec::len).collect();
+    let lengths: Vec<usize> =
+        engine.tensors(TensorKind::Parameters).expect("on the CPU").iter().map(Vec::len).collect();
     let tensors: Vec<Vec<f32>> = lengths.iter().map(|n| values.iter().copied().cycle().take(*n).collect()).collect();
     engine.set_tensors(kind, &tensors).expect("fits");
 }
@@ -58,11 +59,13 @@ fn weights_are_those_of_pytorch() {
         repeat(&mut engine, TensorKind::Parameters, 500);
         for (step, (rate, want)) in golden.rates.iter().zip(&case.weights).enumerate() {
             repeat(&mut engine, TensorKind::Gradients, 501 + step as u64);
-            engine.step(&Optimizer {
-                rule: case.rule(step as u64 + 1),
-                ..Optimizer::sgd(*rate as f32, 0.0, case.weight_decay)
-            });
-            for tensor in engine.tensors(TensorKind::Parameters) {
+            engine
+                .step(&Optimizer {
+                    rule: case.rule(step as u64 + 1),
+                    ..Optimizer::sgd(*rate as f32, 0.0, case.weight_decay)
+                })
+                .expect("on the CPU");
+            for tensor in engine.tensors(TensorKind::Parameters).expect("on the CPU") {
                 for (got, want) in tensor.iter().zip(want.iter().cycle()) {
                     assert!((f64::from(*got) - want).abs() < 1e-6, "case {number}, step {step}: {got}, not {want}");
                 }
@@ -77,21 +80,26 @@ fn moments_move_between_engines() {
     let step = |engine: &mut Cpu, number: u64| {
         repeat(engine, TensorKind::Gradients, 501 + number);
         let rule = UpdateRule::AdamW { betas: [0.9, 0.99], epsilon: 1e-8, step: number + 1 };
-        engine.step(&Optimizer { rule, clip_grad_norm: Some(0.5), ..Optimizer::sgd(0.01, 0.0, 0.1) });
+        engine
+            .step(&Optimizer { rule, clip_grad_norm: Some(0.5), ..Optimizer::sgd(0.01, 0.0, 0.1) })
+            .expect("on the CPU");
     };
     let kinds = [TensorKind::Parameters, TensorKind::Momentum, TensorKind::SecondMoment];
     let mut first = engine(3);
-    assert!(first.tensors(TensorKind::SecondMoment).is_empty());
-    first.start_second_moment();
-    assert!(first.tensors(TensorKind::SecondMoment).iter().flatten().all(|v| *v == 0.0));
+    assert!(first.tensors(TensorKind::SecondMoment).expect("on the CPU").is_empty());
+    first.start_second_moment().expect("on the CPU");
+    assert!(first.tensors(TensorKind::SecondMoment).expect("on the CPU").iter().flatten().all(|v| *v == 0.0));
     (0..3).for_each(|number| step(&mut first, number));
     let mut second = engine(1);
     for kind in kinds {
-        second.set_tensors(kind, &first.tensors(kind)).expect("the same network");
+        second.set_tensors(kind, &first.tensors(kind).expect("on the CPU")).expect("the same network");
     }
     (3..5).for_each(|number| step(&mut first, number));
     (3..5).for_each(|number| step(&mut second, number));
-    assert_eq!(kinds.map(|kind| first.tensors(kind)), kinds.map(|kind| second.tensors(kind)));
+    assert_eq!(
+        kinds.map(|kind| first.tensors(kind).expect("on the CPU")),
+        kinds.map(|kind| second.tensors(kind).expect("on the CPU"))
+    );
 }
 
 /// The ascent is rho g / |g|; the step after it starts from the weights before, with the gradient at those after.
@@ -103,36 +111,44 @@ fn an_ascent_is_undone_by_the_next_step() {
             repeat(engine, TensorKind::Parameters, 500);
             repeat(engine, TensorKind::Gradients, 501);
         }
-        let (before, gradients) = (engine.tensors(TensorKind::Parameters), engine.tensors(TensorKind::Gradients));
+        let (before, gradients) = (
+            engine.tensors(TensorKind::Parameters).expect("on the CPU"),
+            engine.tensors(TensorKind::Gradients).expect("on the CPU"),
+        );
         let squares: f64 = gradients.iter().flatten().map(|g| f64::from(*g).powi(2)).sum();
-        let (rho, norm) = (0.5, engine.ascend(0.5));
+        let (rho, norm) = (0.5, engine.ascend(0.5).expect("on the CPU"));
         assert!((norm - squares.sqrt()).abs() < 1e-9 * norm);
         let values = |tensors: &[Vec<f32>]| tensors.iter().flatten().copied().collect::<Vec<f32>>();
-        let moved = values(&engine.tensors(TensorKind::Parameters));
+        let moved = values(&engine.tensors(TensorKind::Parameters).expect("on the CPU"));
         for ((after, before), g) in moved.iter().zip(values(&before)).zip(values(&gradients)) {
             let want = f64::from(before) + rho * f64::from(g) / norm;
             assert!((f64::from(*after) - want).abs() < 1e-7, "{after}, not {want}");
         }
         let images = random(2 * 3 * 64, 7);
         // the running statistics do not see the second pass
-        let statistics = engine.tensors(TensorKind::Statistics);
+        let statistics = engine.tensors(TensorKind::Statistics).expect("on the CPU");
         let logits = engine.forward(&images, true).expect("fits").to_vec();
-        assert_eq!(engine.tensors(TensorKind::Statistics), statistics);
+        assert_eq!(engine.tensors(TensorKind::Statistics).expect("on the CPU"), statistics);
         engine.backward(&random(20, 8)).expect("fits");
-        let mut elsewhere = engine_at(&engine.tensors(TensorKind::Parameters));
+        let mut elsewhere = engine_at(&engine.tensors(TensorKind::Parameters).expect("on the CPU"));
         assert_eq!(elsewhere.forward(&images, true).expect("fits"), logits);
         elsewhere.backward(&random(20, 8)).expect("fits");
-        assert_eq!(engine.tensors(TensorKind::Gradients), elsewhere.tensors(TensorKind::Gradients));
-        plain.set_tensors(TensorKind::Gradients, &elsewhere.tensors(TensorKind::Gradients)).expect("fits");
+        assert_eq!(
+            engine.tensors(TensorKind::Gradients).expect("on the CPU"),
+            elsewhere.tensors(TensorKind::Gradients).expect("on the CPU")
+        );
+        plain
+            .set_tensors(TensorKind::Gradients, &elsewhere.tensors(TensorKind::Gradients).expect("on the CPU"))
+            .expect("fits");
         let optimizer = Optimizer { clip_grad_norm: Some(1.0), ..Optimizer::sgd(0.1, 0.9, 1e-3) };
-        assert_eq!(engine.step(&optimizer), plain.step(&optimizer));
+        assert_eq!(engine.step(&optimizer).expect("on the CPU"), plain.step(&optimizer).expect("on the CPU"));
         for kind in [TensorKind::Parameters, TensorKind::Momentum] {
-            assert_eq!(engine.tensors(kind), plain.tensors(kind));
+            assert_eq!(engine.tensors(kind).expect("on the CPU"), plain.tensors(kind).expect("on the CPU"));
         }
         // packed too
         assert_eq!(engine.forward(&images, false).expect("fits"), plain.forward(&images, false).expect("fits"));
         engine.forward(&images, true).expect("fits");
-        assert_ne!(engine.tensors(TensorKind::Statistics), statistics);
+        assert_ne!(engine.tensors(TensorKind::Statistics).expect("on the CPU"), statistics);
     }
 }
 
@@ -148,8 +164,8 @@ fn the_backbone_has_a_factor() {
     let step = |optimizer: Optimizer| {
         let mut engine = engine(2);
         repeat(&mut engine, TensorKind::Gradients, 501);
-        engine.step(&optimizer);
-        engine.tensors(TensorKind::Parameters)
+        engine.step(&optimizer).expect("on the CPU");
+        engine.tensors(TensorKind::Parameters).expect("on the CPU")
     };
     let (fast, slow) = (Optimizer::sgd(0.5, 0.9, 0.01), Optimizer::sgd(0.125, 0.9, 0.01));
     let (both, fast, slow) = (step(Optimizer { backbone_factor: 0.25, ..fast }), step(fast), step(slow));

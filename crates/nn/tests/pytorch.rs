@@ -85,7 +85,9 @@ fn logits_and_gradients_are_pytorchs() {
             let what = format!("{} {algorithm:?}", case.name);
             assert!(error(&logits, &case.logits) < 1e-4, "{what}: logits off by {}", error(&logits, &case.logits));
             engine.backward(&random(case.images * case.classes, 2)).expect("fits");
-            for (parameter, gradient) in described.iter().zip(engine.tensors(TensorKind::Gradients)) {
+            for (parameter, gradient) in
+                described.iter().zip(engine.tensors(TensorKind::Gradients).expect("on the CPU"))
+            {
                 let at = case.tensors.iter().position(|tensor| tensor.name == parameter.name).expect("there");
                 let tensor = &case.tensors[at];
                 let norm = gradient.iter().map(|g| f64::from(*g).powi(2)).sum::<f64>().sqrt();

@@ -54,7 +54,7 @@ fn train(split: &Split, indices: &[u32], epochs: u64, seed: u64, augment: bool, 
             loss += summary.loss * at.len() as f64;
             engine.backward(&grad).expect("fits");
             let learning_rate = 0.1 * (1.0 - epoch as f32 / epochs as f32);
-            engine.step(&Optimizer::sgd(learning_rate, 0.9, 2e-4));
+            engine.step(&Optimizer::sgd(learning_rate, 0.9, 2e-4)).expect("on the CPU");
         }
         losses.push(loss / indices.len() as f64);
     }

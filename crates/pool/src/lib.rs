@@ -67,6 +67,8 @@ struct Shared {
     sleep: Mutex<()>,
     wake: Condvar,
     stop: AtomicBool,
+    /// Rounds of spinning before a thread sleeps.
+    spins: u32,
 }
 
 struct Threads {
@@ -102,7 +104,7 @@ impl Shared {
                 return None;
             }
             rounds += 1;
-            if rounds < SPINS {
+            if rounds < self.spins {
                 std::hint::spin_loop();
                 continue;
             }
@@ -169,6 +171,19 @@ impl Pool {
     /// # Errors
     /// Returns the system's error if a thread cannot be started.
     pub fn new(threads: usize) -> std::io::Result<Self> {
+        Self::start(threads, SPINS)
+    }
+
+    /// Starts a pool whose threads sleep as soon as a loop is over. A loop costs more to start, but the cores are free
+    /// for the threads of another library between two loops.
+    ///
+    /// # Errors
+    /// Returns the system's error if a thread cannot be started.
+    pub fn without_spinning(threads: usize) -> std::io::Result<Self> {
+        Self::start(threads, 0)
+    }
+
+    fn start(threads: usize, spins: u32) -> std::io::Result<Self> {
         let threads = match threads {
             0 => std::thread::available_parallelism().map_or(1, NonZeroUsize::get),
             n => n,
@@ -187,6 +202,7 @@ impl Pool {
             sleep: Mutex::new(()),
             wake: Condvar::new(),
             stop: AtomicBool::new(false),
+            spins,
         });
         let mut pool = Threads { shared, gate: Mutex::new(()), handles: Vec::new() };
         for number in 1..threads {

@@ -3,9 +3,10 @@ use super::*;
 #[test]
 fn every_task_runs_once_whatever_the_threads() {
     for threads in [1, 2, 3, 8] {
-        let pool = Pool::new(threads).expect("threads");
-        assert_eq!(pool.threads(), threads);
-        for tasks in [0, 1, 2, 7, 1000] {
+        let spinning = Pool::new(threads).expect("threads");
+        let sleeping = Pool::without_spinning(threads).expect("threads");
+        for (pool, tasks) in [&spinning, &sleeping].into_iter().flat_map(|pool| [0, 1, 2, 7, 1000].map(|n| (pool, n))) {
+            assert_eq!(pool.threads(), threads);
             let mut items = vec![0u32; tasks];
             pool.each(&mut items, |task, item| *item += 1 + task as u32);
             assert!(items.iter().enumerate().all(|(i, x)| *x == 1 + i as u32), "{threads} threads, {tasks} tasks");

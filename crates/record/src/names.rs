@@ -4,6 +4,8 @@ use std::path::Path;
 
 /// All settings of the run, in TOML. A folder with this file is a run.
 pub const CONFIG: &str = "config.toml";
+/// The key in [`CONFIG`] under which a training loop of its own records its command. `equipoise train` has no such setting.
+pub const COMMAND: &str = "command";
 /// One [`EpochRecord`](crate::EpochRecord) per line, in JSON.
 pub const METRICS: &str = "metrics.jsonl";
 /// One [`GradientNorms`](crate::GradientNorms) per line, in JSON.
@@ -15,6 +17,8 @@ pub const TIMES: &str = "times.jsonl";
 pub const DETAILS: &str = "details.json";
 /// The [`RunResult`](crate::RunResult), in JSON. A run with this file has ended.
 pub const RESULT: &str = "result.json";
+/// [`TrainingSamples`](crate::TrainingSamples), in JSON, written once at the start of the run.
+pub const SAMPLES: &str = "samples.json";
 /// The report page.
 pub const REPORT: &str = "report.html";
 /// The newest checkpoint.

@@ -108,10 +108,20 @@ pub(crate) fn json(value: &serde_json::Value) -> String {
 
 /// Whether a text is a PNG file in base64 and nothing else.
 pub(crate) fn is_png(text: &str) -> bool {
+    // the signature of every PNG file
+    text.starts_with("iVBORw0KGgo") && is_base64(text)
+}
+
+/// Whether a text is a JPEG file in base 64.
+pub(crate) fn is_jpeg(text: &str) -> bool {
+    // the marker that every JPEG file starts with, and the start of the next one
+    text.starts_with("/9j/") && is_base64(text)
+}
+
+fn is_base64(text: &str) -> bool {
     let plain = |c: u8| c.is_ascii_alphanumeric() || c == b'+' || c == b'/';
     let body = text.trim_end_matches('=');
-    // the signature of every PNG file
-    text.starts_with("iVBORw0KGgo") && text.len() - body.len() <= 2 && body.bytes().all(plain)
+    text.len() - body.len() <= 2 && body.bytes().all(plain)
 }
 
 /// Quotes an argument for a shell.
@@ -147,7 +157,8 @@ mod tests {
 
     #[test]
     fn images_are_base64() {
-        assert!(is_png("iVBORw0KGgoAAA+/=="));
+        assert!(is_png("iVBORw0KGgoAAA+/==") && is_jpeg("/9j/4AAQSkZJRg=="));
+        assert!(!is_jpeg("iVBORw0KGgoAAA+/==") && !is_jpeg("/9j/4\"") && !is_jpeg("/9j/ A"));
         for invalid in ["", "iVBORw0KGgo\"", "iVBORw0KGgo===", "R0lGODlh", "iVBORw0KGgo AAAA"] {
             assert!(!is_png(invalid), "{invalid}");
         }

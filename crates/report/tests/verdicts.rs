@@ -143,8 +143,8 @@ fn styles_belong_to_criteria() {
     let styles = |test: &str, runs: &[(&'static str, u64, u64)]| -> Vec<(String, usize)> {
         compared(test, runs).variants.iter().map(|variant| (variant.label.clone(), variant.style)).collect()
     };
-    let three = styles("styles3", &[("cwap", 0, 0), ("seesaw", 0, 0), ("softmax", 0, 0)]);
-    assert_eq!(three, [("softmax".to_owned(), 0), ("seesaw".to_owned(), 2), ("cwap".to_owned(), 1)]);
+    let three = styles("styles3", &[("cwap", 0, 0), ("balanced-softmax", 0, 0), ("softmax", 0, 0)]);
+    assert_eq!(three, [("softmax".to_owned(), 0), ("cwap".to_owned(), 1), ("balanced-softmax".to_owned(), 2)]);
     assert_eq!(styles("styles1", &[("cwap", 0, 0)]), [("cwap".to_owned(), 1)]);
     let root = folder("variants");
     for (number, params) in ["prior = 1.0", "prior = 5.0"].iter().enumerate() {

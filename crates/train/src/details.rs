@@ -2,11 +2,11 @@
 
 use std::collections::BTreeMap;
 
+use equipoise_data::describe::groups::ClassGroup;
 use equipoise_record::{ConfusedPair, CorrectImages, EvaluationDetails, GroupMembers, HardExample, ReliabilityBin};
 
 use crate::evaluate::EvaluatedBatch;
-use crate::metrics::{CALIBRATION_BINS, EvaluationCounts, Prediction, calibration_bin};
-use crate::prepare::RunData;
+use crate::metrics::{CALIBRATION_BINS, EvaluationCounts, Outcome, Prediction, calibration_bin};
 
 /// Largest number of confused pairs that are listed.
 const MAX_CONFUSED: usize = 200;
@@ -14,14 +14,13 @@ const MAX_CONFUSED: usize = 200;
 const HARD_CLASSES: usize = 8;
 /// Number of hardest images per class.
 const HARD_IMAGES: usize = 3;
-/// Largest width or height of a thumbnail.
-const THUMBNAIL_SIZE: u32 = 64;
 
 /// Collects details batch by batch.
-pub(crate) struct DetailsCollector {
+#[derive(Clone)]
+pub struct DetailsCollector {
+    groups: Vec<ClassGroup>,
     /// Group of each class.
     group: Vec<usize>,
-    classes: usize,
     /// Calibration bins of each group; `confidence` is a sum until the end.
     reliability: Vec<[ReliabilityBin; CALIBRATION_BINS]>,
     /// The hardest images so far of each listed class, the hardest first.
@@ -38,23 +37,36 @@ struct HardImage {
 }
 
 impl DetailsCollector {
-    pub(crate) fn new(data: &RunData) -> Self {
-        let mut group = vec![0; data.classes.len()];
-        for (number, members) in data.groups.iter().enumerate() {
+    /// A collector for this many classes in groups that hold each of them once.
+    ///
+    /// # Panics
+    /// If a group has a class that does not exist.
+    #[must_use]
+    pub fn new(groups: &[ClassGroup], classes: usize) -> Self {
+        let mut group = vec![0; classes];
+        for (number, members) in groups.iter().enumerate() {
             members.classes.iter().for_each(|class| group[*class] = number);
         }
-        let last = data.groups.iter().rev().find(|group| !group.classes.is_empty());
+        let last = groups.iter().rev().find(|group| !group.classes.is_empty());
         let smallest = last.into_iter().flat_map(|group| group.classes.iter().rev()).take(HARD_CLASSES);
         let hardest = smallest.map(|class| (*class as u32, Vec::new())).collect();
-        let reliability = vec![[ReliabilityBin::default(); CALIBRATION_BINS]; data.groups.len()];
-        let correct = vec![Vec::new(); data.classes.len()];
-        Self { group, classes: data.classes.len(), reliability, hardest, correct }
+        let reliability = vec![[ReliabilityBin::default(); CALIBRATION_BINS]; groups.len()];
+        let correct = vec![Vec::new(); classes];
+        Self { groups: groups.to_vec(), group, reliability, hardest, correct }
     }
 
     /// Adds a batch.
-    pub(crate) fn add(&mut self, batch: &EvaluatedBatch<'_>) {
-        for (row, (logits, &label)) in batch.logits.chunks_exact(self.classes).zip(batch.labels).enumerate() {
-            let prediction = Prediction::new(logits, label as usize);
+    ///
+    /// # Panics
+    /// If a label is not a class.
+    pub fn add(&mut self, batch: &EvaluatedBatch<'_>) {
+        self.add_outcomes(batch.first, batch.outcomes(), batch.labels);
+    }
+
+    /// Adds images with these outcomes; `first` is the index of the first of them.
+    pub(crate) fn add_outcomes(&mut self, first: usize, outcomes: impl Iterator<Item = Outcome>, labels: &[u32]) {
+        for (row, (outcome, &label)) in outcomes.zip(labels).enumerate() {
+            let (index, prediction) = (first + row, outcome.prediction);
             let correct = prediction.as_ref().is_some_and(|prediction| prediction.class == label as usize);
             self.correct[label as usize].push(correct);
             let Some(prediction) = prediction else { continue };
@@ -64,17 +76,23 @@ impl DetailsCollector {
             bin.confidence += prediction.confidence;
             if let Some(hardest) = self.hardest.get_mut(&label).filter(|_| !correct) {
                 let rank = hardest.partition_point(|other| other.prediction.loss >= prediction.loss);
-                hardest.insert(rank, HardImage { index: (batch.first + row) as u32, prediction });
+                hardest.insert(rank, HardImage { index: index as u32, prediction });
                 hardest.truncate(HARD_IMAGES);
             }
         }
     }
 
-    /// The details, after the last batch.
-    pub(crate) fn finish(self, epoch: u64, counts: &EvaluationCounts, data: &RunData) -> EvaluationDetails {
-        let members = data.groups.iter();
+    /// The details, after the last batch. `describe` gives the name of an image, and its thumbnail if there is one.
+    #[must_use]
+    pub fn finish(
+        &self,
+        epoch: u64,
+        counts: &EvaluationCounts,
+        describe: &dyn Fn(u32) -> (String, Option<String>),
+    ) -> EvaluationDetails {
+        let members = self.groups.iter();
         let members = members.map(|group| GroupMembers { name: group.name.clone(), classes: group.classes.clone() });
-        let (confusion, confused) = self.confusions(counts, data.groups.len());
+        let (confusion, confused) = self.confusions(counts);
         let mean = |bin: &ReliabilityBin| ReliabilityBin {
             confidence: if bin.images > 0 { bin.confidence / bin.images as f64 } else { 0.0 },
             ..*bin
@@ -85,13 +103,14 @@ impl DetailsCollector {
             confusion,
             confused,
             reliability: self.reliability.iter().map(|bins| bins.iter().map(mean).collect()).collect(),
-            hardest: self.hard_examples(data),
+            hardest: self.hard_examples(describe),
             correct: self.correct.iter().map(|images| CorrectImages::new(images)).collect(),
         }
     }
 
     /// Confusion of groups, and the most frequent confusions of classes.
-    fn confusions(&self, counts: &EvaluationCounts, groups: usize) -> (Vec<Vec<u64>>, Vec<ConfusedPair>) {
+    fn confusions(&self, counts: &EvaluationCounts) -> (Vec<Vec<u64>>, Vec<ConfusedPair>) {
+        let groups = self.groups.len();
         let mut confusion = vec![vec![0; groups]; groups];
         let mut confused = Vec::new();
         for (&(class, predicted), &images) in counts.confusion() {
@@ -107,16 +126,18 @@ impl DetailsCollector {
     }
 
     /// The hardest images, class by class.
-    fn hard_examples(&self, data: &RunData) -> Vec<HardExample> {
+    fn hard_examples(&self, describe: &dyn Fn(u32) -> (String, Option<String>)) -> Vec<HardExample> {
         let images = self.hardest.iter().flat_map(|(class, images)| images.iter().map(move |image| (*class, image)));
-        let example = |(class, image): (u32, &HardImage)| HardExample {
-            name: data.test.name(image.index),
-            class,
-            predicted: image.prediction.class as u32,
-            confidence: image.prediction.confidence,
-            true_probability: (-image.prediction.loss).exp(),
-            // a missing thumbnail is no reason to fail
-            thumbnail: data.test.loader.thumbnail(image.index, THUMBNAIL_SIZE).ok(),
+        let example = |(class, image): (u32, &HardImage)| {
+            let (name, thumbnail) = describe(image.index);
+            HardExample {
+                name,
+                class,
+                predicted: image.prediction.class as u32,
+                confidence: image.prediction.confidence,
+                true_probability: (-image.prediction.loss).exp(),
+                thumbnail,
+            }
         };
         images.map(example).collect()
     }

@@ -48,11 +48,6 @@ impl Difficulty {
         }
     }
 
-    /// All counts, to be summed over workers.
-    pub(crate) fn counts(&mut self) -> &mut [u64] {
-        &mut self.counts
-    }
-
     /// Moves the levels and starts the next epoch. Classes without examples keep their level.
     pub(crate) fn end_epoch(&mut self) {
         let (easy, all) = self.counts.split_at(self.levels.len());
@@ -103,7 +98,7 @@ mod tests {
         let mut difficulty = Difficulty::new(2);
         let mixed = Mixed { labels: &[1, 1, 1], share: &[1.0, 0.5, 0.0] };
         difficulty.add(&[0.1, 0.1, 0.1], &[0, 0, 0], Some(mixed));
-        assert_eq!(difficulty.counts(), [1, 0, 1, 0]);
+        assert_eq!(difficulty.counts, [1, 0, 1, 0]);
         // a class whose images were all mixtures stays where it is
         difficulty.end_epoch();
         assert_eq!((difficulty.levels(), &difficulty.counts[..]), (&[1, 0][..], &[0; 4][..]));

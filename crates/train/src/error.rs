@@ -5,11 +5,13 @@ use std::path::PathBuf;
 
 use equipoise_criterion::{BatchError, ConfigError, StateError};
 use equipoise_data::DataError;
+use equipoise_data::describe::broken_files::option_to_allow;
 use equipoise_nn::NnError;
 use equipoise_record::FolderError;
 use thiserror::Error;
 
 use crate::checkpoint::CheckpointError;
+use crate::workers::WorkersError;
 
 /// An image file of a dataset that cannot be read.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -32,6 +34,11 @@ pub(crate) fn broken_count(files: &[BrokenFile], images: usize) -> String {
     let named: Vec<String> = classes.iter().take(SHOWN).map(|(class, number)| format!("{class} {number}")).collect();
     let more = if classes.len() > SHOWN { ", ..." } else { "" };
     format!("{} of {images} image files cannot be read ({}{more})", files.len(), named.join(", "))
+}
+
+/// The option with which so many broken files are left out.
+fn how_to_allow(broken: usize, images: usize) -> String {
+    option_to_allow(broken, images).map_or_else(String::new, |option| format!(" (`{option}` leaves them out)"))
 }
 
 /// The first few files, and how many more there are.
@@ -87,7 +94,7 @@ pub enum TrainError {
         what: String,
     },
     /// More image files than may be left out cannot be read.
-    #[error("{}, and at most {allowed} may be left out (setting 'data.max_broken'): {}", broken_count(files, *images), first_broken(files))]
+    #[error("{}, and at most {allowed} may be left out{}: {}", broken_count(files, *images), how_to_allow(files.len(), *images), first_broken(files))]
     Broken {
         /// The files.
         files: Vec<BrokenFile>,
@@ -142,6 +149,17 @@ pub enum TrainError {
         /// Images of the batch.
         files: String,
     },
+    /// Another worker could not go on.
+    #[error("worker {rank}: {what}")]
+    Worker {
+        /// Rank of the worker.
+        rank: usize,
+        /// Its error.
+        what: String,
+    },
+    /// Other workers cannot be reached.
+    #[error(transparent)]
+    Workers(#[from] WorkersError),
     /// An error of the dataset.
     #[error(transparent)]
     Data(#[from] DataError),

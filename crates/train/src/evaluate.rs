@@ -5,8 +5,10 @@ use equipoise_nn::Engine;
 use equipoise_pool::Pool;
 
 use crate::error::TrainError;
-use crate::metrics::EvaluationCounts;
+use crate::metrics::{EvaluationCounts, Outcome};
 use crate::prepare::SplitLoader;
+use crate::trainer::Directive;
+use crate::workers::{SingleProcess, Workers, WorkersError, largest, lengths, rows_of};
 
 /// What becomes of the logits of a trained network: the factor of a criterion for cosines, then the post-hoc logit adjustment
 /// (Menon et al., ICLR 2021), an offset for each class.
@@ -45,7 +47,49 @@ impl LogitAdjustment {
     }
 }
 
-/// A batch of an evaluation.
+/// Images that a trained network sees in place of one (test-time augmentation).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum TestTimeAugmentation {
+    /// The image itself.
+    #[default]
+    None,
+    /// The image and its mirror image. Their logits are averaged.
+    Flip,
+}
+
+/// How a trained network is used.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Inference {
+    /// What becomes of the logits.
+    pub adjustment: LogitAdjustment,
+    /// What the network sees of an image.
+    pub tta: TestTimeAugmentation,
+}
+
+impl Inference {
+    /// Computes the logits of images, row after row. The images may be mirrored afterwards.
+    ///
+    /// # Errors
+    /// If the images do not fit the network.
+    pub fn logits(&self, engine: &mut dyn Engine, images: &mut [f32]) -> Result<Vec<f32>, TrainError> {
+        let mut logits = engine.forward(images, false)?.to_vec();
+        if self.tta == TestTimeAugmentation::Flip {
+            images.chunks_exact_mut(engine.network().size[1]).for_each(<[f32]>::reverse);
+            let mirrored = engine.forward(images, false)?;
+            logits.iter_mut().zip(mirrored).for_each(|(z, mirrored)| *z = 0.5 * (*z + mirrored));
+        }
+        self.adjustment.apply(&mut logits);
+        Ok(logits)
+    }
+}
+
+impl From<LogitAdjustment> for Inference {
+    fn from(adjustment: LogitAdjustment) -> Self {
+        Self { adjustment, tta: TestTimeAugmentation::None }
+    }
+}
+
+/// This worker's rows of a batch of an evaluation.
 #[derive(Clone, Copy, Debug)]
 pub struct EvaluatedBatch<'a> {
     /// Index of the first image in the split.
@@ -54,13 +98,16 @@ pub struct EvaluatedBatch<'a> {
     pub labels: &'a [u32],
     /// Logits of the images, row after row.
     pub logits: &'a [f32],
+    /// Number of images of the split that all workers have evaluated, including this batch.
+    pub done: usize,
 }
 
 impl EvaluatedBatch<'_> {
-    /// Number of images that have been evaluated, including this batch.
-    #[must_use]
-    pub fn done(&self) -> usize {
-        self.first + self.labels.len()
+    /// What the network makes of each image.
+    pub(crate) fn outcomes(&self) -> impl Iterator<Item = Outcome> {
+        let classes = self.logits.len() / self.labels.len().max(1);
+        let rows = self.logits.chunks_exact(classes.max(1)).zip(self.labels);
+        rows.map(|(logits, label)| Outcome::new(logits, *label as usize))
     }
 }
 
@@ -73,26 +120,79 @@ pub fn evaluate(
     split: &SplitLoader,
     batch_size: usize,
     pool: &Pool,
-    adjustment: &LogitAdjustment,
+    inference: &Inference,
     on_batch: &mut dyn FnMut(&EvaluatedBatch<'_>) -> bool,
 ) -> Result<Option<EvaluationCounts>, TrainError> {
     let mut counts = EvaluationCounts::new(engine.network().classes);
-    let indices: Vec<u32> = (0..split.labels.len() as u32).collect();
-    let batch_size = batch_size.max(1);
-    let mut images = Vec::new();
-    for (number, indices) in indices.chunks(batch_size).enumerate() {
-        images.resize(indices.len() * split.image_len(), 0.0);
-        split.loader.batch(indices, 0, 0, &mut images, pool)?;
-        let mut logits = engine.forward(&images, false)?.to_vec();
-        adjustment.apply(&mut logits);
-        let first = number * batch_size;
-        let batch = EvaluatedBatch { first, labels: &split.labels[first..first + indices.len()], logits: &logits };
+    let mut add = |batch: &EvaluatedBatch<'_>| {
         counts.add(batch.logits, batch.labels);
-        if !on_batch(&batch) {
-            return Ok(None);
+        if on_batch(batch) { Directive::Continue } else { Directive::Stop }
+    };
+    let is_done = evaluate_rows(engine, &mut SingleProcess, split, batch_size, pool, inference, &mut add)?;
+    Ok(is_done.then_some(counts))
+}
+
+/// Evaluates a network on this worker's rows of every batch of a split. `on_batch` sees them; false if that of any worker
+/// stopped the evaluation.
+pub(crate) fn evaluate_rows(
+    engine: &mut dyn Engine,
+    workers: &mut impl Workers,
+    split: &SplitLoader,
+    batch_size: usize,
+    pool: &Pool,
+    inference: &Inference,
+    on_batch: &mut dyn FnMut(&EvaluatedBatch<'_>) -> Directive,
+) -> Result<bool, TrainError> {
+    let (total, batch_size, shard) = (split.labels.len(), batch_size.max(1), workers.shard());
+    let mut images = Vec::new();
+    for start in (0..total).step_by(batch_size) {
+        let end = total.min(start + batch_size);
+        let rows = rows_of(end - start, shard);
+        let rows = start + rows.start..start + rows.end;
+        let indices: Vec<u32> = rows.clone().map(|index| index as u32).collect();
+        images.resize(indices.len() * split.image_len(), 0.0);
+        let mut evaluate = || {
+            split.loader.batch(&indices, 0, 0, &mut images, pool)?;
+            if indices.is_empty() { Ok(Vec::new()) } else { inference.logits(engine, &mut images) }
+        };
+        // every worker comes by here, whether it has rows or not
+        let own = evaluate().map(|logits| {
+            let labels = &split.labels[rows.clone()];
+            on_batch(&EvaluatedBatch { first: rows.start, labels, logits: &logits, done: end })
+        });
+        if largest(workers, own, |own| *own as u64)?.1 == Directive::Stop as u64 {
+            return Ok(false);
         }
     }
-    Ok(Some(counts))
+    Ok(true)
+}
+
+/// The outcomes of all images of a split, each of which one worker has evaluated.
+pub(crate) fn gather_outcomes(
+    workers: &mut impl Workers,
+    own: Vec<Outcome>,
+    total: usize,
+    batch_size: usize,
+) -> Result<Vec<Outcome>, TrainError> {
+    let size = workers.shard().size();
+    if size == 1 {
+        return Ok(own);
+    }
+    let bytes: Vec<u8> = own.iter().flat_map(|outcome| outcome.to_bytes()).collect();
+    let messages = workers.exchange(&bytes)?;
+    let mut parts: Vec<_> = messages.iter().map(|bytes| bytes.as_chunks::<{ Outcome::BYTES }>().0.iter()).collect();
+    let mut all = Vec::with_capacity(total);
+    for start in (0..total).step_by(batch_size) {
+        let rows = lengths(batch_size.min(total - start), 1, size);
+        for (part, rows) in parts.iter_mut().zip(rows) {
+            all.extend(part.by_ref().take(rows).map(Outcome::from_bytes));
+        }
+    }
+    if all.len() != total {
+        let what = format!("{} of {total} evaluated images arrived", all.len());
+        return Err(WorkersError { what }.into());
+    }
+    Ok(all)
 }
 
 #[cfg(test)]

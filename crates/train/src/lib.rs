@@ -3,13 +3,15 @@
 //! - [`settings`]: everything that a run's result depends on.
 //! - [`run`]: a run from its settings to its result. [`recipe`]: the runs behind the tables of the literature.
 //! - [`prepare`]: the dataset of a run, ready for training.
+//! - [`batches`]: the training batches of an epoch.
 //! - [`preview`]: a picture of augmented training images.
 //! - [`trainer`]: the training loop, over the [`Engine`](equipoise_nn::Engine) and [`Workers`](workers::Workers) traits.
-//! - [`mod@evaluate`], [`metrics`]: evaluation of a network, counted first and divided last.
+//! - [`mod@evaluate`], [`metrics`], [`details`]: evaluation of a network, counted first and divided last.
 //! - [`checkpoint`]: the state of a run in a file with a checksum.
 
+pub mod batches;
 pub mod checkpoint;
-mod details;
+pub mod details;
 mod difficulty;
 pub mod error;
 pub mod evaluate;

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 /// Bins of the gradient norm: a multiple of the paper's 30 regions.
 const BINS: usize = 120;
-/// The number one in the fixed point of weights. Sums are integers, so that they do not depend on the number of workers.
+/// The number one in the fixed point of weights. Sums are integers, so that they do not depend on the order.
 const ONE: f64 = (1u64 << 20) as f64;
 
 /// Counts of the epoch so far: a histogram for each view. A view is one class, or all of them.
@@ -54,11 +54,6 @@ impl NormRecorder {
                 sums[cell] = sums[cell].saturating_add(weight);
             }
         }
-    }
-
-    /// All counts, to be summed over workers.
-    pub(crate) fn cells(&mut self) -> &mut [u64] {
-        &mut self.histogram.cells
     }
 
     /// The counts of the epoch so far.

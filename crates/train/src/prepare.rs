@@ -16,10 +16,14 @@ use equipoise_data::{DataError, Dataset, Images, Split};
 use equipoise_pool::Pool;
 
 use crate::error::{BrokenFile, TrainError};
+use crate::preview::ChosenImages;
 use crate::settings::{DataSettings, Settings};
 
 /// Bytes of decoded photographs that are cached per split.
-const CACHE_BYTES: u64 = 4 << 30;
+pub const CACHE_BYTES: u64 = 4 << 30;
+
+/// Largest width or height of a thumbnail.
+const THUMBNAIL_SIZE: u32 = 64;
 
 /// A split with its loader.
 pub struct SplitLoader {
@@ -40,11 +44,20 @@ impl SplitLoader {
         broken: &mut Vec<BrokenFile>,
         (pool, progress): (&Pool, Progress<'_>),
     ) -> Result<Option<Self>, TrainError> {
-        let names = match &split.images {
-            Images::Memory(_) => None,
-            Images::Files(files) => Some(files.iter().map(|file| file.display().to_string()).collect()),
-        };
-        match Loader::new(split.images, transform, CACHE_BYTES, pool, progress) {
+        Self::cached(split, transform, CACHE_BYTES, classes, broken, (pool, progress))
+    }
+
+    /// Reads the images of a split as [`new`](Self::new) does; `cache_bytes` is the limit on decoded files that are kept.
+    fn cached(
+        split: Split,
+        transform: Transform,
+        cache_bytes: u64,
+        classes: &[String],
+        broken: &mut Vec<BrokenFile>,
+        (pool, progress): (&Pool, Progress<'_>),
+    ) -> Result<Option<Self>, TrainError> {
+        let names = file_names(&split.images);
+        match Loader::new(split.images, transform, cache_bytes, pool, progress) {
             Ok(loader) => Ok(Some(Self { loader, labels: split.labels, names })),
             Err(DataError::Unreadable { files }) => {
                 broken.extend(broken_files(files, &split.labels, classes));
@@ -54,16 +67,40 @@ impl SplitLoader {
         }
     }
 
+    /// A loader that decodes no file before it is needed.
+    fn unchecked(split: Split, transform: Transform) -> Result<Self, TrainError> {
+        let names = file_names(&split.images);
+        let loader = match split.images {
+            Images::Files(files) => Loader::unchecked(files, transform),
+            memory => Loader::new(memory, transform, 0, &Pool::single(), &|_, _| {})?,
+        };
+        Ok(Self { loader, labels: split.labels, names })
+    }
+
     /// The name of an image: its file, or its number.
     #[must_use]
     pub fn name(&self, index: u32) -> String {
         self.names.as_ref().map_or_else(|| format!("number {index}"), |names| names[index as usize].clone())
     }
 
+    /// The name of an image and its thumbnail, for the report. A missing thumbnail is no reason to fail.
+    #[must_use]
+    pub fn describe(&self, index: u32) -> (String, Option<String>) {
+        (self.name(index), self.loader.thumbnail(index, THUMBNAIL_SIZE).ok())
+    }
+
     /// Number of values per image.
     pub(crate) fn image_len(&self) -> usize {
         let (channels, height, width) = self.loader.shape();
         channels * height * width
+    }
+}
+
+/// The names of image files.
+fn file_names(images: &Images) -> Option<Vec<String>> {
+    match images {
+        Images::Memory(_) => None,
+        Images::Files(files) => Some(files.iter().map(|file| file.display().to_string()).collect()),
     }
 }
 
@@ -119,6 +156,8 @@ pub struct RunData {
     pub files: bool,
     /// Normalization of the pixels.
     pub normalize: Normalize,
+    /// Training images that the report shows.
+    pub shown: ChosenImages,
 }
 
 impl RunData {
@@ -157,6 +196,7 @@ impl RunData {
         let normalize = normalized.cloned().unwrap_or_else(|| default_normalize(&dataset));
         let files = matches!(dataset.train.images, Images::Files(_));
         let evaluation = transform(settings, files, &normalize, false);
+        let shown = ChosenImages::for_report(&dataset.train, &groups, settings.seed);
         let Dataset { name, classes, train, val, test, .. } = dataset;
         let mut broken = Vec::new();
         let mut load = |split: Split, transform: Transform| {
@@ -169,7 +209,8 @@ impl RunData {
             return Ok(Prepared::Broken(broken));
         };
         let val = val.flatten();
-        let data = Self { name, classes, counts, groups, train, val, test, fingerprint, content, files, normalize };
+        let data =
+            Self { name, classes, counts, groups, train, val, test, fingerprint, content, files, normalize, shown };
         data.check_shapes()?;
         Ok(Prepared::Ready(data))
     }
@@ -187,8 +228,113 @@ impl RunData {
     }
 }
 
+/// Which images of a dataset are loaded, and how.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SplitOptions {
+    /// The split.
+    pub split: SplitName,
+    /// Whether images are augmented as in training.
+    pub augmented: bool,
+    /// Limit on decoded files that are kept in memory. All files are decoded before the first batch, and unreadable ones left
+    /// out. `None` decodes nothing before it is needed, and keeps nothing.
+    pub cache_bytes: Option<u64>,
+}
+
+/// A split of a dataset. As text: `train`, `val` or `test`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SplitName {
+    /// The training split.
+    Train,
+    /// The validation split.
+    Val,
+    /// The test split.
+    Test,
+}
+
+impl std::str::FromStr for SplitName {
+    type Err = String;
+
+    fn from_str(name: &str) -> Result<Self, String> {
+        match name {
+            "train" => Ok(Self::Train),
+            "val" => Ok(Self::Val),
+            "test" => Ok(Self::Test),
+            _ => Err(format!("'{name}' must be train, val or test")),
+        }
+    }
+}
+
+/// One split of a run's dataset, for training loops of their own.
+pub struct SplitData {
+    /// Name of the dataset.
+    pub name: String,
+    /// Names of the classes.
+    pub classes: Vec<String>,
+    /// Training images per class, whichever split this is.
+    pub counts: Vec<u64>,
+    /// Groups of classes.
+    pub groups: Vec<ClassGroup>,
+    /// The images.
+    pub split: SplitLoader,
+    /// Normalization of the pixels.
+    pub normalize: Normalize,
+}
+
+impl SplitData {
+    /// Prepares one split as [`RunData`] does, or finds all files of the dataset that cannot be read.
+    pub(crate) fn prepare(
+        mut dataset: Dataset,
+        settings: &Settings,
+        normalized: Option<&Normalize>,
+        options: SplitOptions,
+        pool: &Pool,
+        progress: Progress<'_>,
+    ) -> Result<Prepared<Self>, TrainError> {
+        check_dataset(&dataset, settings)?;
+        take_validation_split(&mut dataset, settings)?;
+        let counts = class_counts(&dataset.train.labels, dataset.classes.len())?;
+        let groups = settings.groups.groups(&counts);
+        let normalize = normalized.cloned().unwrap_or_else(|| default_normalize(&dataset));
+        let files = matches!(dataset.train.images, Images::Files(_));
+        let transform = transform(settings, files, &normalize, options.augmented);
+        let split = match options.split {
+            SplitName::Train => std::mem::replace(&mut dataset.train, empty_split()),
+            SplitName::Test => std::mem::replace(&mut dataset.test, empty_split()),
+            SplitName::Val => match dataset.val.take() {
+                Some(val) => val,
+                None => {
+                    return refuse(
+                        &dataset,
+                        "it has no validation split; 'data.val_fraction' takes one out of the training images",
+                    );
+                }
+            },
+        };
+        let split = match options.cache_bytes {
+            None => SplitLoader::unchecked(split, transform)?,
+            Some(bytes) => {
+                // files of other splits are looked at too: which images a split gets depends on them
+                let mut broken = find_broken(&dataset, pool, progress);
+                let of = (pool, progress);
+                let split = SplitLoader::cached(split, transform, bytes, &dataset.classes, &mut broken, of)?;
+                match split.filter(|_| broken.is_empty()) {
+                    Some(split) => split,
+                    None => return Ok(Prepared::Broken(broken)),
+                }
+            }
+        };
+        let Dataset { name, classes, .. } = dataset;
+        Ok(Prepared::Ready(Self { name, classes, counts, groups, split, normalize }))
+    }
+}
+
+fn empty_split() -> Split {
+    Split { images: Images::Files(Vec::new()), labels: Vec::new() }
+}
+
 /// Number of images in all splits.
-pub(crate) fn number_of_images(dataset: &Dataset) -> usize {
+#[must_use]
+pub fn number_of_images(dataset: &Dataset) -> usize {
     let splits = [Some(&dataset.train), dataset.val.as_ref(), Some(&dataset.test)];
     splits.into_iter().flatten().map(|split| split.labels.len()).sum()
 }

@@ -103,7 +103,9 @@ impl Schedule {
         match self {
             Self::MultiStep { warmup_epochs, milestones } => {
                 if *warmup_epochs >= epochs {
-                    return Err(format!("warmup_epochs is {warmup_epochs}; it must be less than the {epochs} epochs"));
+                    return Err(format!(
+                        "warmup_epochs is {warmup_epochs}; it must be less than the number of epochs, {epochs}"
+                    ));
                 }
                 check_milestones(milestones, *warmup_epochs, epochs)
             }
@@ -111,7 +113,9 @@ impl Schedule {
                 Err(format!("floor is {floor}; it must be at least 0 and less than 1"))
             }
             Self::Cosine { warmup_epochs: Some(warmup), .. } if !(*warmup >= 0.0 && *warmup < epochs as f64) => {
-                Err(format!("warmup_epochs is {warmup}; it must be at least 0 and less than the {epochs} epochs"))
+                Err(format!(
+                    "warmup_epochs is {warmup}; it must be at least 0 and less than the number of epochs, {epochs}"
+                ))
             }
             Self::Cosine { .. } | Self::Constant {} => Ok(()),
         }
@@ -125,7 +129,7 @@ fn check_milestones(milestones: &[Milestone], warmup_epochs: u64, epochs: u64) -
             return Err(format!("milestones[{i}].epoch is {epoch}; it must come after {what}, {previous}"));
         }
         if *epoch > epochs {
-            return Err(format!("milestones[{i}].epoch is {epoch}; it must be within the {epochs} epochs"));
+            return Err(format!("milestones[{i}].epoch is {epoch}; it must not exceed the number of epochs, {epochs}"));
         }
         if !(factor.is_finite() && *factor > 0.0) {
             return Err(format!("milestones[{i}].factor is {factor}; it must be finite and more than 0"));
@@ -294,27 +298,27 @@ mod tests {
             Schedule::MultiStep { warmup_epochs, milestones }
         };
         for (schedule, want) in [
-            (steps(10, &[]), "warmup_epochs is 10; it must be less than the 10 epochs"),
+            (steps(10, &[]), "warmup_epochs is 10; it must be less than the number of epochs, 10"),
             (steps(3, &[(3, 0.1)]), "milestones[0].epoch is 3; it must come after the end of the warm-up, 3"),
             (steps(0, &[(0, 0.1)]), "milestones[0].epoch is 0; it must come after the end of the warm-up, 0"),
             (steps(0, &[(5, 0.1), (5, 0.1)]), "milestones[1].epoch is 5; it must come after the previous milestone, 5"),
             (steps(0, &[(5, 0.1), (4, 0.1)]), "milestones[1].epoch is 4; it must come after the previous milestone, 5"),
-            (steps(0, &[(11, 0.1)]), "milestones[0].epoch is 11; it must be within the 10 epochs"),
+            (steps(0, &[(11, 0.1)]), "milestones[0].epoch is 11; it must not exceed the number of epochs, 10"),
             (steps(0, &[(5, 0.0)]), "milestones[0].factor is 0; it must be finite and more than 0"),
             (steps(0, &[(5, -1.0)]), "milestones[0].factor is -1; it must be finite and more than 0"),
             (steps(0, &[(5, f64::NAN)]), "milestones[0].factor is NaN; it must be finite and more than 0"),
             (steps(0, &[(5, f64::INFINITY)]), "milestones[0].factor is inf; it must be finite and more than 0"),
             (
                 Schedule::Cosine { warmup_epochs: Some(-1.0), floor: 0.0 },
-                "warmup_epochs is -1; it must be at least 0 and less than the 10 epochs",
+                "warmup_epochs is -1; it must be at least 0 and less than the number of epochs, 10",
             ),
             (
                 Schedule::Cosine { warmup_epochs: Some(10.0), floor: 0.0 },
-                "warmup_epochs is 10; it must be at least 0 and less than the 10 epochs",
+                "warmup_epochs is 10; it must be at least 0 and less than the number of epochs, 10",
             ),
             (
                 Schedule::Cosine { warmup_epochs: Some(f64::NAN), floor: 0.0 },
-                "warmup_epochs is NaN; it must be at least 0 and less than the 10 epochs",
+                "warmup_epochs is NaN; it must be at least 0 and less than the number of epochs, 10",
             ),
             (Schedule::Cosine { warmup_epochs: None, floor: 1.0 }, "floor is 1; it must be at least 0 and less than 1"),
             (

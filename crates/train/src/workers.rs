@@ -1,24 +1,63 @@
 //! All that a run knows about other processes that train the same network.
+//!
+//! Every worker prepares, and computes the logits of, its own rows of every batch. The logits are gathered, so that every
+//! worker runs the criterion on the whole batch: all have the same criterion state at any time, whatever the criterion
+//! remembers. Each goes back through the network with the gradient of its own rows, and the gradients of the parameters are
+//! summed. All workers make the same steps, so an order of collective calls is all that they have to keep.
+//!
+//! A worker that cannot go on before a collective call says so in [`agree`], where the others are or will be, and all end with
+//! its error. A worker that fails later than that leaves, and the next collective call of the others fails.
 
-use equipoise_criterion::State;
+use std::ops::Range;
+
 use equipoise_data::batch::sampler::Shard;
+use equipoise_support::with_causes;
+use thiserror::Error;
 
-/// Processes that train one network together: each trains on a part of every epoch, and all make the same steps.
+use crate::error::TrainError;
+
+/// The other workers cannot be reached.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[error("the other workers cannot be reached: {what}")]
+pub struct WorkersError {
+    /// What the transport says.
+    pub what: String,
+}
+
+/// Processes that train one network together. All workers make the same calls in the same order.
 pub trait Workers {
-    /// Which of the processes this is, and how many there are.
+    /// Which of the workers this is, and how many there are.
     fn shard(&self) -> Shard;
 
-    /// Sums the gradients over all processes, in the same order in each.
-    fn sum_gradients(&mut self, gradients: &mut [f32]);
+    /// The largest of the workers' numbers.
+    ///
+    /// # Errors
+    /// If a worker cannot be reached.
+    fn max(&mut self, own: u64) -> Result<u64, WorkersError>;
 
-    /// Sums counts over all processes.
-    fn sum_counts(&mut self, counts: &mut [u64]);
+    /// Puts the values of all workers into `all`, by rank. `lengths` has the number of values of each.
+    ///
+    /// # Errors
+    /// If a worker cannot be reached.
+    fn gather(&mut self, own: &[f32], lengths: &[usize], all: &mut Vec<f32>) -> Result<(), WorkersError>;
 
-    /// The criterion states of the other processes. All had the same state when the epoch started.
-    fn other_states(&mut self, own: &State) -> Vec<State>;
+    /// The messages of all workers, by rank.
+    ///
+    /// # Errors
+    /// If a worker cannot be reached.
+    fn exchange(&mut self, own: &[u8]) -> Result<Vec<Vec<u8>>, WorkersError>;
 
-    /// Makes running statistics of batch norms the mean over all processes.
-    fn average_statistics(&mut self, statistics: &mut [Vec<f32>]);
+    /// Replaces a message by that of rank 0.
+    ///
+    /// # Errors
+    /// If a worker cannot be reached.
+    fn broadcast(&mut self, message: &mut Vec<u8>) -> Result<(), WorkersError>;
+
+    /// Sums values over all workers, with the same bits in each.
+    ///
+    /// # Errors
+    /// If a worker cannot be reached.
+    fn sum(&mut self, values: &mut [f32]) -> Result<(), WorkersError>;
 }
 
 /// A single process that trains alone.
@@ -30,13 +69,104 @@ impl Workers for SingleProcess {
         Shard::WHOLE
     }
 
-    fn sum_gradients(&mut self, _: &mut [f32]) {}
-
-    fn sum_counts(&mut self, _: &mut [u64]) {}
-
-    fn other_states(&mut self, _: &State) -> Vec<State> {
-        Vec::new()
+    fn max(&mut self, own: u64) -> Result<u64, WorkersError> {
+        Ok(own)
     }
 
-    fn average_statistics(&mut self, _: &mut [Vec<f32>]) {}
+    fn gather(&mut self, own: &[f32], _: &[usize], all: &mut Vec<f32>) -> Result<(), WorkersError> {
+        all.clear();
+        all.extend_from_slice(own);
+        Ok(())
+    }
+
+    fn exchange(&mut self, own: &[u8]) -> Result<Vec<Vec<u8>>, WorkersError> {
+        Ok(vec![own.to_vec()])
+    }
+
+    fn broadcast(&mut self, _: &mut Vec<u8>) -> Result<(), WorkersError> {
+        Ok(())
+    }
+
+    fn sum(&mut self, _: &mut [f32]) -> Result<(), WorkersError> {
+        Ok(())
+    }
+}
+
+/// The number of a worker that cannot go on: larger than that of anything else that workers decide.
+const FAILED: u64 = u64::MAX;
+
+/// The rows of a batch that a worker computes. Workers differ by at most one row; some may have none.
+#[must_use]
+pub fn rows_of(batch: usize, shard: Shard) -> Range<usize> {
+    let end = |rank: usize| batch * rank / shard.size();
+    end(shard.rank())..end(shard.rank() + 1)
+}
+
+/// The number of values of each worker, for a batch with this many values per row.
+pub(crate) fn lengths(batch: usize, per_row: usize, size: usize) -> Vec<usize> {
+    let end = |rank: usize| batch * rank / size;
+    (0..size).map(|rank| (end(rank + 1) - end(rank)) * per_row).collect()
+}
+
+/// What this worker has, if no worker failed. Otherwise rank 0 has its own error, and all others, or rank 0 if it did not
+/// fail, have [`TrainError::Worker`] for the first worker that failed.
+///
+/// # Errors
+/// If a worker failed.
+pub fn agree<T>(workers: &mut impl Workers, own: Result<T, TrainError>) -> Result<T, TrainError> {
+    largest(workers, own, |_| 0).map(|(own, _)| own)
+}
+
+/// What this worker has, and the largest number that any worker makes of its own, if no worker failed.
+///
+/// # Errors
+/// If a worker failed, as [`agree`].
+pub(crate) fn largest<T>(
+    workers: &mut impl Workers,
+    own: Result<T, TrainError>,
+    number: impl FnOnce(&T) -> u64,
+) -> Result<(T, u64), TrainError> {
+    let proposed = own.as_ref().map_or(FAILED, number);
+    if workers.shard().size() == 1 {
+        return own.map(|own| (own, proposed));
+    }
+    let largest = workers.max(proposed)?;
+    if largest < FAILED {
+        return own.map(|own| (own, largest));
+    }
+    let text = own.as_ref().err().map_or_else(String::new, |error| with_causes(error));
+    let all = workers.exchange(text.as_bytes())?;
+    match own {
+        Err(error) if workers.shard().rank() == 0 => Err(error),
+        _ => {
+            let failed = all.iter().enumerate().find(|(_, text)| !text.is_empty());
+            let (rank, text) = failed.map_or((0, &[][..]), |(rank, text)| (rank, text));
+            Err(TrainError::Worker { rank, what: String::from_utf8_lossy(text).into_owned() })
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rows_cover_every_batch() {
+        for size in 1..=5 {
+            for batch in 0..=17 {
+                let shards = (0..size).map(|rank| Shard::new(rank, size).expect("one of them"));
+                let rows: Vec<Range<usize>> = shards.map(|shard| rows_of(batch, shard)).collect();
+                assert_eq!(rows.iter().cloned().flatten().collect::<Vec<_>>(), (0..batch).collect::<Vec<_>>());
+                assert_eq!(lengths(batch, 3, size), rows.iter().map(|rows| 3 * rows.len()).collect::<Vec<_>>());
+                assert!(rows.iter().all(|rows| rows.len() <= batch.div_ceil(size)));
+            }
+        }
+    }
+
+    #[test]
+    fn one_process_agrees_with_itself() {
+        assert_eq!(largest(&mut SingleProcess, Ok(7), |x| *x).expect("it is fine"), (7, 7));
+        let error = || TrainError::Unusable { what: "no".to_owned() };
+        assert_eq!(agree::<()>(&mut SingleProcess, Err(error())).expect_err("its own").to_string(), "no");
+    }
 }

@@ -56,11 +56,11 @@ fn run(trainer: &mut Trainer<Cpu, SingleProcess>, observer: &mut dyn Observer) -
 fn in_parts(augment: Augmentation, epochs: u64) -> RawCheckpoint {
     let mut current = trainer(augment, epochs);
     while run(&mut current, &mut StopAfter(4)) == RunEnd::Interrupted {
-        let checkpoint = Checkpoint::new(current.checkpoint()).expect("its own");
+        let checkpoint = Checkpoint::new(current.checkpoint().expect("its weights")).expect("its own");
         current = trainer(augment, epochs);
         current.restore(&checkpoint).expect("the same run");
     }
-    current.checkpoint()
+    current.checkpoint().expect("its weights")
 }
 
 #[test]
@@ -77,9 +77,9 @@ fn runs_resume_after_any_step() {
     ] {
         let mut whole = trainer(augment, epochs);
         assert_eq!(run(&mut whole, &mut NoObserver), RunEnd::Finished);
-        assert!(in_parts(augment, epochs) == whole.checkpoint(), "{augment:?}");
+        assert!(in_parts(augment, epochs) == whole.checkpoint().expect("its weights"), "{augment:?}");
         // every one of them changes something
-        let tensors = whole.checkpoint().tensors;
+        let tensors = whole.checkpoint().expect("its weights").tensors;
         assert!(!weights.contains(&tensors), "{augment:?}");
         weights.push(tensors);
     }
@@ -111,7 +111,7 @@ fn levels_follow_the_difficulty() {
 fn a_checkpoint_of_another_augmentation_is_refused() {
     let usual = Augmentation::default();
     let by_difficulty = Augmentation { randaugment: RandAugment::by_difficulty(2).ok(), ..usual };
-    let checkpoint = Checkpoint::new(trainer(by_difficulty, 2).checkpoint()).expect("its own");
+    let checkpoint = Checkpoint::new(trainer(by_difficulty, 2).checkpoint().expect("its weights")).expect("its own");
     let error = trainer(usual, 2).restore(&checkpoint).expect_err("another run").to_string();
     assert!(error.contains("it belongs to a run with another `augment.randaugment`"), "{error}");
     let mut damaged = checkpoint.clone();

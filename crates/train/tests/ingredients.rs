@@ -142,7 +142,7 @@ fn estimated_statistics_do_not_touch_training() {
     let [trained, trained_too] = [&plain, &estimated].map(|checkpoint| {
         let mut trainer = trainer(&checkpoint.header.settings, 1);
         trainer.restore(checkpoint).expect("its own");
-        let tensors = trainer.checkpoint().tensors;
+        let tensors = trainer.checkpoint().expect("its weights").tensors;
         let parameters = checkpoint.parameters.len();
         // parameters, momentum and statistics in training
         tensors[..2 * parameters + checkpoint.statistics.len()].to_vec()

@@ -9,6 +9,7 @@ use equipoise_simd::SimdLevel;
 use super::shape::{Plain, Shape};
 use super::softmax::{self, BLOCK, RowBuffers, Slope, Sums};
 use crate::batch::Batch;
+use crate::criterion::Revision;
 
 /// Batches of fewer logits than this are not worth a second thread.
 const WORTH_SPLITTING: usize = 16_384;
@@ -18,7 +19,7 @@ const MOST_TASKS: usize = 128;
 
 /// Scratch memory that a training loop owns and passes to every call, so that a warm step allocates nothing.
 ///
-/// Any criterion can use any `Workspace`. It holds no state that outlives a call.
+/// Any criterion can use any `Workspace`. It holds no state of a criterion, only what is needed to count the last batch.
 #[derive(Debug, Default)]
 pub struct Workspace {
     pool: Pool,
@@ -37,6 +38,17 @@ pub struct Workspace {
     pub(crate) classes: Vec<u32>,
     /// A counter per class, 0 between calls.
     pub(crate) counts: Vec<u32>,
+    /// The batch that was evaluated last, unless it is counted.
+    pub(crate) seen: Option<Seen>,
+}
+
+/// A batch that was evaluated and may be counted.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Seen {
+    /// The criterion and its state.
+    pub(crate) by: Revision,
+    /// The epoch of the batch.
+    pub(crate) epoch: u64,
 }
 
 /// Scratch memory of one of the tasks that a batch is split into.
@@ -64,6 +76,17 @@ impl Workspace {
     #[must_use]
     pub fn with_pool(pool: Pool) -> Self {
         Self { pool, ..Self::default() }
+    }
+
+    /// Splits batches over the threads of another pool from now on.
+    pub fn set_pool(&mut self, pool: Pool) {
+        self.pool = pool;
+    }
+
+    /// The pool that batches are split over.
+    #[must_use]
+    pub fn pool(&self) -> &Pool {
+        &self.pool
     }
 
     /// Uses the instructions of a chosen level instead of the best one.

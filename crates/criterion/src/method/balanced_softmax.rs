@@ -20,8 +20,8 @@
 //! `softmax` for equal counts. It equals `logit-adjusted` with tau 1.
 //!
 //! # Choosing
-//! It has no parameters and is the strongest simple baseline: a method that does not beat it needs another reason to
-//! exist.
+//! It is the default: no parameters, and the best known here over 40 and 200 epochs (docs/results.md, "What to choose"). A
+//! method that does not beat it needs another reason to exist.
 
 use super::shared::biased::Biased;
 use crate::counts::{Counts, table};

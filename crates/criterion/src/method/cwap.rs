@@ -57,7 +57,6 @@ mod intra;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-use crate::batch::Batch;
 use crate::config::Preset;
 use crate::counts::Counts;
 use crate::error::{ConfigError, StateError};
@@ -435,13 +434,13 @@ impl Method for Cwap {
         }
     }
 
-    fn observe(&mut self, batch: &Batch<'_>, workspace: &Workspace) {
+    fn observe(&mut self, epoch: u64, workspace: &Workspace) {
         // mixed examples are not counted
         for row in workspace.rows.iter().filter(|row| row.count == 1) {
             self.histogram.count(row.terms[0].label, row.terms[0].weighted.region as usize);
         }
         let live = self.config.memory == Memory::Live;
-        let averaged = live || self.intra(batch.epoch) && !self.frozen_weights();
+        let averaged = live || self.intra(epoch) && !self.frozen_weights();
         if let Some(averages) = &mut self.averages
             && averaged
         {

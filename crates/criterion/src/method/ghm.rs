@@ -35,7 +35,6 @@
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-use crate::batch::Batch;
 use crate::config::Preset;
 use crate::counts::Counts;
 use crate::error::StateError;
@@ -185,7 +184,7 @@ impl Method for Ghm {
         }
     }
 
-    fn observe(&mut self, _batch: &Batch<'_>, workspace: &Workspace) {
+    fn observe(&mut self, _epoch: u64, workspace: &Workspace) {
         if self.config.momentum > 0.0 {
             self.mass.copy_from_slice(&workspace.mass);
         }

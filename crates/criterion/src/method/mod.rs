@@ -22,7 +22,6 @@ mod shared;
 use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::{Value, json};
 
-use crate::batch::Batch;
 use crate::config::Preset;
 use crate::counts::Counts;
 use crate::documentation::Documentation;
@@ -62,8 +61,8 @@ pub(crate) trait Method {
     }
     /// Computes the loss and gradient of every row as if the batch had been counted. Counts nothing.
     fn rows(&self, pass: &mut BatchPass<'_>);
-    /// Counts the batch that `rows` has just seen.
-    fn observe(&mut self, _batch: &Batch<'_>, _workspace: &Workspace) {}
+    /// Counts the batch of `epoch` that `rows` has just seen.
+    fn observe(&mut self, _epoch: u64, _workspace: &Workspace) {}
     /// Turns what the epoch has counted into what the next one uses.
     fn end_epoch(&mut self) {}
     /// The number of non-empty regions of the histogram behind the weights.

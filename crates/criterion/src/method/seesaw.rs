@@ -28,7 +28,6 @@
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-use crate::batch::Batch;
 use crate::config::Preset;
 use crate::counts::Counts;
 use crate::error::StateError;
@@ -170,11 +169,11 @@ impl Method for Seesaw {
         pass.workspace.table = table;
     }
 
-    fn observe(&mut self, batch: &Batch<'_>, workspace: &Workspace) {
+    fn observe(&mut self, _epoch: u64, workspace: &Workspace) {
         for row in &workspace.rows {
             self.state.seen[Self::counted(row)] += 1;
         }
-        self.total = self.total.saturating_add(batch.len() as u64);
+        self.total = self.total.saturating_add(workspace.rows.len() as u64);
         self.form = self.form_for(self.total);
         self.table.copy_from_slice(&workspace.table);
     }

@@ -56,7 +56,7 @@ impl Patch {
     ///
     /// # Panics
     /// If the images have different sizes.
-    pub fn paste(&self, image: &mut [f32], other: &[f32]) {
+    pub fn paste<T: Copy>(&self, image: &mut [T], other: &[T]) {
         assert_eq!(image.len(), other.len(), "the images must have one size");
         let [height, width] = self.size;
         for (to, from) in image.chunks_exact_mut(height * width).zip(other.chunks_exact(height * width)) {

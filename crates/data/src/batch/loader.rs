@@ -14,6 +14,7 @@ use super::augmentation::Augmentation;
 use super::image_draw::ImageDraw;
 use super::normalize::Normalize;
 use super::photo::{PhotoCrop, PhotoTransform};
+use super::pixel::PixelValue;
 use super::small::SmallTransform;
 use super::thumbnail;
 use crate::dataset::{Images, Pixels};
@@ -104,6 +105,14 @@ impl Loader {
         Self { cache: Cache::Nothing, files, transform, idle: Mutex::new(Vec::new()) }
     }
 
+    /// A loader that treats images in memory as photographs: they are scaled up or down to the transform's size.
+    #[must_use]
+    pub fn photographs(pixels: &Pixels, transform: Transform) -> Self {
+        let photo = |index| Some(DecodedImage::from_planes(pixels.image(index), pixels.width, pixels.height));
+        let photos = (0..pixels.len()).map(photo).collect();
+        Self { cache: Cache::Photos(photos), files: Vec::new(), transform, idle: Mutex::new(Vec::new()) }
+    }
+
     /// Decodes all files; keeps all of them at their final size, or none.
     fn scan_small(&self, scan: &Scan<'_>, side: usize, cache_bytes: u64, pool: &Pool) -> Cache {
         let (total, stride) = (scan.total, 3 * side * side);
@@ -158,7 +167,7 @@ impl Loader {
         }
     }
 
-    /// Fills `out` with the images at these indices: image after image, channel after channel.
+    /// Fills `out` with the images at these indices, normalized or as levels: image after image, channel after channel.
     ///
     /// # Shapes
     /// `out` is `indices.len()` x channels x height x width.
@@ -168,11 +177,19 @@ impl Loader {
     ///
     /// # Panics
     /// If `out` has another size, or an index is out of range.
-    pub fn batch(&self, indices: &[u32], seed: u64, epoch: u64, out: &mut [f32], pool: &Pool) -> Result<(), DataError> {
+    pub fn batch<P: PixelValue>(
+        &self,
+        indices: &[u32],
+        seed: u64,
+        epoch: u64,
+        out: &mut [P],
+        pool: &Pool,
+    ) -> Result<(), DataError> {
         self.draw(&ImageDraw::all(indices, seed, epoch), out, pool)
     }
 
-    /// Fills `out` with images, each with random numbers of its own: image after image, channel after channel.
+    /// Fills `out` with images, normalized or as levels, each with random numbers of its own: image after image, channel after
+    /// channel.
     ///
     /// # Shapes
     /// `out` is `images.len()` x channels x height x width.
@@ -182,7 +199,7 @@ impl Loader {
     ///
     /// # Panics
     /// If `out` has another size, or an index is out of range.
-    pub fn draw(&self, images: &[ImageDraw], out: &mut [f32], pool: &Pool) -> Result<(), DataError> {
+    pub fn draw<P: PixelValue>(&self, images: &[ImageDraw], out: &mut [P], pool: &Pool) -> Result<(), DataError> {
         if let (Cache::Pixels(pixels), Transform::Small { transform, .. }) = (&self.cache, &self.transform) {
             transform.draw(pixels, images, out, pool);
             return Ok(());
@@ -191,7 +208,7 @@ impl Loader {
         let stride = channels * height * width;
         assert_eq!(out.len(), images.len() * stride, "the output must hold every pixel of the batch");
         // photographs take so long that each is worth a task
-        let mut tasks: Vec<(&ImageDraw, &mut [f32], Option<UnreadableFile>)> =
+        let mut tasks: Vec<(&ImageDraw, &mut [P], Option<UnreadableFile>)> =
             images.iter().zip(out.chunks_exact_mut(stride)).map(|(image, out)| (image, out, None)).collect();
         pool.each(&mut tasks, |_, (image, out, failed)| {
             if let Err(what) = self.with_transform(|transform| self.image(image, out, transform)) {
@@ -225,7 +242,12 @@ impl Loader {
     }
 
     /// Transforms one image that is not cached at its final size.
-    fn image(&self, draw: &ImageDraw, out: &mut [f32], photo_transform: &mut PhotoTransform) -> Result<(), String> {
+    fn image<P: PixelValue>(
+        &self,
+        draw: &ImageDraw,
+        out: &mut [P],
+        photo_transform: &mut PhotoTransform,
+    ) -> Result<(), String> {
         let decoded;
         let index = draw.index as usize;
         let image = match &self.cache {

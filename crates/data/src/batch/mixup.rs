@@ -5,6 +5,7 @@
 
 use equipoise_random::{Draws, Example, Stream};
 
+use super::pixel::PixelValue;
 use crate::error::DataError;
 
 /// The distribution of mixup's shares.
@@ -81,10 +82,9 @@ fn log_gamma(draws: Draws, first: u64, shape: f64) -> f64 {
 ///
 /// # Panics
 /// If the images have different sizes.
-pub fn blend(own: &mut [f32], other: &[f32], share: f32) {
+pub fn blend<P: PixelValue>(own: &mut [P], other: &[P], share: f32) {
     assert_eq!(own.len(), other.len(), "the images must have one size");
-    let rest = 1.0 - share;
-    own.iter_mut().zip(other).for_each(|(own, other)| *own = share * *own + rest * other);
+    own.iter_mut().zip(other).for_each(|(own, other)| *own = own.blend(*other, share));
 }
 
 #[cfg(test)]

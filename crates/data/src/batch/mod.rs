@@ -12,6 +12,7 @@ pub mod normalize;
 mod op_ranges;
 pub mod ops;
 pub mod photo;
+pub mod pixel;
 pub mod random_ops;
 mod resize;
 pub mod sampler;

@@ -89,6 +89,12 @@ impl Normalize {
         self.scale.iter().map(|scale| 1.0 / (255.0 * scale)).collect()
     }
 
+    /// Factors of the levels, by channel: 1 / (255 std).
+    #[must_use]
+    pub fn scale(&self) -> &[f32] {
+        &self.scale
+    }
+
     /// The normalized value of a level in 0..=255.
     #[must_use]
     pub fn value(&self, channel: usize, level: f32) -> f32 {

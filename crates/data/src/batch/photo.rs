@@ -1,4 +1,4 @@
-//! Photographs of any size to normalized images of one size: random resized crop for training, resize and center crop for
+//! Photographs of any size to images of one size: random resized crop for training, resize and center crop for
 //! evaluation.
 //!
 //! As in torchvision (Szegedy et al., CVPR 2015): a random area of 8 to 100 % with an aspect ratio of 3/4 to 4/3, at most ten
@@ -11,6 +11,7 @@ use super::augmentation::Augmentation;
 use super::image_draw::ImageDraw;
 use super::normalize::Normalize;
 use super::ops::ImageOps;
+use super::pixel::PixelValue;
 use super::resize::{Area, Resizer};
 use super::small::cut_out;
 use crate::read::decode::DecodedImage;
@@ -57,7 +58,13 @@ impl PhotoTransform {
     ///
     /// # Panics
     /// If `out` has another size.
-    pub(crate) fn crop(&mut self, image: &DecodedImage, crop: &PhotoCrop, draw: &ImageDraw, out: &mut [f32]) {
+    pub(crate) fn crop<P: PixelValue>(
+        &mut self,
+        image: &DecodedImage,
+        crop: &PhotoCrop,
+        draw: &ImageDraw,
+        out: &mut [P],
+    ) {
         let side = self.image_size as usize;
         assert_eq!(out.len(), 3 * side * side, "the output must hold every pixel");
         let draws = draw.example.draws(Stream::PhotoCrop);
@@ -76,14 +83,14 @@ impl PhotoTransform {
             self.bytes.resize(out.len(), 0);
             self.resizer.resize(image, mirrored, &mut self.bytes, |_, x| (x + 0.5) as u8);
             self.augmentation.apply_ops(draw.example, draw.level, &mut self.ops, &mut self.bytes);
-            self.normalize.fill(side * side, &self.bytes, out);
+            P::fill(&self.normalize, side * side, &self.bytes, out);
         } else {
-            let Normalize { scale, offset } = &self.normalize;
-            self.resizer.resize(image, mirrored, out, |c, x| x * scale[c] + offset[c]);
+            self.resizer.resize(image, mirrored, out, P::from_resized(&self.normalize));
         }
         if random && self.augmentation.cutout > 0 {
             let below = |position: u64| (draws.unit(position) * side as f64) as usize;
-            cut_out(out, (side, side), (below(CUTOUT_DRAWS), below(CUTOUT_DRAWS + 1)), self.augmentation.cutout);
+            let center = (below(CUTOUT_DRAWS), below(CUTOUT_DRAWS + 1));
+            cut_out(out, (side, side), center, self.augmentation.cutout, &self.normalize);
         }
     }
 

@@ -2,6 +2,8 @@
 
 use std::ops::Range;
 
+use equipoise_simd::{SimdLevel, dispatch};
+
 use crate::read::decode::DecodedImage;
 
 /// An area of an image.
@@ -54,15 +56,20 @@ impl Taps {
 /// Resizes areas to squares of one size, and keeps the memory for that between calls.
 pub(super) struct Resizer {
     side: usize,
+    level: SimdLevel,
     horizontal: Taps,
     vertical: Taps,
     row: Vec<f32>,
+    /// Red, green and blue of every pixel of an output row, and one more number that makes them vectors.
+    pixels: Vec<[f32; 4]>,
 }
 
 impl Resizer {
     /// Resizes to squares with this side.
     pub(super) fn new(side: usize) -> Self {
-        Self { side, horizontal: Taps::default(), vertical: Taps::default(), row: Vec::new() }
+        let pixels = vec![[0.0; 4]; side];
+        let (horizontal, vertical) = (Taps::default(), Taps::default());
+        Self { side, level: SimdLevel::best(), horizontal, vertical, row: Vec::new(), pixels }
     }
 
     /// Chooses the area; only input pixels in these columns and rows are read.
@@ -84,24 +91,53 @@ impl Resizer {
         let lowest = self.horizontal.first.first().copied().unwrap_or(0);
         let highest = self.horizontal.first.last().map_or(0, |first| (first + self.horizontal.width).min(width));
         let plane = side * side;
-        // columns after the last one have no weight, but are read
-        self.row.resize(3 * (highest - lowest + self.horizontal.width), 0.0);
+        // columns after the last one have no weight, but are read, and so is the number after a pixel
+        self.row.resize(3 * (highest - lowest + self.horizontal.width) + 1, 0.0);
         for (y, (first, weights)) in self.vertical.iter().enumerate() {
             let row = &mut self.row[..3 * (highest - lowest)];
             row.fill(0.0);
             for (k, weight) in weights.iter().enumerate().filter(|(_, weight)| **weight > 0.0) {
                 let from = &image.bytes[3 * ((first + k) * width + lowest)..][..row.len()];
-                row.iter_mut().zip(from).for_each(|(sum, x)| *sum += weight * f32::from(*x));
+                add_row(self.level, row, from, *weight);
             }
-            for (x, (first, weights)) in self.horizontal.iter().enumerate() {
-                let pixels = self.row[3 * (first - lowest)..].as_chunks::<3>().0;
-                let mut sum = [0f32; 3];
-                for (weight, pixel) in weights.iter().zip(pixels) {
-                    (0..3).for_each(|c| sum[c] += weight * pixel[c]);
+            mix_columns(self.level, &self.row, &self.horizontal, lowest, &mut self.pixels);
+            for c in 0..3 {
+                let out = &mut out[c * plane + y * side..][..side];
+                let pixels = self.pixels.iter().map(|pixel| value(c, pixel[c]));
+                match mirrored {
+                    false => out.iter_mut().zip(pixels).for_each(|(out, pixel)| *out = pixel),
+                    true => out.iter_mut().rev().zip(pixels).for_each(|(out, pixel)| *out = pixel),
                 }
-                let x = if mirrored { side - 1 - x } else { x };
-                (0..3).for_each(|c| out[c * plane + y * side + x] = value(c, sum[c]));
             }
         }
+    }
+}
+
+dispatch! {
+    /// Adds a row of pixels, times a weight.
+    fn add_row(row: &mut [f32], from: &[u8], weight: f32) = add_row_kernel
+}
+
+#[inline(always)]
+fn add_row_kernel<S>(_: S, row: &mut [f32], from: &[u8], weight: f32) {
+    row.iter_mut().zip(from).for_each(|(sum, x)| *sum += weight * f32::from(*x));
+}
+
+dispatch! {
+    /// Makes the pixels of an output row from a row whose first column is `lowest`.
+    fn mix_columns(row: &[f32], taps: &Taps, lowest: usize, pixels: &mut [[f32; 4]]) = mix_columns_kernel
+}
+
+#[inline(always)]
+fn mix_columns_kernel<S>(_: S, row: &[f32], taps: &Taps, lowest: usize, pixels: &mut [[f32; 4]]) {
+    for ((first, weights), out) in taps.iter().zip(pixels) {
+        // the last pixel ends with the number after it
+        let from = &row[3 * (first - lowest)..][..3 * weights.len() + 1];
+        let mut sum = [0f32; 4];
+        for (k, weight) in weights.iter().enumerate() {
+            let pixel = &from[3 * k..3 * k + 4];
+            (0..4).for_each(|c| sum[c] += weight * pixel[c]);
+        }
+        *out = sum;
     }
 }

@@ -1,6 +1,6 @@
 //! Batches of small images: random crop, flip, RandAugment or another policy, color jitter, normalization, cutout.
 //!
-//! Crop, flip and normalization are one pass from u8 to f32. Only the policy and color jitter need the cropped image in
+//! Crop, flip and normalization are one pass from u8 to f32, or to u8 without normalization. Only the policy and color jitter need the cropped image in
 //! 8 bits first.
 
 use equipoise_pool::Pool;
@@ -10,6 +10,7 @@ use super::augmentation::Augmentation;
 use super::image_draw::ImageDraw;
 use super::normalize::Normalize;
 use super::ops::ImageOps;
+use super::pixel::PixelValue;
 use crate::dataset::Pixels;
 
 /// How small images become the input of a network.
@@ -44,7 +45,15 @@ impl SmallTransform {
     ///
     /// # Panics
     /// If `out` has another size, or an index is out of range.
-    pub fn batch(&self, pixels: &Pixels, indices: &[u32], seed: u64, epoch: u64, out: &mut [f32], pool: &Pool) {
+    pub fn batch<P: PixelValue>(
+        &self,
+        pixels: &Pixels,
+        indices: &[u32],
+        seed: u64,
+        epoch: u64,
+        out: &mut [P],
+        pool: &Pool,
+    ) {
         self.draw(pixels, &ImageDraw::all(indices, seed, epoch), out, pool);
     }
 
@@ -55,12 +64,12 @@ impl SmallTransform {
     ///
     /// # Panics
     /// If `out` has another size, or an index is out of range.
-    pub fn draw(&self, pixels: &Pixels, images: &[ImageDraw], out: &mut [f32], pool: &Pool) {
+    pub fn draw<P: PixelValue>(&self, pixels: &Pixels, images: &[ImageDraw], out: &mut [P], pool: &Pool) {
         let stride = pixels.stride();
         assert_eq!(out.len(), images.len() * stride, "the output must hold every pixel of the batch");
         // enough for a task, and independent of the number of threads
         const IMAGES: usize = 16;
-        let mut tasks: Vec<(&[ImageDraw], &mut [f32])> =
+        let mut tasks: Vec<(&[ImageDraw], &mut [P])> =
             images.chunks(IMAGES).zip(out.chunks_mut(IMAGES * stride)).collect();
         pool.each(&mut tasks, |_, (images, out)| {
             let mut scratch = self.scratch(pixels);
@@ -77,13 +86,13 @@ impl SmallTransform {
     }
 
     /// Transforms the image at an index of `pixels` with the random numbers and the level of a draw.
-    pub(crate) fn image(
+    pub(crate) fn image<P: PixelValue>(
         &self,
         pixels: &Pixels,
         index: usize,
         draw: &ImageDraw,
         scratch: &mut Option<OpsScratch>,
-        out: &mut [f32],
+        out: &mut [P],
     ) {
         let Augmentation { crop_padding, flip, cutout, .. } = self.augmentation;
         let draws = draw.example.draws(Stream::CropAndFlip);
@@ -100,28 +109,34 @@ impl SmallTransform {
         if let Some((ops, bytes)) = scratch {
             image.zip(bytes.chunks_exact_mut(plane)).for_each(|(from, to)| window.crop(from, to, width, 0, |x| x));
             self.augmentation.apply_ops(draw.example, draw.level, ops, bytes);
-            self.normalize.fill(plane, bytes, out);
+            P::fill(&self.normalize, plane, bytes, out);
         } else {
             for (c, (from, to)) in image.zip(out.chunks_exact_mut(plane)).enumerate() {
-                let (scale, offset) = (self.normalize.scale[c], self.normalize.offset[c]);
-                // the padding is black, which becomes `offset`
-                window.crop(from, to, width, offset, |x| f32::from(x) * scale + offset);
+                let (black, value) = (P::black(&self.normalize, c), P::from_level(&self.normalize, c));
+                window.crop(from, to, width, black, value);
             }
         }
         if cutout > 0 {
-            cut_out(out, (height, width), (below(3, height), below(4, width)), cutout);
+            cut_out(out, (height, width), (below(3, height), below(4, width)), cutout, &self.normalize);
         }
     }
 }
 
-/// Sets a square to 0, the mean color. Its center is a pixel of the image, so that it may extend past the edge.
-pub(super) fn cut_out(out: &mut [f32], (height, width): (usize, usize), (y, x): (usize, usize), side: usize) {
+/// Gives a square the mean color. Its center is a pixel of the image, so that it may extend past the edge.
+pub(super) fn cut_out<P: PixelValue>(
+    out: &mut [P],
+    (height, width): (usize, usize),
+    (y, x): (usize, usize),
+    side: usize,
+    normalize: &Normalize,
+) {
     let half = side / 2;
     let rows = y.saturating_sub(half)..(y + side - half).min(height);
     let columns = x.saturating_sub(half)..(x + side - half).min(width);
-    for to in out.chunks_exact_mut(height * width) {
+    for (channel, to) in out.chunks_exact_mut(height * width).enumerate() {
+        let mean = P::mean(normalize, channel);
         for row in rows.clone() {
-            to[row * width..][columns.clone()].fill(0.0);
+            to[row * width..][columns.clone()].fill(mean);
         }
     }
 }

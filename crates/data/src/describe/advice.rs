@@ -1,5 +1,6 @@
 //! What to do about a dataset, in sentences.
 
+use super::broken_files::{MAX_BROKEN, allowed_broken, option_to_allow};
 use super::findings::{Findings, NearDuplicates};
 use super::groups::ClassGroup;
 use super::inspect::{ClassReport, DatasetReport};
@@ -19,33 +20,47 @@ pub(super) fn advice(report: &DatasetReport, groups: &[ClassGroup], found: &Find
     advice
 }
 
-/// What becomes of files that cannot be read.
-pub(super) fn on_broken_files(number: usize) -> String {
-    let (files, them) = if number == 1 { ("file", "it") } else { ("files", "them") };
+/// What becomes of files that cannot be read, of so many images in all.
+pub(super) fn on_broken_files(broken: usize, images: usize) -> String {
+    let (files, them) = if broken == 1 { ("file", "it") } else { ("files", "them") };
+    let allowed = allowed_broken(MAX_BROKEN, images);
+    if broken <= allowed {
+        return format!(
+            "{broken} {files} cannot be read: `train` leaves out one file, or up to 1 % of all (--strict: none); repair or remove {them}."
+        );
+    }
+    let option =
+        option_to_allow(broken, images).map_or_else(String::new, |option| format!(", or type `train {option}`"));
     format!(
-        "{number} {files} cannot be read: `train` leaves out one file, or up to 1 % of all (--strict: none); repair or remove {them}."
+        "{broken} {files} cannot be read: `train` will refuse this dataset, because it leaves out {allowed} of {images} at most; repair or \
+         remove {them}{option}."
     )
 }
 
 fn on_imbalance(factor: f64) -> String {
     match factor {
-        ..1.5 => "The classes are about equally large: `softmax` is all you need.".to_owned(),
-        1.5..10.0 => format!(
-            "Imbalance {factor:.1}: start with `balanced-softmax`, and see what `softmax` loses on the small classes."
-        ),
-        _ => format!(
-            "Imbalance {factor:.0}: compare `balanced-softmax`, `seesaw` and `cwap` with `softmax`; an ordinary run will \
-             neglect the small classes."
-        ),
+        ..2.0 => {
+            "The classes are about equally large: the default criterion, `balanced-softmax`, is little else than `softmax` here."
+                .to_owned()
+        }
+        _ => {
+            let digits = usize::from(factor < 10.0);
+            format!(
+                "Imbalance {factor:.digits$}: use `balanced-softmax`, the default; `softmax` would neglect the small classes, and \
+                 `compare` shows by how much. With time for 200 epochs: `train --config recommended`."
+            )
+        }
     }
 }
 
+/// The first few classes, and how many more there are.
+fn list(classes: &[&ClassReport]) -> String {
+    let names: Vec<&str> = classes.iter().take(5).map(|class| class.name.as_str()).collect();
+    let more = if classes.len() > 5 { format!(" and {} more", classes.len() - 5) } else { String::new() };
+    format!("{}{more}", names.join(", "))
+}
+
 fn on_small_classes(classes: &[ClassReport]) -> Vec<String> {
-    let list = |classes: &[&ClassReport]| {
-        let names: Vec<&str> = classes.iter().take(5).map(|class| class.name.as_str()).collect();
-        let more = if classes.len() > 5 { format!(" and {} more", classes.len() - 5) } else { String::new() };
-        format!("{}{more}", names.join(", "))
-    };
     let mut advice = Vec::new();
     let empty: Vec<&ClassReport> = classes.iter().filter(|class| class.train == 0).collect();
     if !empty.is_empty() {
@@ -61,21 +76,45 @@ fn on_small_classes(classes: &[ClassReport]) -> Vec<String> {
     advice
 }
 
-/// How well the accuracy on the rarest classes can be measured.
-fn on_test_images(report: &DatasetReport, groups: &[ClassGroup]) -> Option<String> {
-    let rare = groups.iter().rev().find(|group| !group.classes.is_empty())?;
-    let tested: u64 = rare.classes.iter().map(|class| report.classes[*class].test).sum();
-    if tested == 0 {
-        return Some(format!("No test images in group {}: nothing can be said about it.", rare.name));
-    }
+/// How well the accuracy of every group can be measured, and which classes cannot be tested.
+fn on_test_images(report: &DatasetReport, groups: &[ClassGroup]) -> Vec<String> {
+    let tested = |group: &ClassGroup| group.classes.iter().map(|class| report.classes[*class].test).sum::<u64>();
     // half the width of a 95 % interval of a share near one half
-    let points = 98.0 / (tested as f64).sqrt();
-    let images = if tested == 1 { "image" } else { "images" };
-    let advice = format!(
-        "{tested} test {images} in group {}: its accuracy is known only to about +- {points:.0} points.",
-        rare.name
-    );
-    (points > 5.0).then_some(advice)
+    let points = |group: &ClassGroup| 98.0 / (tested(group) as f64).sqrt();
+    let each = |groups: &[&ClassGroup], text: &dyn Fn(&ClassGroup) -> String| {
+        groups.iter().map(|group| text(group)).collect::<Vec<_>>().join(", ")
+    };
+    let mut advice = Vec::new();
+    let empty: Vec<&ClassGroup> = groups.iter().filter(|group| tested(group) == 0).collect();
+    let name = |group: &ClassGroup| group.name.clone();
+    match &empty[..] {
+        [] => {}
+        [group] => advice.push(format!("No test images in group {}: nothing can be said about it.", group.name)),
+        _ => advice.push(format!("No test images in groups {}: nothing can be said about them.", each(&empty, &name))),
+    }
+    let few: Vec<&ClassGroup> = groups.iter().filter(|group| tested(group) > 0 && points(group) > 5.0).collect();
+    match &few[..] {
+        [] => {}
+        [group] => {
+            let images = if tested(group) == 1 { "image" } else { "images" };
+            advice.push(format!(
+                "{} test {images} in group {}: its accuracy is known only to about +- {:.0} points.",
+                tested(group),
+                group.name,
+                points(group)
+            ));
+        }
+        _ => advice.push(format!(
+            "Few test images in groups {}: their accuracies are known only to about +- {} points.",
+            each(&few, &|group| format!("{} ({})", group.name, tested(group))),
+            each(&few, &|group| format!("{:.0}", points(group)))
+        )),
+    }
+    let untested: Vec<&ClassReport> = report.classes.iter().filter(|class| class.test == 0).collect();
+    if report.test > 0 && !untested.is_empty() {
+        advice.push(format!("No test images: {}. The accuracy of these classes remains unknown.", list(&untested)));
+    }
+    advice
 }
 
 fn on_overlap(found: &Findings) -> impl Iterator<Item = String> {

@@ -82,15 +82,7 @@ fn group_height(group: &SheetGroup) -> u32 {
 
 /// Draws an image into a square, as large as it fits. Small images keep hard pixels.
 fn draw(sheet: &mut RgbImage, [left, top]: [u32; 2], pixels: &Pixels) -> Result<(), DataError> {
-    let (plane, gray) = (pixels.height * pixels.width, pixels.channels == 1);
-    if plane == 0 || pixels.is_empty() {
-        return Err(DataError::Sheet { what: "an image without pixels".to_owned() });
-    }
-    let values = pixels.image(0);
-    let image = RgbImage::from_fn(pixels.width as u32, pixels.height as u32, |x, y| {
-        let at = y as usize * pixels.width + x as usize;
-        Rgb([0, 1, 2].map(|channel| values[if gray { at } else { channel * plane + at }]))
-    });
+    let image = in_color(pixels)?;
     let longest = image.width().max(image.height());
     let scaled = |side: u32| (u64::from(side) * u64::from(TILE) / u64::from(longest)).max(1) as u32;
     let filter = if longest < TILE { FilterType::Nearest } else { FilterType::Triangle };
@@ -99,6 +91,19 @@ fn draw(sheet: &mut RgbImage, [left, top]: [u32; 2], pixels: &Pixels) -> Result<
     let (x, y) = (left + middle(image.width()), top + middle(image.height()));
     imageops::replace(sheet, &image, x.into(), y.into());
     Ok(())
+}
+
+/// The first of these images, in color.
+pub(super) fn in_color(pixels: &Pixels) -> Result<RgbImage, DataError> {
+    let (plane, gray) = (pixels.height * pixels.width, pixels.channels == 1);
+    if plane == 0 || pixels.is_empty() {
+        return Err(DataError::Sheet { what: "an image without pixels".to_owned() });
+    }
+    let values = pixels.image(0);
+    Ok(RgbImage::from_fn(pixels.width as u32, pixels.height as u32, |x, y| {
+        let at = y as usize * pixels.width + x as usize;
+        Rgb([0, 1, 2].map(|channel| values[if gray { at } else { channel * plane + at }]))
+    }))
 }
 
 /// Writes text that is cut off after a width. Characters that the font lacks become question marks.

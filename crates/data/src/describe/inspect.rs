@@ -47,8 +47,8 @@ pub struct DatasetReport {
 }
 
 impl DatasetReport {
-    /// Adds files that cannot be read, which may have been left out of the dataset.
-    pub fn add_broken(&mut self, broken: Vec<BrokenImage>) {
+    /// Adds files that cannot be read, of so many images in all; they may have been left out of the dataset.
+    pub fn add_broken(&mut self, broken: Vec<BrokenImage>, images: usize) {
         // a list has already named its missing files
         let named: HashSet<&str> = self.problems.iter().map(|problem| problem.path.as_str()).collect();
         let problem =
@@ -63,7 +63,7 @@ impl DatasetReport {
         }
         self.broken.extend(broken);
         if !self.broken.is_empty() {
-            self.advice.insert(0, on_broken_files(self.broken.len()));
+            self.advice.insert(0, on_broken_files(self.broken.len(), images));
         }
     }
 }
@@ -139,7 +139,9 @@ pub fn inspect(
     };
     report.advice = advice(&report, &grouped, &found);
     report.problems = found.problems;
-    report.add_broken(found.broken);
+    let images =
+        dataset.train.labels.len() + dataset.val.as_ref().map_or(0, |val| val.labels.len()) + dataset.test.labels.len();
+    report.add_broken(found.broken, images);
     Ok(report)
 }
 
@@ -215,7 +217,9 @@ mod tests {
             "Imbalance 2.0",
             "No training images: c",
             "Fewer than 20",
+            "Few test images in groups Many (1), Medium (1): their accuracies are known only to about +- 98, 98 points",
             "No test images in group Few",
+            "No test images: c. ",
             "1 test image is also",
         ] {
             assert!(advice.contains(what), "{what}: {advice}");

@@ -4,15 +4,17 @@
 //! decoded in strict mode, because the lenient default accepts half of all truncated files. Sizes are checked before memory
 //! is allocated: a header cannot claim more pixels than its file can hold.
 //!
-//! JPEG pixels are not libjpeg-turbo's to the bit (`tests/jpeg.rs` has the bounds): brightness agrees to a level, but where two
-//! or four pixels share a color, its interpolation is rounded differently, which changes red, green and blue by 0.4 levels on
-//! average and by up to three. The planes before interpolation, from which libjpeg's values could be made, are not accessible.
+//! JPEG pixels are not libjpeg-turbo's to the bit (`tests/jpeg.rs` has the bounds; `docs/usage.md` has the figures): the inverse
+//! transform of a block may be off by a level, which the conversion to RGB multiplies by up to 1.8, and where two or four pixels
+//! share a color, its interpolation is rounded differently. The planes before interpolation, from which libjpeg's values could be
+//! made, are not accessible.
 
 use std::io::{Cursor, Read};
 use std::path::Path;
 
 use image::metadata::Orientation;
 use image::{DynamicImage, ImageDecoder, ImageFormat, ImageReader, Limits};
+use memchr::memchr;
 use thiserror::Error;
 use zune_core::bytestream::ZCursor;
 use zune_core::colorspace::ColorSpace;
@@ -44,6 +46,16 @@ pub struct DecodedImage {
     pub height: u32,
     /// Red, green and blue of every pixel.
     pub bytes: Vec<u8>,
+}
+
+impl DecodedImage {
+    /// An image from its planes, channel after channel. A gray image has one.
+    pub(crate) fn from_planes(planes: &[u8], width: usize, height: usize) -> Self {
+        let (plane, channels) = (width * height, planes.len() / (width * height).max(1));
+        let channel = |c: usize| if channels == 3 { c } else { 0 };
+        let bytes = (0..plane).flat_map(|i| [0, 1, 2].map(|c| planes[channel(c) * plane + i])).collect();
+        Self { width: width as u32, height: height as u32, bytes }
+    }
 }
 
 /// Why an image cannot be used.
@@ -298,7 +310,10 @@ fn metadata_bytes(bytes: &[u8]) -> usize {
 /// cameras append after the end does not matter.
 fn has_end(bytes: &[u8]) -> bool {
     let (mut at, mut scanned) = (2, false);
-    while let Some(&[first, marker]) = bytes.get(at..).and_then(|rest| rest.first_chunk::<2>()) {
+    while let Some(rest) = bytes.get(at..) {
+        let Some(skipped) = memchr(0xff, rest) else { return false };
+        at += skipped;
+        let Some(&[first, marker]) = rest[skipped..].first_chunk::<2>() else { return false };
         match (first, marker) {
             (0xff, 0xd9) if scanned => return true,
             (0xff, 0x02..=0xcf | 0xda..=0xfe) => {

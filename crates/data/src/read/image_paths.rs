@@ -102,7 +102,9 @@ impl ImagePaths {
     /// Adds the files that match a pattern, and the images in the folders that do.
     fn add_matches(&mut self, pattern: &str) -> Result<(), DataError> {
         let refuse = |what: String| DataError::Pattern { pattern: pattern.to_owned(), what };
-        let found = glob::glob(pattern).map_err(|error| refuse(error.to_string()))?;
+        // hidden files are skipped, as in folders
+        let options = glob::MatchOptions { require_literal_leading_dot: true, ..glob::MatchOptions::new() };
+        let found = glob::glob_with(pattern, options).map_err(|error| refuse(error.to_string()))?;
         let mut matched = false;
         for path in found {
             let path = path.map_err(|error| refuse(error.to_string()))?;
@@ -182,7 +184,7 @@ mod tests {
         let folder = TempFolder::new("paths");
         let at = |name: &str| folder.path().join(name);
         std::fs::create_dir_all(at("a/deep")).expect("a folder");
-        for name in ["b.png", "a/2.png", "a/1.png", "a/deep/3.png", "odd [1].png"] {
+        for name in ["b.png", "a/2.png", "a/1.png", "a/deep/3.png", "odd [1].png", "a/._1.png"] {
             std::fs::write(at(name), b"").expect("written");
         }
         std::fs::write(at("a/notes.md"), b"text").expect("written");

@@ -20,7 +20,7 @@ use crate::training::{DisplayOptions, RunDisplay, execute_or_read};
 
 #[derive(clap::Args)]
 #[command(after_long_help = "\
-Without a dataset: `softmax`, `seesaw` and `cwap` on the built-in dataset, with resnet8, 30 epochs and a batch size of 32.
+Without a dataset: `softmax`, `balanced-softmax` and `cwap` on the built-in dataset, with resnet8, 30 epochs and a batch size of 32.
 
 A comparison that was stopped continues with the same command and --output.
 
@@ -32,7 +32,7 @@ pub(crate) struct Args {
     #[command(flatten)]
     settings: SettingArgs,
     /// Criteria, separated by commas
-    #[arg(long, value_name = "ID,..", value_delimiter = ',', default_value = "softmax,seesaw,cwap")]
+    #[arg(long, value_name = "ID,..", value_delimiter = ',', default_value = "softmax,balanced-softmax,cwap")]
     criteria: Vec<Id>,
     /// Number of runs per criterion, with consecutive seeds
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..=1000))]
@@ -71,6 +71,7 @@ struct Finished {
 
 pub(crate) fn run(args: &Args, out: &mut impl Write) -> Result<(), Failure> {
     let mut all = settings(args)?;
+    args.settings.note_data(&all[0])?;
     let environment = Environment::new(args.settings.threads, &args.settings.root)?;
     // shows that data and network fit before a folder is created
     let chosen = trainer(all[0].clone(), None, &environment.context())?.settings().clone();
@@ -105,7 +106,7 @@ fn settings(args: &Args) -> Result<Vec<Settings>, Failure> {
     if let Some((_, id)) = args.criteria.iter().enumerate().find(repeated) {
         return Err(Failure::usage(format!("--criteria: {id} is named twice")));
     }
-    let base = base(args.settings.data.is_none());
+    let base = base(args.settings.data.is_none() && args.settings.weights.is_none());
     let of = |id: &Id| args.settings.settings(base.clone(), Some(*id));
     let all: Vec<Settings> = args.criteria.iter().map(of).collect::<Result<_, _>>()?;
     let seed = all[0].seed;

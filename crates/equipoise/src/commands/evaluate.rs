@@ -10,9 +10,9 @@ use equipoise_train::run::dataset::SplitChoice;
 use equipoise_train::run::evaluation::{EvaluationOptions, ImagePrediction, evaluate_checkpoint};
 use serde_json::json;
 
-use crate::checkpoints::{self, describe, selected_by};
+use crate::checkpoints::{self, describe, selected_by, warn_if_untrained, warn_of_second_correction};
 use crate::failure::Failure;
-use crate::options::{ColumnArgs, Environment, PostHocArgs, RootArgs, ThreadArgs};
+use crate::options::{ColumnArgs, Environment, PostHocArgs, RootArgs, ThreadArgs, Tta};
 use crate::output::{counted, percent, printable, write_file};
 
 #[derive(clap::Args)]
@@ -21,13 +21,13 @@ The best checkpoint is used if the run has one, else the newest. The dataset is 
 split is evaluated if it has one, else all of its images. Its classes are matched by name, and it need not have all of them. Two \
 corrections can be applied after training: --tau-norm divides the weights of each class in a linear head by their norm to the power of \
 tau and drops the bias (Kang et al., ICLR 2020); --logit-adjustment subtracts tau times the log of the class's share of the training images \
-(Menon et al., ICLR 2021).
+(Menon et al., ICLR 2021), which is for softmax and other criteria that do not correct for class sizes in training. --tta flip averages the logits of every image and its mirror image.
 
 Examples:
-  equipoise evaluate runs/fashion-mini-cwap-resnet32-s0
-  equipoise evaluate runs/my-images-cwap-resnet32-s0 path/to/new/images
+  equipoise evaluate runs/fashion-mini-balanced-softmax-resnet32-s0
+  equipoise evaluate runs/my-images-balanced-softmax-resnet32-s0 path/to/new/images
   equipoise evaluate runs/cifar10-if100-softmax-resnet32-s0 --logit-adjustment 1 --json
-  equipoise evaluate runs/my-images-cwap-resnet32-s0 --predictions predictions.csv")]
+  equipoise evaluate runs/my-images-balanced-softmax-resnet32-s0 --predictions predictions.csv")]
 pub(crate) struct Args {
     /// Run folder or checkpoint
     run: PathBuf,
@@ -61,6 +61,8 @@ pub(crate) struct Args {
 pub(crate) fn run(args: &Args, out: &mut impl Write) -> Result<(), Failure> {
     args.post_hoc.check()?;
     let checkpoint = checkpoints::read(&args.run)?;
+    warn_if_untrained(&checkpoint.header);
+    warn_of_second_correction(&checkpoint.header, args.post_hoc);
     let header = checkpoint.header.clone();
     let environment = Environment::new(args.threads, &args.root)?;
     let options = EvaluationOptions {
@@ -71,6 +73,7 @@ pub(crate) fn run(args: &Args, out: &mut impl Write) -> Result<(), Failure> {
         groups: args.groups,
         logit_adjustment: args.post_hoc.logit_adjustment,
         tau_norm: args.post_hoc.tau_norm,
+        tta: args.post_hoc.tta.into(),
         predictions: args.predictions.is_some(),
     };
     let evaluation = evaluate_checkpoint(checkpoint, &options, &environment.context())?;
@@ -83,7 +86,7 @@ pub(crate) fn run(args: &Args, out: &mut impl Write) -> Result<(), Failure> {
             "run": args.run.display().to_string(), "dataset": evaluation.dataset, "split": evaluation.split.to_string(),
             "images": evaluation.images, "epoch": header.position.epoch,
             "selected": selected_by(&header), "own": args.data.is_none(), "logit_adjustment": tau,
-            "tau_norm": args.post_hoc.tau_norm, "metrics": evaluation.metrics, "confusion": evaluation.confusion,
+            "tau_norm": args.post_hoc.tau_norm, "tta": (args.post_hoc.tta == Tta::Flip).then_some("flip"), "metrics": evaluation.metrics, "confusion": evaluation.confusion,
         });
         writeln!(out, "{line}")?;
         return Ok(());
@@ -101,6 +104,9 @@ pub(crate) fn run(args: &Args, out: &mut impl Write) -> Result<(), Failure> {
     }
     if args.post_hoc.tau_norm > 0.0 {
         writeln!(out, "weights of the head normalized, tau {}, without bias", args.post_hoc.tau_norm)?;
+    }
+    if args.post_hoc.tta == Tta::Flip {
+        writeln!(out, "logits averaged over images and their mirror images")?;
     }
     print_classes(&evaluation.metrics, out)?;
     print_averages(&evaluation.metrics, out)

@@ -1,12 +1,12 @@
-//! `equipoise export`: weights for other programs.
+//! `equipoise export`: networks for other programs.
 
 use std::io::Write;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use clap::ValueEnum;
-use equipoise_train::run::export::to_safetensors;
+use equipoise_train::run::export::{to_onnx, to_safetensors};
 
-use crate::checkpoints::{self, describe};
+use crate::checkpoints::{self, describe, warn_if_untrained};
 use crate::failure::Failure;
 use crate::output::write_file;
 
@@ -16,29 +16,75 @@ Tensors have the names of torchvision and of the usual ResNets for CIFAR, so PyT
 metadata of the file hold the names of the classes, the image size, how to resize and normalize, and the scale of the head; \
 docs/export.md shows how to use them.
 
+An ONNX file takes pixels in 0 to 1 and returns logits and probabilities, for any number of images; normalization and all adjustments of \
+logits are inside.
+
 Examples:
-  equipoise export runs/fashion-mini-cwap-resnet32-s0 -o weights.safetensors")]
+  equipoise export runs/fashion-mini-balanced-softmax-resnet32-s0 -o weights.safetensors
+  equipoise export runs/fashion-mini-balanced-softmax-resnet32-s0 -o network.onnx")]
 pub(crate) struct Args {
     /// Run folder or checkpoint
     run: PathBuf,
-    /// Format of the file
-    #[arg(long, value_enum, default_value_t = Format::Safetensors)]
-    format: Format,
-    /// File to write; an existing file is not overwritten
+    /// Format of the file [default: that of its extension, .safetensors or .onnx]
+    #[arg(long, value_enum)]
+    format: Option<Format>,
+    /// File to write, such as weights.safetensors or network.onnx; an existing file is not overwritten
     #[arg(short, long, value_name = "FILE")]
     output: PathBuf,
 }
 
-#[derive(Clone, Copy, ValueEnum)]
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum Format {
     /// Named tensors, without code that runs when the file is read
     Safetensors,
+    /// A computation that onnxruntime and other programs run: pixels in, probabilities out
+    Onnx,
+}
+
+impl Format {
+    fn name(self) -> &'static str {
+        match self {
+            Self::Safetensors => "safetensors",
+            Self::Onnx => "ONNX",
+        }
+    }
+
+    /// The format of a file, by its extension unless one is given.
+    fn of(path: &Path, given: Option<Self>) -> Result<Self, Failure> {
+        let extension = path.extension().map(|extension| extension.to_string_lossy().to_ascii_lowercase());
+        let by_name = match extension.as_deref() {
+            Some("safetensors") => Some(Self::Safetensors),
+            Some("onnx") => Some(Self::Onnx),
+            _ => None,
+        };
+        let refuse = |what: String| Err(Failure::usage(format!("{}: {what}", path.display())));
+        match (given, by_name, extension) {
+            (Some(given), Some(named), Some(extension)) if given != named => {
+                refuse(format!("--format {} contradicts the extension .{extension}", given.name().to_lowercase()))
+            }
+            (_, None, Some(extension)) if matches!(extension.as_str(), "pt" | "pth" | "ckpt" | "bin" | "h5") => {
+                refuse(format!(
+                    ".{extension} files cannot be written; name a .safetensors file, which PyTorch loads, or an .onnx file"
+                ))
+            }
+            (Some(format), ..) | (None, Some(format), _) => Ok(format),
+            (None, None, _) => refuse(
+                "the format does not follow from this name; end it in .safetensors or .onnx, or choose with --format"
+                    .to_owned(),
+            ),
+        }
+    }
 }
 
 pub(crate) fn run(args: &Args, out: &mut impl Write) -> Result<(), Failure> {
+    let format = Format::of(&args.output, args.format)?;
     let checkpoint = checkpoints::read(&args.run)?;
-    let Format::Safetensors = args.format;
-    let bytes = to_safetensors(&checkpoint, env!("CARGO_PKG_VERSION"))?;
+    warn_if_untrained(&checkpoint.header);
+    let version = env!("CARGO_PKG_VERSION");
+    let bytes = match format {
+        Format::Safetensors => to_safetensors(&checkpoint, version)?,
+        Format::Onnx => to_onnx(&checkpoint, version)?,
+    };
     let header = &checkpoint.header;
     let path = args.output.display();
     if args.output.exists() {
@@ -46,9 +92,10 @@ pub(crate) fn run(args: &Args, out: &mut impl Write) -> Result<(), Failure> {
     }
     write_file(&args.output, &bytes)?;
     let (network, classes) = (&header.network.name, header.classes.len());
-    writeln!(out, "{network}, {classes} classes, {}: {} bytes in {path}", describe(header), bytes.len())?;
+    let (format_name, size) = (format.name(), bytes.len());
+    writeln!(out, "{network}, {classes} classes, {}: {size} bytes of {format_name} in {path}", describe(header))?;
     let tau = header.settings.logit_adjustment;
-    if tau > 0.0 {
+    if tau > 0.0 && format == Format::Safetensors {
         writeln!(
             out,
             "the run adjusts logits after training (tau {tau}): add the `logit_offsets` of the metadata to them"

@@ -4,17 +4,16 @@ use std::io::Write;
 use std::path::PathBuf;
 
 use equipoise_data::describe::groups::GroupRule;
-use equipoise_data::describe::image_side::usual_image_side;
-use equipoise_data::describe::inspect::{BrokenImage, DatasetReport, inspect};
-use equipoise_data::{Dataset, Images, Pixels};
+use equipoise_data::describe::inspect::DatasetReport;
 use equipoise_train::preview::preview;
-use equipoise_train::run::input::choose_input;
+use equipoise_train::run::RunContext;
+use equipoise_train::run::inspection::inspect;
 use equipoise_train::settings::{KEYS, Settings};
 
 use crate::failure::Failure;
 use crate::options::{DatasetArgs, pool, read_config};
 use crate::output::{counted, printable, write_file};
-use crate::progress::Progress;
+use crate::progress::Console;
 
 #[derive(clap::Args)]
 #[command(after_long_help = "\
@@ -47,10 +46,12 @@ const SHOWN: usize = 20;
 const BARS: usize = 40;
 
 pub(crate) fn run(args: &Args, out: &mut impl Write) -> Result<(), Failure> {
-    let (report, dataset) = report(args)?;
+    let (pool, data_root) = (pool(0)?, args.dataset.root());
+    let context = RunContext { data_root: &data_root, pool: &pool, feedback: &Console::default() };
+    let (report, dataset) = inspect(&args.dataset.settings(), args.groups, &context)?;
     if let Some(file) = &args.output {
         let settings = preview_settings(args)?;
-        let picture = preview(&dataset, &settings, &pool(0)?)?;
+        let picture = preview(&dataset, &settings, &pool)?;
         write_file(file, &picture)?;
     }
     if args.json {
@@ -77,47 +78,6 @@ fn preview_settings(args: &Args) -> Result<Settings, Failure> {
     }
     settings.check()?;
     Ok(settings)
-}
-
-/// Looks at the dataset as `train` uses it: without files that cannot be read.
-fn report(args: &Args) -> Result<(DatasetReport, Dataset), Failure> {
-    let pool = pool(0)?;
-    let mut broken: Vec<BrokenImage> = Vec::new();
-    loop {
-        let left_out = broken.iter().map(|image| image.path.clone()).collect();
-        let loaded = args.dataset.load(&left_out)?;
-        let input = on_input(&args.dataset, &loaded.dataset);
-        let progress = Progress::new("images read");
-        let look = |done, total| progress.update(done, total);
-        let dataset = loaded.into_dataset();
-        let mut report = inspect(&dataset, args.groups, &pool, &look)?;
-        drop(progress);
-        if report.broken.is_empty() {
-            report.add_broken(broken);
-            report.advice.push(input);
-            return Ok((report, dataset));
-        }
-        broken.append(&mut report.broken);
-    }
-}
-
-/// Which network `train` chooses, and how large it sees the images.
-fn on_input(args: &DatasetArgs, dataset: &Dataset) -> String {
-    let mut settings = Settings { data: args.settings(), ..Settings::default() };
-    choose_input(&mut settings, dataset);
-    let model = settings.architecture();
-    match &dataset.train.images {
-        Images::Memory(Pixels { height, width, .. }) => {
-            format!("The images are {width} x {height}: `train` chooses {model} (--model).")
-        }
-        Images::Files(_) => {
-            let (side, size) = (usual_image_side(&dataset.train).unwrap_or(0), settings.data.image_size);
-            format!(
-                "The shorter side of the images is usually {side} pixels: `train` chooses {model} and scales them to {size} x {size} \
-                 (--model, --image-size)."
-            )
-        }
-    }
 }
 
 fn print_report(report: &DatasetReport, out: &mut impl Write) -> Result<(), Failure> {

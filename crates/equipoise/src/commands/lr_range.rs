@@ -29,7 +29,7 @@ Examples:
 pub(crate) struct Args {
     #[command(flatten)]
     settings: SettingArgs,
-    /// Criterion to train with; `equipoise criteria` lists them [default: cwap]
+    /// Criterion to train with; `equipoise criteria` lists them [default: balanced-softmax]
     #[arg(long, value_name = "ID")]
     criterion: Option<Id>,
     /// Learning rate of the first step
@@ -58,6 +58,7 @@ pub(crate) fn run(args: &Args, out: &mut impl Write) -> Result<(), Failure> {
         return Err(Failure::usage(format!("--from {from} --to {to}: must be more than 0, and --to the larger")));
     }
     let settings = args.settings.settings(Settings::default(), args.criterion)?;
+    args.settings.note_data(&settings)?;
     let environment = Environment::new(args.settings.threads, &args.settings.root)?;
     let trainer = build::trainer(settings, None, &environment.context())?;
     let (data, settings) = (trainer.data(), trainer.settings());

@@ -5,6 +5,7 @@ pub(crate) mod compare;
 pub(crate) mod completions;
 pub(crate) mod criteria;
 pub(crate) mod data;
+pub(crate) mod embed;
 pub(crate) mod evaluate;
 pub(crate) mod export;
 pub(crate) mod inspect;

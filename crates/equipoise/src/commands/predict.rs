@@ -9,7 +9,7 @@ use equipoise_report::csv_field;
 use equipoise_train::run::prediction::{PredictionOptions, Predictor, Probability};
 use serde_json::json;
 
-use crate::checkpoints;
+use crate::checkpoints::{self, warn_if_untrained, warn_of_second_correction};
 use crate::failure::Failure;
 use crate::options::{PostHocArgs, ThreadArgs};
 use crate::output::{printable, warn, write_file};
@@ -25,8 +25,8 @@ An image that cannot be read is named and left out; the exit code is 1 then. CSV
 --top 3 also label_2, probability_2 and so on. A text that a spreadsheet would run as a formula gets a ' in front, unless --raw is given.
 
 Examples:
-  equipoise predict runs/my-images-cwap-resnet32-s0 photo.jpg other.png
-  equipoise predict runs/my-images-cwap-resnet32-s0 photos --top 3 --csv -o labels.csv
+  equipoise predict runs/my-images-balanced-softmax-resnet32-s0 photo.jpg other.png
+  equipoise predict runs/my-images-balanced-softmax-resnet32-s0 photos --top 3 --csv -o labels.csv
   equipoise predict runs/my-images-softmax-resnet32-s0 list.txt --logit-adjustment 1 --json")]
 pub(crate) struct Args {
     /// Run folder or checkpoint
@@ -58,11 +58,14 @@ pub(crate) struct Args {
 pub(crate) fn run(args: &Args, out: &mut impl Write) -> Result<(), Failure> {
     args.post_hoc.check()?;
     let checkpoint = checkpoints::read(&args.run)?;
+    warn_if_untrained(&checkpoint.header);
+    warn_of_second_correction(&checkpoint.header, args.post_hoc);
     let pool = args.threads.pool()?;
     let files = find_images(&args.paths)?;
     let options = PredictionOptions {
         logit_adjustment: args.post_hoc.logit_adjustment,
         tau_norm: args.post_hoc.tau_norm,
+        tta: args.post_hoc.tta.into(),
         top: args.top.into(),
     };
     let mut predictor = Predictor::new(checkpoint, files.clone(), &options, &pool)?;
@@ -93,7 +96,11 @@ fn find_images(paths: &[PathBuf]) -> Result<Vec<PathBuf>, Failure> {
     }
     if let Some(first) = found.problems.first() {
         let (number, path, what) = (found.problems.len(), &first.path, &first.what);
-        let more = if number > 1 { format!(", and {} more entries of the folders", number - 1) } else { String::new() };
+        let more = match number - 1 {
+            0 => String::new(),
+            1 => ", and 1 more entry of the folders".to_owned(),
+            more => format!(", and {more} more entries of the folders"),
+        };
         warn(&format!("skipping {path}: {what}{more}"));
     }
     if found.files.is_empty() {

@@ -5,12 +5,14 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use equipoise_criterion::{Config, Id};
+use equipoise_nn::Engine;
 use equipoise_record::names::{CONFIG, REPORT, RESULT, is_run};
 use equipoise_record::{FolderError, RunFolder, RunResult, SelectionSplit};
 use equipoise_train::run::build::check;
-use equipoise_train::run::files::read_text;
-use equipoise_train::run::{OutputFolder, Run, RunContext};
+use equipoise_train::run::{OutputFolder, Run, RunContext, read_config};
 use equipoise_train::settings::Settings;
+use equipoise_train::trainer::Trainer;
+use equipoise_train::workers::Workers;
 
 use crate::clock::duration;
 use crate::failure::Failure;
@@ -38,22 +40,22 @@ Examples:
   equipoise train path/to/images --val-fraction 0.1 --set augment.randaugment=[2,9]
   equipoise train path/to/photos --model resnet50 --image-size 160 --batch-size 32 --lr 0.05 -o runs/photos
   equipoise train cifar10 --imbalance 100 --val 0.1 -o runs/held-out && equipoise train --refit runs/held-out
-  equipoise train --resume runs/fashion-mini-cwap-resnet32-s0
+  equipoise train --resume runs/fashion-mini-balanced-softmax-resnet32-s0
   equipoise train --from runs/my-images-softmax-resnet32-s0 --retrain-head
   equipoise train --config recommended --print-config")]
 pub(crate) struct Args {
     #[command(flatten)]
-    settings: SettingArgs,
-    /// Criterion to train with; `equipoise criteria` lists them [default: cwap]
+    pub(crate) settings: SettingArgs,
+    /// Criterion to train with; `equipoise criteria` lists them [default: balanced-softmax]
     #[arg(long, value_name = "ID")]
     criterion: Option<Id>,
     /// Run folder [default: a new one in runs/]
     #[arg(short, long, value_name = "DIR")]
-    output: Option<PathBuf>,
+    pub(crate) output: Option<PathBuf>,
     /// Continue the run in this folder; name the dataset if it has moved. --epochs gives it another number of epochs, if its schedule
     /// allows that
     #[arg(long, value_name = "DIR", conflicts_with_all = ["output", "model", "imbalance", "batch_size", "lr", "seed", "val", "val_fraction", "image_size", "path_column", "label_column", "test_data", "val_data", "group_by", "test_fraction", "strict", "weights", "freeze_backbone", "preset", "config", "set", "criterion"])]
-    resume: Option<PathBuf>,
+    pub(crate) resume: Option<PathBuf>,
     /// Run whose data, network and settings a second stage starts from; needs --retrain-head
     #[arg(long, value_name = "DIR", requires = "retrain_head", conflicts_with_all = ["resume", "refit", "weights", "freeze_backbone", "config"])]
     from: Option<PathBuf>,
@@ -66,25 +68,23 @@ pub(crate) struct Args {
     refit: Option<PathBuf>,
     /// Print the settings as TOML and exit
     #[arg(long)]
-    print_config: bool,
+    pub(crate) print_config: bool,
     /// Minutes between checkpoints within an epoch
     #[arg(long, value_name = "N", default_value_t = 5.0)]
-    checkpoint_minutes: f64,
+    pub(crate) checkpoint_minutes: f64,
     /// Open the report in a browser when the run has ended
     #[arg(long)]
     open: bool,
     /// Do not show progress
     #[arg(long)]
-    quiet: bool,
+    pub(crate) quiet: bool,
     /// Print the result as JSON
     #[arg(long)]
     json: bool,
 }
 
 pub(crate) fn run(args: &Args, out: &mut impl Write) -> Result<(), Failure> {
-    if !(args.checkpoint_minutes >= 0.0 && args.checkpoint_minutes <= 1e6) {
-        return Err(Failure::usage(format!("--checkpoint-minutes {}: must be at least 0", args.checkpoint_minutes)));
-    }
+    let save_every = save_every(args)?;
     if args.print_config {
         return print_config(args, out);
     }
@@ -95,18 +95,21 @@ pub(crate) fn run(args: &Args, out: &mut impl Write) -> Result<(), Failure> {
             Resumed::Run(run) => *run,
             Resumed::Finished(result) => return show_result(args, &result, path, out),
         },
-        (None, Some(path)) => Run::start(settings(args)?, OutputFolder::At(path), &context)?,
-        (None, None) => Run::start(settings(args)?, OutputFolder::In(Path::new("runs")), &context)?,
+        (None, path) => {
+            let settings = settings(args)?;
+            args.settings.note_data(&settings)?;
+            let output = path.as_deref().map_or(OutputFolder::In(Path::new("runs")), OutputFolder::At);
+            Run::start(settings, output, &context)?
+        }
     };
     if !args.quiet {
-        introduce(&run);
+        introduce(&run.trainer, &run.folder);
     }
     let path = run.folder.path().to_owned();
-    let save_every = Duration::from_secs_f64(60.0 * args.checkpoint_minutes);
     let options = DisplayOptions { quiet: args.quiet, epoch_lines: true, save_every };
     let mut display = RunDisplay::new("", run.trainer.settings().epochs, options);
     let resume = format!("equipoise train --resume {}", quoted(&path));
-    let result = execute(&mut run, &mut display, LiveFolder::OfRun, &resume)?;
+    let result = execute(&mut run.trainer, &run.folder, &mut display, LiveFolder::OfRun, &resume)?;
     let report = write_report(std::slice::from_ref(&path), &run.folder)?;
     if args.open {
         open_in_browser(&report.page)?;
@@ -114,8 +117,17 @@ pub(crate) fn run(args: &Args, out: &mut impl Write) -> Result<(), Failure> {
     show_result(args, &result, &path, out)
 }
 
+/// Time between checkpoints within an epoch.
+pub(crate) fn save_every(args: &Args) -> Result<Duration, Failure> {
+    let minutes = args.checkpoint_minutes;
+    match (0.0..=1e6).contains(&minutes) {
+        true => Ok(Duration::from_secs_f64(60.0 * minutes)),
+        false => Err(Failure::usage(format!("--checkpoint-minutes {minutes}: must be at least 0"))),
+    }
+}
+
 /// Prints the settings, if `train` would accept them.
-fn print_config(args: &Args, out: &mut impl Write) -> Result<(), Failure> {
+pub(crate) fn print_config(args: &Args, out: &mut impl Write) -> Result<(), Failure> {
     let settings = settings(args)?;
     let environment = Environment::new(args.settings.threads, &args.settings.root)?;
     check(&settings, &environment.context())?;
@@ -146,14 +158,14 @@ fn resume(args: &Args, path: &Path, context: &RunContext<'_>) -> Result<Resumed,
     let Some(epochs) = epochs else { return Ok(Resumed::Run(Box::new(Run::resume(path, data, context)?))) };
     let run = Run::extend(path, epochs, data, context)?;
     note(&format!(
-        "{epochs} epochs instead of {}: the learning rate goes on as at the end, and the weights will be those of a run with \
-         {epochs} epochs from its start",
+        "{0} instead of {1}: the learning rate goes on as at the end, and the weights will be those of a run with {0} from its start",
+        counted(epochs as usize, "epoch"),
         planned.epochs
     ));
     Ok(Resumed::Run(Box::new(run)))
 }
 
-fn show_result(args: &Args, result: &RunResult, folder: &Path, out: &mut impl Write) -> Result<(), Failure> {
+pub(crate) fn show_result(args: &Args, result: &RunResult, folder: &Path, out: &mut impl Write) -> Result<(), Failure> {
     match args.json {
         true => Ok(writeln!(out, "{}", serde_json::to_string(result)?)?),
         false => print_result(result, folder, out),
@@ -161,18 +173,18 @@ fn show_result(args: &Args, result: &RunResult, folder: &Path, out: &mut impl Wr
 }
 
 /// The settings in a run folder.
-fn settings_of_run(path: &Path) -> Result<Settings, Failure> {
+pub(crate) fn settings_of_run(path: &Path) -> Result<Settings, Failure> {
     if !is_run(path) {
         // says why
         RunFolder::open(path)?;
     }
     let config = path.join(CONFIG);
-    let settings = Settings::from_toml(&read_text(&config)?, &Settings::default());
+    let settings = Settings::from_toml(&read_config(path)?, &Settings::default());
     settings.map_err(|error| Failure::from(error).about(&config.display().to_string()))
 }
 
 /// The settings of the run that the options ask for.
-fn settings(args: &Args) -> Result<Settings, Failure> {
+pub(crate) fn settings(args: &Args) -> Result<Settings, Failure> {
     match (&args.resume, &args.refit) {
         (Some(path), _) => {
             let planned = settings_of_run(path)?;
@@ -198,12 +210,12 @@ fn base(args: &Args) -> Result<Settings, Failure> {
 }
 
 /// One line about the run before it starts.
-fn introduce(run: &Run) {
-    let (data, settings) = (run.trainer.data(), run.trainer.settings());
+pub(crate) fn introduce<E: Engine, W: Workers>(trainer: &Trainer<E, W>, folder: &RunFolder) {
+    let (data, settings) = (trainer.data(), trainer.settings());
     let (images, classes) = (counted(data.train.labels.len(), "image"), counted(data.classes.len(), "class"));
     let (criterion, model) = (criterion(&settings.criterion), settings.architecture());
     let (_, height, width) = data.train.loader.shape();
-    let (folder, network) = (run.folder.path().display(), format!("{model} at {height} x {width}"));
+    let (folder, network) = (folder.path().display(), format!("{model} at {height} x {width}"));
     note(&format!("{}: {images}, {classes}; {criterion}, {network}; in {folder}", data.name));
 }
 
@@ -232,6 +244,13 @@ fn print_result(result: &RunResult, folder: &Path, out: &mut impl Write) -> Resu
         let groups: String = groups.collect();
         let (overall, balanced) = (percent(metrics.top1), percent(metrics.balanced));
         writeln!(out, "{which} ({}): {groups}overall {overall}, balanced {balanced}", epoch.epoch)?;
+    }
+    if let (true, Some(last)) = (result.stopped_early, &result.last) {
+        let (done, planned) = (last.epoch, result.epochs);
+        writeln!(
+            out,
+            "stopped early, after {done} of {planned} epochs: the validation split no longer improved (patience)"
+        )?;
     }
     if result.logit_adjustment > 0.0 {
         writeln!(out, "logits were adjusted after training, tau {}", result.logit_adjustment)?;

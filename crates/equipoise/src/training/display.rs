@@ -30,10 +30,11 @@ pub(crate) struct RunDisplay {
 }
 
 /// The speed of training.
-#[derive(Default)]
 struct Speed {
     /// The current epoch: when its first step ended, the number of that step, images since then.
     epoch: Option<(Instant, u64, u64)>,
+    /// When training could go on: at the start, or after an evaluation.
+    ready: Instant,
     images: u64,
     time: Duration,
     /// Images per second in the last finished epoch.
@@ -41,13 +42,19 @@ struct Speed {
 }
 
 impl Speed {
-    /// Counts a step. Returns the images per second of the epoch so far.
-    fn step(&mut self, step: &StepProgress) -> f64 {
-        let now = now();
+    fn new(start: Instant) -> Self {
+        Self { epoch: None, ready: start, images: 0, time: Duration::ZERO, last_epoch: 0.0 }
+    }
+
+    /// Counts a step that ends now. Returns the images per second of the epoch so far.
+    fn step(&mut self, step: &StepProgress, now: Instant) -> f64 {
         let (start, first, images) = self.epoch.get_or_insert((now, step.step, 0));
-        // the start of the first step is not known
+        // the first step also waits for its images
         if step.step > *first {
             *images += step.images;
+        } else if step.step == step.steps {
+            // it is the only one
+            (*start, *images) = (self.ready, step.images);
         }
         let time = now - *start;
         let speed = *images as f64 / time.as_secs_f64().max(1e-9);
@@ -55,7 +62,7 @@ impl Speed {
             self.images += *images;
             self.time += time;
             self.last_epoch = speed;
-            self.epoch = None;
+            (self.epoch, self.ready) = (None, now);
         }
         speed
     }
@@ -91,7 +98,7 @@ impl RunDisplay {
             drawn: start,
             start,
             steps: 0,
-            speed: Speed::default(),
+            speed: Speed::new(start),
         }
     }
 
@@ -148,7 +155,7 @@ impl RunDisplay {
 
 impl Observer for RunDisplay {
     fn step(&mut self, step: &StepProgress) -> Directive {
-        let speed = self.speed.step(step);
+        let speed = self.speed.step(step, now());
         self.steps += 1;
         let (done, all) = ((step.epoch - 1) * step.steps + step.step, self.epochs * step.steps);
         let left = self.seconds() / self.steps as f64 * all.saturating_sub(done) as f64;
@@ -168,18 +175,20 @@ impl Observer for RunDisplay {
     fn evaluating(&mut self, done: usize, total: usize) -> Directive {
         let text = format!("{}evaluating: {done} of {total} images", self.title);
         self.draw(&text);
+        self.speed.ready = now();
         if received().is_some() { Directive::Stop } else { Directive::Continue }
     }
 
     fn epoch(&mut self, epoch: &EpochRecord, _: &GradientNorms) {
         self.clear();
         self.saved = now();
+        self.speed.ready = self.saved;
         if self.quiet || !self.epoch_lines {
             return;
         }
         let test = epoch.test.as_ref().map_or_else(String::new, |metrics| format!("  {}", accuracies(metrics)));
         let val = epoch.val.as_ref().and_then(|metrics| metrics.balanced);
-        let val = val.map_or_else(String::new, |accuracy| format!("  validation {accuracy:>5.1}"));
+        let val = val.map_or_else(String::new, |accuracy| format!("  validation (balanced) {accuracy:>5.1}"));
         let width = self.epochs.to_string().len();
         let (number, epochs, loss) = (epoch.epoch, self.epochs, epoch.loss);
         let _ = writeln!(io::stderr(), "epoch {number:>width$}/{epochs}  loss {loss:.3}{val}{test}");
@@ -191,4 +200,35 @@ fn accuracies(metrics: &Metrics) -> String {
     let group = |name: &str, accuracy| format!("{} {:>5}", printable(name), percent(accuracy));
     let groups = metrics.groups.iter().map(|one| group(&one.name, one.accuracy));
     groups.chain([group("overall", metrics.top1)]).collect::<Vec<_>>().join("  ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn progress(step: u64, steps: u64) -> StepProgress {
+        StepProgress { epoch: 1, step, steps, images: 10, loss: 1.0 }
+    }
+
+    /// The first step of an epoch counts only if there is no other.
+    #[test]
+    fn speed_of_epochs() {
+        let start = now();
+        let at = |seconds| start + Duration::from_secs(seconds);
+        let mut speed = Speed::new(start);
+        speed.step(&progress(1, 1), at(5));
+        assert_eq!((speed.last_epoch, speed.images), (2.0, 10));
+        // an evaluation until 9
+        speed.ready = at(9);
+        speed.step(&progress(1, 1), at(10));
+        assert_eq!((speed.last_epoch, speed.images, speed.time), (10.0, 20, Duration::from_secs(6)));
+        for (step, end) in [(1, 50), (2, 51), (3, 52)] {
+            speed.step(&progress(step, 3), at(end));
+        }
+        assert_eq!((speed.last_epoch, speed.images, speed.time), (10.0, 40, Duration::from_secs(8)));
+        // a run that is resumed before the last step of an epoch
+        let mut speed = Speed::new(start);
+        speed.step(&progress(3, 3), at(2));
+        assert_eq!(speed.last_epoch, 5.0);
+    }
 }

@@ -5,11 +5,14 @@ mod journal;
 
 use std::path::Path;
 
-use equipoise_record::RunResult;
+use equipoise_nn::Engine;
 use equipoise_record::names::RESULT;
+use equipoise_record::{RunFolder, RunResult};
 use equipoise_report::run::RecordedRun;
-use equipoise_train::run::{ExistingRun, Measurements, Run, RunContext, train};
+use equipoise_train::run::{ExistingRun, Measurements, Run, RunContext, train, write_result};
 use equipoise_train::settings::Settings;
+use equipoise_train::trainer::Trainer;
+use equipoise_train::workers::Workers;
 
 pub(crate) use self::display::{DisplayOptions, RunDisplay};
 use self::journal::Journal;
@@ -18,8 +21,9 @@ use crate::reports::{LiveFolder, LiveReport};
 use crate::signals::{Guard, received};
 
 /// Trains a run to its end and writes its result. `resume` is the command that continues the run if a signal stops it.
-pub(crate) fn execute(
-    run: &mut Run,
+pub(crate) fn execute<E: Engine, W: Workers>(
+    trainer: &mut Trainer<E, W>,
+    folder: &RunFolder,
     display: &mut RunDisplay,
     live: LiveFolder<'_>,
     resume: &str,
@@ -28,12 +32,12 @@ pub(crate) fn execute(
     let _guard = Guard::new();
     let report = match live {
         LiveFolder::Nowhere => None,
-        LiveFolder::OfRun => Some(LiveReport::new(&run.folder)),
+        LiveFolder::OfRun => Some(LiveReport::new(folder)),
         LiveFolder::OfComparison(folder) => Some(LiveReport::new(folder)),
     };
-    let mut journal = Journal::new(&run.folder, display, report, run.trainer.position().epoch)?;
-    let Some(completion) = train(&mut run.trainer, &run.folder, &mut journal)? else {
-        return Err(interrupted(run, resume));
+    let mut journal = Journal::new(folder, display, report, trainer.position().epoch)?;
+    let Some(completion) = train(trainer, folder, &mut journal)? else {
+        return Err(interrupted(trainer, resume));
     };
     let seconds = journal.finish()?;
     display.clear();
@@ -43,13 +47,13 @@ pub(crate) fn execute(
         version: env!("CARGO_PKG_VERSION").to_owned(),
         commit: env!("EQUIPOISE_COMMIT").to_owned(),
     };
-    Ok(run.write_result(&completion, &measured)?)
+    Ok(write_result(trainer, folder, &completion, &measured)?)
 }
 
 /// How a run was stopped, and how to continue it.
-fn interrupted(run: &Run, resume: &str) -> Failure {
-    let position = run.trainer.position();
-    let when = match run.trainer.finished() {
+fn interrupted<E: Engine, W: Workers>(trainer: &Trainer<E, W>, resume: &str) -> Failure {
+    let position = trainer.position();
+    let when = match trainer.finished() {
         true => "stopped before the end of the last evaluation".to_owned(),
         false => format!("stopped in epoch {} after {} steps", position.epoch + 1, position.step),
     };
@@ -69,7 +73,7 @@ pub(crate) fn execute_or_read(
         return read_result(folder, settings);
     }
     let mut run = Run::start_or_resume(settings, folder, context)?;
-    execute(&mut run, display, live, resume)
+    execute(&mut run.trainer, &run.folder, display, live, resume)
 }
 
 /// The result of a finished run with these settings.

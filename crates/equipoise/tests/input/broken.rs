@@ -62,5 +62,14 @@ fn strict_and_too_many() {
     // inspect shows the split that train makes
     let (stdout, _) = place.succeeds(&["inspect", "images"]);
     assert!(stdout.starts_with("images: 165 training and 42 test images, 2 classes"), "{stdout}");
-    assert!(stdout.contains("(2 broken)") && stdout.contains("3 files cannot be read: `train` leaves out"), "{stdout}");
+    assert!(
+        stdout.contains("(2 broken)") && stdout.contains("3 files cannot be read: `train` will refuse"),
+        "{stdout}"
+    );
+    for text in [&said, &stdout] {
+        assert!(text.contains("--set data.max_broken=0.05"), "{text}");
+    }
+    fs::remove_file(place.path("images/dog/001.ppm")).expect("removed");
+    let (stdout, _) = place.succeeds(&["inspect", "images"]);
+    assert!(stdout.contains("2 files cannot be read: `train` leaves out"), "{stdout}");
 }

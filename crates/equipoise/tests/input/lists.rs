@@ -76,3 +76,43 @@ fn unknown_headers() {
     let (stdout, _) = place.succeeds(&[&["evaluate", "run", "set/dogs.csv", "--split", "all"], &named[..]].concat());
     assert!(stdout.contains("all 6 images"), "{stdout}");
 }
+
+/// A list in the current folder, named without a path, whose files are in a folder beside it.
+#[test]
+fn a_list_in_the_current_folder() {
+    let place = Place::new();
+    images(&place, "photos", ".ppm");
+    place.write("labels.csv", lines("id;label", |i, class| format!("{i};{class}")));
+    let report = read(&place, "labels.csv", &[]);
+    assert_eq!(report["train"].as_u64().unwrap_or(0) + report["test"].as_u64().unwrap_or(0), 6, "{report}");
+    let train = ["train", "labels.csv", "--model", "resnet8", "--epochs", "1", "--output", "run"];
+    place.succeeds(&train);
+    place.succeeds(&["evaluate", "run", "labels.csv", "--split", "all"]);
+}
+
+/// All files of a list come from one folder, the one that holds most of them; others are named.
+#[test]
+fn one_folder_beside_a_list() {
+    let place = Place::new();
+    images(&place, "photos", ".ppm");
+    (0..4).for_each(|i| place.image(&format!("archive/{i}.ppm"), (6, 6), i));
+    place.write("labels.csv", lines("id;label", |i, class| format!("{i};{class}")));
+    let train = ["train", "labels.csv", "--model", "resnet8", "--epochs", "1", "--output", "run"];
+    let (_, said) = place.succeeds(&train);
+    assert!(said.contains("photos") && said.contains("archive also has files of these names"), "{said}");
+    place.succeeds(&["evaluate", "run", "--split", "train", "--predictions", "predictions.csv"]);
+    assert!(!place.read("predictions.csv").contains("archive"));
+}
+
+#[test]
+fn what_is_wrong_with_a_line() {
+    let place = Place::new();
+    images(&place, "set", ".ppm");
+    place.write("set/latin.csv", b"path;label\n0.ppm;M\xfcnze\n".as_slice());
+    assert!(place.refuses(&["inspect", "set/latin.csv"]).contains("save the list as UTF-8"));
+    place.write("set/empty.csv", "path;label\n0.ppm;\n");
+    assert!(place.refuses(&["inspect", "set/empty.csv"]).ends_with("line 2: the label is missing"));
+    place.write("set/list.csv", lines("id;label", |i, class| format!("{i};{class}")));
+    let strict = ["train", "set/list.csv", "--strict", "--set", "data.max_broken=0.5"];
+    assert!(place.refuses(&strict).contains("--strict cannot be used with --set data.max_broken"));
+}

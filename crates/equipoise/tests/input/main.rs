@@ -6,6 +6,7 @@ mod evaluation;
 mod image_size;
 mod layouts;
 mod lists;
+mod messy;
 mod splits;
 
 use std::fs;
@@ -81,7 +82,11 @@ fn ppm(width: u32, height: u32, seed: u32) -> Vec<u8> {
     let mut bytes = format!("P6 {width} {height} 255\n").into_bytes();
     for i in 0..width * height {
         let (x, y) = (i % width, i / width);
-        bytes.extend([(7 * x + 31 * seed) as u8, (5 * y + 13 * seed) as u8, (3 * x * y + seed) as u8]);
+        bytes.extend([
+            (7 * x + 31 * seed) as u8,
+            (5 * y + 13 * seed) as u8,
+            (3 * x * y + seed + 101 * (seed / 256)) as u8,
+        ]);
     }
     bytes
 }

@@ -38,8 +38,9 @@ fn what_train_refuses_is_refused() {
         (&["tree", "--val-fraction", "0.01"], "data.val_fraction"),
         (&["--weights", "nowhere.safetensors"], "nowhere.safetensors"),
         (&["--output", "full"], "full already exists"),
-        (&["--set", "criterion.params.bins=0"], "bins"),
+        (&["--criterion", "cwap", "--set", "criterion.params.bins=0"], "bins"),
         (&["--set", "data.subset_file=nowhere.txt"], "nowhere.txt"),
+        (&["tree", "--model", "resnet18", "--set", "augment.crop_padding=2"], "augment.crop_padding"),
     ] {
         let train = place.refused(&[&["train"], args].concat());
         let print = place.refused(&[&["train", "--print-config"], args].concat());

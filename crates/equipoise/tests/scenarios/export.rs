@@ -68,3 +68,28 @@ fn the_page_describes_the_metadata() {
         assert!(page.contains(&format!("`{name}`")), "docs/export.md does not explain {name}");
     }
 }
+
+/// The format follows the extension; what contradicts it, or cannot be written, is refused.
+#[test]
+fn the_format_follows_the_extension() {
+    let place = Place::new();
+    place.train("run", &["--quiet"]);
+    let start = |file: &str| std::fs::read(place.path().join(file)).expect("a file")[8..10].to_vec();
+    let said = place.stdout(&["export", "run", "-o", "w.onnx"]);
+    assert!(said.contains("bytes of ONNX in w.onnx"), "{said}");
+    let said = place.stdout(&["export", "run", "-o", "w.safetensors"]);
+    assert!(said.contains("bytes of safetensors in w.safetensors"), "{said}");
+    assert!(start("w.safetensors") == b"{\"" && start("w.onnx") != b"{\"");
+    place.stdout(&["export", "run", "-o", "weights.v2", "--format", "safetensors"]);
+    assert_eq!(start("weights.v2"), b"{\"");
+    for (args, want) in [
+        (&["-o", "x.onnx", "--format", "safetensors"][..], "contradicts the extension .onnx"),
+        (&["-o", "x.pt"], "name a .safetensors file, which PyTorch loads, or an .onnx file"),
+        (&["-o", "x.pth", "--format", "safetensors"], ".pth files cannot be written"),
+        (&["-o", "weights"], ".safetensors or .onnx"),
+    ] {
+        let message = place.refused(&[&["export", "run"], args].concat());
+        assert!(message.contains(want), "{args:?}: {message}");
+    }
+    assert!(!place.path().join("x.pt").exists() && !place.path().join("x.onnx").exists());
+}

@@ -6,9 +6,11 @@ mod heads;
 mod messages;
 mod predict;
 mod presets;
+mod recommendation;
 mod records;
 mod resume;
 mod retrain;
+mod samples;
 mod short_runs;
 mod weights;
 

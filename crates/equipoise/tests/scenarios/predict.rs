@@ -83,6 +83,68 @@ fn the_most_probable_classes_in_every_format() {
     assert!(place.refused(&["predict", "run", "photos", "--tau-norm=-1"]).contains("--tau-norm"));
 }
 
+/// A PPM image that differs from its mirror image, or the mirror image.
+fn ramp(number: usize, mirrored: bool) -> Vec<u8> {
+    let pixel = |x: usize| [(40 * x + 15 * number) as u8, (255 - 30 * x) as u8, (9 * number * x) as u8];
+    let row: Vec<u8> = (0..6).flat_map(|x| pixel(if mirrored { 5 - x } else { x })).collect();
+    [b"P6 6 4 255\n".to_vec(), row.repeat(4)].concat()
+}
+
+/// Mean logits of an image and its mirror image are the geometric mean of their probabilities, normalized.
+#[test]
+fn test_time_flip_averages_the_logits_of_an_image_and_its_mirror_image() {
+    let place = Place::new();
+    place.train("gray", &["--quiet"]);
+    super::write_tree(&place, "tree", &["a", "b", "c"]);
+    place.stdout(&["train", "tree", "--model", "resnet8", "--epochs", "2", "--output", "color", "--quiet"]);
+    for (run, labels) in [("gray", 10), ("color", 3)] {
+        for number in 0..3 {
+            let class = if run == "color" { ["a", "b", "c"][number] } else { "bag" };
+            place.write(&format!("{run}-images/{class}/{number}.ppm"), ramp(number, false));
+            place.write(&format!("{run}-mirrored/{class}/{number}.ppm"), ramp(number, true));
+        }
+        let top = labels.to_string();
+        let predict = |images: &str, more: &[&str]| -> Vec<Vec<(String, f64)>> {
+            let json = place.stdout(&[&["predict", run, images, "--json", "--top", &top], more].concat());
+            let image = |line: &str| {
+                let line: serde_json::Value = serde_json::from_str(line).expect("JSON");
+                let one = |p: &serde_json::Value| {
+                    (p["label"].as_str().expect("a name").to_owned(), p["probability"].as_f64().expect("a number"))
+                };
+                let mut all: Vec<_> = line["predictions"].as_array().expect("a list").iter().map(one).collect();
+                all.sort_by(|a, b| a.0.cmp(&b.0));
+                all
+            };
+            json.lines().map(image).collect()
+        };
+        let (images, mirrored) = (format!("{run}-images"), format!("{run}-mirrored"));
+        let (plain, other) = (predict(&images, &[]), predict(&mirrored, &[]));
+        let averaged = predict(&images, &["--tta", "flip"]);
+        let mut moved = 0.0f64;
+        for ((plain, other), averaged) in plain.iter().zip(&other).zip(&averaged) {
+            let means: Vec<f64> = plain.iter().zip(other).map(|(a, b)| (a.1 * b.1).sqrt()).collect();
+            let sum: f64 = means.iter().sum();
+            for ((mean, got), plain) in means.iter().zip(averaged).zip(plain) {
+                assert!((mean / sum - got.1).abs() < 1e-6, "{run}: {} and {}", mean / sum, got.1);
+                moved = moved.max((plain.1 - got.1).abs());
+            }
+        }
+        assert!(moved > 5e-5, "{run}: {moved}");
+        // `evaluate` has the same probabilities, and says what it did
+        let data = if run == "color" { vec![images.as_str(), "--predictions", "out.csv"] } else { Vec::new() };
+        let said = place.stdout(&[&["evaluate", run, "--tta", "flip"], &data[..]].concat());
+        assert!(said.contains("logits averaged over images and their mirror images"), "{said}");
+        if run == "color" {
+            for (row, averaged) in place.read("out.csv").lines().skip(1).zip(&averaged) {
+                let fields: Vec<&str> = row.split(',').collect();
+                let of_label = averaged.iter().find(|(name, _)| name == fields[1]).expect("the label").1;
+                assert_eq!(fields[4], format!("{of_label:.6}"), "{row}");
+            }
+        }
+    }
+    assert!(place.refused(&["predict", "gray", "gray-images", "--tta", "flop"]).contains("flip"));
+}
+
 #[test]
 fn an_image_that_cannot_be_read_is_named_and_the_others_are_predicted() {
     let place = place();

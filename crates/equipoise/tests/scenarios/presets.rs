@@ -67,11 +67,12 @@ fn the_preset_is_named_in_the_first_line_the_folder_and_the_tables() {
         assert!(out.status.success(), "{}", super::text(&out.stderr));
         super::text(&out.stderr).lines().find(|line| line.contains(" images, ")).expect("a line").to_owned()
     };
-    assert!(first_line(&[]).contains("; cwap (preset recommended), resnet8"), "{}", first_line(&[]));
-    let reference = first_line(&["--preset", "reference", "--set", "criterion.params.bins=7"]);
+    assert!(first_line(&[]).contains("; balanced-softmax, resnet8"), "{}", first_line(&[]));
+    let cwap = first_line(&["--criterion", "cwap"]);
+    assert!(cwap.contains("; cwap (preset recommended), resnet8"), "{cwap}");
+    let reference = first_line(&["--criterion", "cwap", "--preset", "reference", "--set", "criterion.params.bins=7"]);
     assert!(reference.contains("; cwap (preset reference, bins 7), resnet8"), "{reference}");
     assert!(reference.ends_with("runs/fashion-mini-if200-cwap-reference-resnet8-s0"), "{reference}");
-    assert!(first_line(&["--criterion", "balanced-softmax"]).contains("; balanced-softmax, resnet8"));
     let table = place.stdout(&["report", "runs", "--plain"]);
     assert!(table.contains("\ncwap (reference, bins 7) ") && table.contains("\ncwap "), "{table}");
     let csv = place.stdout(&["report", "runs", "--format", "csv", "--table", "runs"]);

@@ -76,8 +76,44 @@ fn reports_skip_runs_without_an_evaluation() {
         "{}",
         text(&out.stderr)
     );
-    assert!(text(&out.stdout).contains("\ncwap "), "{}", text(&out.stdout));
+    assert!(text(&out.stdout).contains("\nbalanced-softmax "), "{}", text(&out.stdout));
     assert!(place.refused(&["report", "runs/empty"]).contains("nothing to report yet"));
+}
+
+/// With several criteria, only runs with the same network are compared: a difference must not be the network's.
+#[test]
+fn runs_with_different_networks_are_compared_network_by_network() {
+    let place = Place::new();
+    for (output, criterion, model) in
+        [("a", "softmax", "resnet8"), ("b", "balanced-softmax", "resnet8"), ("c", "balanced-softmax", "resnet14")]
+    {
+        let args =
+            ["train", "fashion-mini", "--imbalance", "200", "--epochs", "1", "--quiet", "--criterion", criterion];
+        place.stdout(&[&args[..], &["--model", model, "--output", &format!("runs/{output}")]].concat());
+    }
+    let table = place.stdout(&["report", "runs", "--plain"]);
+    let titles: Vec<&str> = table.lines().filter(|line| line.contains("accuracy in %")).collect();
+    assert_eq!(titles.len(), 2, "{table}");
+    assert!(titles[0].contains("resnet8") && titles[1].contains("resnet14"), "{table}");
+    // networks with one criterion stand side by side
+    let table = place.stdout(&["report", "runs/b", "runs/c", "--plain"]);
+    assert_eq!(table.matches("accuracy in %").count(), 1, "{table}");
+    assert!(table.contains("balanced-softmax, model resnet14") || table.contains("model resnet8"), "{table}");
+}
+
+#[test]
+fn unknown_tables_cells_and_methods_get_the_nearest_name() {
+    let place = Place::new();
+    for (args, want) in [
+        (&["tabel1"][..], "did you mean 'table1'?"),
+        (&["table1", "--only", "cifar10/10O"], "unknown cell 'cifar10/10O'; did you mean 'cifar10/100'?"),
+        (&["table1", "--criteria", "softmax,sesaw"], "unknown method 'sesaw'; did you mean 'seesaw'?"),
+        (&["table1", "--schedule", "shrot"], "unknown schedule 'shrot'; did you mean 'short'?"),
+        (&["table1", "--criteria", "xyzzy"], "unknown method 'xyzzy'; the table has softmax, "),
+    ] {
+        let message = place.refused(&[&["reproduce"], args, &["--dry-run"]].concat());
+        assert!(message.contains(want), "{args:?}: {message}");
+    }
 }
 
 /// A terminal that is closed stops a run as SIGTERM does: everything is saved, and the run continues.

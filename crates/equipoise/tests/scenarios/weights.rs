@@ -52,3 +52,34 @@ fn rows_of_the_head_follow_their_classes() {
     assert!((ratio("first") - ratio("second")).abs() < 1e-3, "{} {}", ratio("first"), ratio("second"));
     assert!(ratio("first").abs() > 1e-2);
 }
+
+/// Without a dataset, a run is trained on with its own data, split as it was; a file of weights does not know any.
+#[test]
+fn data_are_those_of_the_run() {
+    let place = Place::new();
+    write_tree(&place, "tree", &["a", "b"]);
+    let short = ["--epochs", "1", "--threads", "2", "--quiet"];
+    let first = ["--model", "resnet8", "--image-size", "12", "--test-fraction", "0.5", "--output", "first"];
+    place.stdout(&[&["train", "tree/train", "--val-fraction", "0.25"], &first[..], &short].concat());
+    place.train("subset", &["--quiet"]);
+    for (run, weights, data) in [("a", "first", "tree/train"), ("b", "first/checkpoint.eqp", "tree/train")] {
+        let out = place.run(&[&["train", "--weights", weights, "--output", run], &short[..]].concat());
+        let said = text(&out.stderr);
+        assert!(out.status.success(), "{said}");
+        assert!(said.lines().next().is_some_and(|line| line.contains("the data are those of first")), "{said}");
+        let config = place.read(&format!("{run}/config.toml"));
+        for line in ["test_fraction = 0.5", "val_fraction = 0.25", &format!("{data}\"")] {
+            assert!(config.contains(line), "{line}: {config}");
+        }
+    }
+    let config = place.stdout(&["train", "--weights", "subset", "--print-config"]);
+    assert!(config.contains("imbalance = 200.0") && config.contains("\"fashion-mini\""), "{config}");
+    // a dataset that is named is read on its own terms, however it is named
+    for named in [&["fashion-mini"][..], &["--set", "data.dataset=fashion-mini"]] {
+        let config = place.stdout(&[&["train", "--weights", "subset", "--print-config"], named].concat());
+        assert!(config.contains("# imbalance is not set"), "{config}");
+    }
+    place.stdout(&["export", "first", "-o", "first.safetensors"]);
+    let message = place.refused(&["train", "--weights", "first.safetensors", "--model", "resnet8"]);
+    assert!(message.contains("name the dataset"), "{message}");
+}

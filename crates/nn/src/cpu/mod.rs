@@ -191,32 +191,45 @@ impl Engine for Cpu {
         Ok(())
     }
 
-    fn freeze_backbone(&mut self, frozen: bool) {
+    fn forward_without_images(&mut self) -> Result<(), NnError> {
+        self.trained_images = 0;
+        Ok(())
+    }
+
+    fn backward_without_images(&mut self) -> Result<(), NnError> {
+        self.gradients.fill(0.0);
+        Ok(())
+    }
+
+    fn freeze_backbone(&mut self, frozen: bool) -> Result<(), NnError> {
         self.frozen = frozen;
         self.trained_images = 0;
         self.gradients.fill(0.0);
+        Ok(())
     }
 
-    fn gradients(&mut self) -> &mut [f32] {
-        &mut self.gradients
+    fn gradients(&mut self) -> Option<&mut [f32]> {
+        Some(&mut self.gradients)
     }
 
-    fn step(&mut self, optimizer: &Optimizer) -> f64 {
+    fn step(&mut self, optimizer: &Optimizer) -> Result<f64, NnError> {
         self.trained_images = 0;
-        self.optimizer_step(optimizer)
+        Ok(self.optimizer_step(optimizer))
     }
 
-    fn ascend(&mut self, rho: f32) -> f64 {
+    fn ascend(&mut self, rho: f32) -> Result<f64, NnError> {
         self.trained_images = 0;
-        self.ascent(rho)
+        Ok(self.ascent(rho))
     }
 
-    fn start_second_moment(&mut self) {
+    fn start_second_moment(&mut self) -> Result<(), NnError> {
         self.second_moment_start();
+        Ok(())
     }
 
-    fn start_ema(&mut self) {
+    fn start_ema(&mut self) -> Result<(), NnError> {
         self.ema_start();
+        Ok(())
     }
 
     fn update_ema(&mut self, decay: f32) -> Result<(), NnError> {
@@ -234,8 +247,8 @@ impl Engine for Cpu {
         Ok(())
     }
 
-    fn tensors(&self, kind: TensorKind) -> Vec<Vec<f32>> {
-        self.copy_tensors(kind)
+    fn tensors(&self, kind: TensorKind) -> Result<Vec<Vec<f32>>, NnError> {
+        Ok(self.copy_tensors(kind))
     }
 
     fn set_tensors(&mut self, kind: TensorKind, values: &[Vec<f32>]) -> Result<(), NnError> {

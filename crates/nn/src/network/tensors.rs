@@ -87,7 +87,8 @@ impl Network {
     /// Initial values of the [`parameters`](Self::parameters): He's normal distribution (fan-in) for weights, 1 and 0
     /// for batch norms, a uniform distribution for the head's bias, and the description's value for a trained scale. They
     /// are a function of the seed.
-    pub(crate) fn initial_parameters(&self, seed: u64) -> Vec<Vec<f32>> {
+    #[must_use]
+    pub fn initial_parameters(&self, seed: u64) -> Vec<Vec<f32>> {
         let values = |(number, tensor): (usize, Tensor)| {
             let draws = Example { seed, epoch: 0, example: number as u64 }.draws(Stream::NetworkInit);
             let head = tensor.name.starts_with(self.head_name());

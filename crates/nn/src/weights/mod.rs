@@ -31,16 +31,31 @@ fn all_tensors(network: &Network) -> impl Iterator<Item = Tensor> {
 }
 
 impl Weights {
+    /// Checks that these are the values of a network's tensors.
+    ///
+    /// # Errors
+    /// For a wrong number of tensors or a tensor of the wrong length.
+    pub fn check(&self, network: &Network) -> Result<(), NnError> {
+        let (got, want) = (self.parameters.len() + self.statistics.len(), all_tensors(network).count());
+        if got != want {
+            return Err(NnError::Length { what: "tensors", got, want });
+        }
+        let values = self.parameters.iter().chain(&self.statistics);
+        match all_tensors(network).zip(values).find(|(tensor, values)| values.len() != tensor.len()) {
+            None => Ok(()),
+            Some((tensor, values)) => {
+                Err(NnError::Shape { name: tensor.name, got: vec![values.len()], want: tensor.shape })
+            }
+        }
+    }
+
     /// Writes a safetensors file that PyTorch's `load_state_dict` accepts as it is. `batches` is the number of batches
     /// that the running statistics come from. `metadata` come beside the name of the network.
     ///
     /// # Errors
     /// If the values are not those of the network's tensors.
     pub fn to_bytes(&self, network: &Network, batches: u64, metadata: &[(&str, String)]) -> Result<Vec<u8>, NnError> {
-        let (got, want) = (self.parameters.len() + self.statistics.len(), all_tensors(network).count());
-        if got != want {
-            return Err(NnError::Length { what: "tensors", got, want });
-        }
+        self.check(network)?;
         let mut about = json!({"format": "pt", "network": network.name});
         metadata.iter().for_each(|(name, text)| about[*name] = text.as_str().into());
         let mut writer = Writer::new(about);
@@ -51,9 +66,6 @@ impl Weights {
             }
         }
         for (tensor, values) in all_tensors(network).zip(self.parameters.iter().chain(&self.statistics)) {
-            if values.len() != tensor.len() {
-                return Err(NnError::Shape { name: tensor.name, got: vec![values.len()], want: tensor.shape });
-            }
             writer.add(tensor.name, "F32", &tensor.shape, values.iter().flat_map(|x| x.to_le_bytes()));
         }
         Ok(writer.finish())

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use equipoise_support::LockError;
 use thiserror::Error;
 
-use crate::names::{COMPARISON, CONFIG, LOCK};
+use crate::names::{COMPARISON, CONFIG, LOCK, is_run};
 
 /// A run folder, or a file in it, cannot be used.
 #[derive(Debug, Error)]
@@ -46,7 +46,7 @@ pub enum FolderError {
         pid: Option<u32>,
     },
     /// The folder for a new run is not empty.
-    #[error("{} already exists and is not empty", path.display())]
+    #[error("{} already exists and is not empty{}", path.display(), how_to_resume(path))]
     NotEmpty {
         /// The folder.
         path: PathBuf,
@@ -75,6 +75,14 @@ pub enum FolderError {
         /// The name.
         name: String,
     },
+}
+
+/// How to continue the run in a folder, if it is one.
+fn how_to_resume(path: &Path) -> String {
+    match is_run(path) {
+        true => format!("; to continue this run: `equipoise train --resume {}`", path.display()),
+        false => String::new(),
+    }
 }
 
 pub(super) fn read_error(path: &Path) -> impl FnOnce(io::Error) -> FolderError {

@@ -27,7 +27,26 @@ pub(super) fn by_dataset(runs: Vec<RecordedRun>, with_unfinished: bool) -> Vec<C
             None => datasets.push((key, vec![run])),
         }
     }
-    datasets.into_iter().map(|((_, classes, groups), runs)| build(classes, &groups, runs, with_unfinished)).collect()
+    let of_dataset = |((_, classes, groups), runs): (Key, Vec<RecordedRun>)| {
+        by_network(runs).into_iter().map(move |runs| build(classes.clone(), &groups, runs, with_unfinished))
+    };
+    datasets.into_iter().flat_map(of_dataset).collect()
+}
+
+/// Runs that can be compared: of several criteria with several networks, those with the same network. Otherwise a difference
+/// would be the network's and the criterion's together.
+fn by_network(runs: Vec<RecordedRun>) -> Vec<Vec<RecordedRun>> {
+    if runs.windows(2).all(|pair| pair[0].criterion() == pair[1].criterion()) {
+        return vec![runs];
+    }
+    let mut networks: Vec<Vec<RecordedRun>> = Vec::new();
+    for run in runs {
+        match networks.iter_mut().find(|runs| runs[0].setting(keys::MODEL) == run.setting(keys::MODEL)) {
+            Some(runs) => runs.push(run),
+            None => networks.push(vec![run]),
+        }
+    }
+    networks
 }
 
 fn build(classes: Vec<Class>, groups: &GroupSizes, runs: Vec<RecordedRun>, with_unfinished: bool) -> Comparison {

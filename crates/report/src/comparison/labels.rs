@@ -12,8 +12,9 @@ pub(super) struct Labels {
 }
 
 /// Settings that never distinguish variants: the seed, the criterion's name (which a label starts with), where the
-/// images are, how often the model was evaluated, and which epoch was kept.
-const IGNORED: [&str; 5] = [keys::SEED, keys::METHOD, keys::DATASET, keys::EVALUATE_EVERY, keys::SELECT_BEST];
+/// images are, how often the model was evaluated, which epoch was kept, and the command that was typed.
+const IGNORED: [&str; 6] =
+    [keys::SEED, keys::METHOD, keys::DATASET, keys::EVALUATE_EVERY, keys::SELECT_BEST, keys::COMMAND];
 
 /// Labels runs.
 pub(super) fn of(runs: &[RecordedRun]) -> Labels {

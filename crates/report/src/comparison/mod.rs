@@ -120,7 +120,8 @@ impl Cell {
 }
 
 impl Comparison {
-    /// Compares runs: one comparison for each dataset among them, in the order of the runs.
+    /// Compares runs: one comparison for each dataset among them, and for each network if criteria differ too, in the order of the
+    /// runs.
     #[must_use]
     pub fn all(runs: Vec<RecordedRun>) -> Vec<Self> {
         build::by_dataset(runs, false)
@@ -149,7 +150,8 @@ impl Comparison {
     pub fn title(&self) -> String {
         let shared = |key: &str| self.shared.iter().find(|(known, _)| known == key).map(|(_, value)| value);
         let model = shared(keys::MODEL).map(|model| model.trim_matches('"').to_owned());
-        let epochs = shared(keys::EPOCHS).map(|epochs| format!("{epochs} epochs"));
+        let epochs =
+            shared(keys::EPOCHS).map(|epochs| format!("{epochs} {}", if epochs == "1" { "epoch" } else { "epochs" }));
         [Some(self.dataset.clone()), model, epochs].into_iter().flatten().collect::<Vec<_>>().join(", ")
     }
 

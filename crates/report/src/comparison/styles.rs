@@ -26,7 +26,7 @@ fn preferred(criterion: &str) -> usize {
     match criterion.parse() {
         Ok(Id::Softmax) => BASELINE_STYLE,
         Ok(Id::Cwap) => 1,
-        Ok(Id::Seesaw) => 2,
+        Ok(Id::BalancedSoftmax) => 2,
         Ok(_) => 3 + rank(criterion) % (STYLES - 3),
         Err(_) => 1,
     }

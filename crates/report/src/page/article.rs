@@ -2,7 +2,7 @@
 
 use super::elements::{style_class, swatch};
 use super::words::{count, listed, plural, schedule};
-use super::{accuracy, classes, confusion, curves, gradient_norms, hardest_images, provenance};
+use super::{accuracy, classes, confusion, curves, gradient_norms, hardest_images, provenance, training_images};
 use crate::comparison::Comparison;
 use crate::escape::{escape, label, name, put, short};
 use crate::run::RecordedRun;
@@ -27,6 +27,7 @@ impl Article<'_> {
             ("norms", "Gradient norms", gradient_norms::section(self)),
             ("confusion", "Confusion and calibration", confusion::section(self)),
             ("hardest", "Hardest images", hardest_images::section(self)),
+            ("training-images", "Training images", training_images::section(self)),
             ("provenance", "Provenance", Some(provenance::section(self))),
         ];
         let sections: Vec<(&str, &str, String)> =

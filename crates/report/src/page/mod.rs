@@ -14,6 +14,7 @@ mod gradient_norms;
 mod hardest_images;
 mod provenance;
 mod rate_range;
+mod training_images;
 mod words;
 
 use article::Article;

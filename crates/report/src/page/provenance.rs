@@ -20,7 +20,8 @@ pub(super) fn section(article: &Article<'_>) -> String {
 fn commands(article: &Article<'_>) -> String {
     let command = |run: &RecordedRun| {
         let config = run.path.join(CONFIG).display().to_string();
-        escape(&label(&format!("equipoise train --config {}", quoted(&config))))
+        let own = run.setting(keys::COMMAND).map(ToOwned::to_owned);
+        escape(&label(&own.unwrap_or_else(|| format!("equipoise train --config {}", quoted(&config)))))
     };
     let commands: Vec<String> = article.comparison.runs.iter().map(command).collect();
     let block = format!("<pre class=\"command\"><code>{}</code></pre>", commands.join("\n"));
@@ -39,7 +40,7 @@ fn commands(article: &Article<'_>) -> String {
 /// Settings that differ between variants, and those that all runs share.
 fn settings(article: &Article<'_>) -> String {
     let comparison = article.comparison;
-    let keys = setting_keys_of(&comparison.runs).into_iter().filter(|key| *key != keys::SEED);
+    let keys = setting_keys_of(&comparison.runs).into_iter().filter(|key| ![keys::SEED, keys::COMMAND].contains(key));
     let is_shared = |key: &&str| {
         let mut values = comparison.runs.iter().map(|run| run.toml_value(key));
         let first = values.next().flatten();

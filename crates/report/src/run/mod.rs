@@ -9,8 +9,10 @@ pub(crate) mod setting_keys;
 
 use std::path::{Path, PathBuf};
 
-use equipoise_record::names::{CONFIG, DETAILS, METRICS, NORMS, RESULT, TIMES};
-use equipoise_record::{EpochMetrics, EpochRecord, EpochTime, EvaluationDetails, GradientNorms, RunResult};
+use equipoise_record::names::{CONFIG, DETAILS, METRICS, NORMS, RESULT, SAMPLES, TIMES};
+use equipoise_record::{
+    EpochMetrics, EpochRecord, EpochTime, EvaluationDetails, GradientNorms, RunResult, TrainingSamples,
+};
 
 pub use error::ReportError;
 use files::{read_epochs, read_json, read_text};
@@ -38,6 +40,8 @@ pub struct RecordedRun {
     pub times: Vec<EpochTime>,
     /// Confusion, calibration and hardest images of the final evaluation.
     pub details: Option<EvaluationDetails>,
+    /// Training images as the network sees them.
+    pub samples: Option<TrainingSamples>,
 }
 
 /// The epoch whose weights a table reports.
@@ -81,6 +85,7 @@ impl RecordedRun {
             norms: read_epochs(&path.join(NORMS), |norms: &GradientNorms| norms.epoch)?,
             times: read_epochs(&path.join(TIMES), |time: &EpochTime| time.epoch)?,
             details: read_json(&path.join(DETAILS))?,
+            samples: read_json(&path.join(SAMPLES))?,
         })
     }
 

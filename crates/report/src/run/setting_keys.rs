@@ -1,6 +1,8 @@
 //! Keys of the settings that the report reads from `config.toml`. No other file of this crate names a key.
 
 pub(crate) const SEED: &str = "seed";
+/// Command of a training loop of its own.
+pub(crate) const COMMAND: &str = equipoise_record::names::COMMAND;
 pub(crate) const EPOCHS: &str = "epochs";
 pub(crate) const BATCH_SIZE: &str = "batch_size";
 pub(crate) const EVALUATE_EVERY: &str = "evaluate_every";

@@ -6,7 +6,7 @@ fn group(name: &str, classes: &[usize]) -> ClassGroup {
 
 /// Metrics without groups, for classes that are named by their number and have one training image.
 fn plain(counts: &EvaluationCounts) -> Metrics {
-    let classes = counts.images.len();
+    let classes = counts.sums.images.len();
     counts.metrics(&vec![1; classes], &[], &(0..classes).map(|c| c.to_string()).collect::<Vec<_>>())
 }
 
@@ -96,7 +96,7 @@ fn calibration_by_hand() {
 fn a_bin_has_its_upper_end() {
     let bin = |classes: usize| {
         let counts = counts_of(classes, &vec![0.0; classes], &[0]);
-        counts.bins.iter().position(|bin| bin.images == 1).expect("counted")
+        counts.sums.bins.iter().position(|bin| bin.images == 1).expect("counted")
     };
     // confidences of 1, 1/2, 1/3, 1/5, 1/15 and 1/1000
     assert_eq!([1, 2, 3, 5, 15, 1000].map(bin), [14, 7, 4, 2, 0, 0]);
@@ -170,7 +170,7 @@ fn rows(n: u32) -> (Vec<f32>, Vec<u32>) {
 fn merging_in_any_order_equals_counting_at_once() {
     let (logits, labels) = rows(300);
     let all = counts_of(7, &logits, &labels);
-    assert!(all.unusable > 0 && all.top5 > 0 && all.confusion.len() > 20);
+    assert!(all.sums.unusable > 0 && all.sums.top5 > 0 && all.confusion.len() > 20);
     let cut = [0, 40, 41, 300];
     let parts: Vec<EvaluationCounts> =
         cut.windows(2).map(|w| counts_of(7, &logits[7 * w[0]..7 * w[1]], &labels[w[0]..w[1]])).collect();
@@ -231,4 +231,41 @@ fn a_refused_batch_is_not_counted() {
 #[should_panic(expected = "counts of different classes")]
 fn counts_of_different_classes_do_not_merge() {
     EvaluationCounts::new(2).merge(&EvaluationCounts::new(3));
+}
+
+/// What several workers count adds up as plain integers to what one counts, to the last bit.
+#[test]
+fn sums_travel_as_integers() {
+    let logits: Vec<f32> = (0..7 * 40).map(|i| ((i * 37 % 101) as f32 - 50.0) / 9.0).collect();
+    let labels: Vec<u32> = (0..40).map(|i| i * i % 7).collect();
+    let mut whole = EvaluationSums::new(7);
+    whole.add(&logits, &labels);
+    let mut integers = vec![0; EvaluationSums::integers(7)];
+    for (logits, labels) in logits.chunks(7 * 9).zip(labels.chunks(9)) {
+        let mut part = EvaluationSums::new(7);
+        part.add(logits, labels);
+        integers.iter_mut().zip(part.to_integers()).for_each(|(sum, n)| *sum += n);
+    }
+    let back = EvaluationSums::from_integers(7, &integers).expect("its own");
+    assert_eq!(back, whole);
+    let names: Vec<String> = (0..7).map(|c| c.to_string()).collect();
+    assert_eq!(back.metrics(&[1; 7], &[], &names), counts_of(7, &logits, &labels).metrics(&[1; 7], &[], &names));
+    // a sum that has saturated stays at its limit
+    let mut saturated = EvaluationSums::new(2);
+    saturated.loss = u128::MAX;
+    let twice: Vec<i64> = saturated.to_integers().iter().map(|n| 2 * n).collect();
+    assert_eq!(EvaluationSums::from_integers(2, &twice).expect("consistent").loss, u128::MAX);
+}
+
+#[test]
+fn integers_of_nothing_are_refused() {
+    let good = counts_of(3, &[1.0, 0.0, 0.0], &[0]).sums().to_integers();
+    assert!(EvaluationSums::from_integers(3, &good).is_some());
+    assert_eq!(EvaluationSums::from_integers(2, &good), None);
+    assert_eq!(EvaluationSums::from_integers(3, &good[1..]), None);
+    for (place, value) in [(0, -1), (0, 0), (3, 5), (6, 9), (9, 7), (10, 1), (15, 3)] {
+        let mut bad = good.clone();
+        bad[place] = value;
+        assert_eq!(EvaluationSums::from_integers(3, &bad), None, "{place}");
+    }
 }

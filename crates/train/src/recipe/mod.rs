@@ -12,6 +12,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use equipoise_criterion::DrwConfig;
+use equipoise_support::nearest;
 use serde::Deserialize;
 
 use crate::error::TrainError;
@@ -122,7 +123,10 @@ impl Recipe {
             }
             None => {
                 let known: Vec<&str> = RECIPES.iter().map(|(name, _)| *name).collect();
-                Err(invalid(name, format!("unknown table; known tables: {}, or a file NAME.toml", known.join(", "))))
+                let meant = nearest(name, known.iter().copied());
+                let meant = meant.map_or_else(String::new, |meant| format!("did you mean '{meant}'? "));
+                let what = format!("unknown table; {meant}known tables: {}, or a file NAME.toml", known.join(", "));
+                Err(invalid(name, what))
             }
         }
     }

@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 
 use equipoise_data::acquire::catalog::KnownDataset;
 use equipoise_nn::Network;
+use equipoise_support::nearest;
 
 use super::{Cell, Recipe, TableMethod};
 use crate::error::TrainError;
@@ -73,7 +74,9 @@ impl Recipe {
 
     fn check_selection(&self, selection: &Selection<'_>) -> Result<(), TrainError> {
         let refuse = |kind: &str, name: &str, known: Vec<&str>| {
-            let what = format!("unknown {kind} '{name}'; the table has {}", known.join(", "));
+            let meant = nearest(name, known.iter().copied());
+            let meant = meant.map_or_else(String::new, |meant| format!("did you mean '{meant}'? "));
+            let what = format!("unknown {kind} '{name}'; {meant}the table has {}", known.join(", "));
             Err(TrainError::Unusable { what })
         };
         if !self.schedules.contains_key(selection.schedule) {

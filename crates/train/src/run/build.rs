@@ -3,10 +3,11 @@
 use std::collections::HashSet;
 use std::path::Path;
 
+use equipoise_data::Images;
 use equipoise_data::batch::augmentation::Augmentation;
 use equipoise_data::batch::normalize::Normalize;
 use equipoise_data::dataset::class_counts;
-use equipoise_nn::{Cpu, Network, NnError};
+use equipoise_nn::{Cpu, Engine, Network, NnError};
 use equipoise_pool::Pool;
 
 use super::RunContext;
@@ -15,13 +16,14 @@ use super::files::input_error;
 use super::input::choose_input;
 use super::memory::available_bytes;
 use super::readable::prepare_readable;
+use super::repeated::repeated_images;
 use super::weights::{InitialWeights, initialize};
 use crate::checkpoint::Checkpoint;
 use crate::error::TrainError;
-use crate::prepare::{RunData, check_dataset, take_validation_split};
+use crate::prepare::{RunData, SplitData, SplitOptions, check_dataset, take_validation_split};
 use crate::settings::{OptimizerKind, Settings};
 use crate::trainer::{Trainer, check_selection};
-use crate::workers::SingleProcess;
+use crate::workers::{SingleProcess, Workers, agree};
 
 /// The trainer of a run in a single process.
 pub type RunTrainer = Trainer<Cpu, SingleProcess>;
@@ -37,9 +39,31 @@ pub fn prepare(
     context: &RunContext<'_>,
 ) -> Result<RunData, TrainError> {
     let data = settings.data.clone();
+    let mut warnings = Vec::new();
+    let prepared = prepare_readable(&data, context, |loaded, progress| {
+        choose_input(settings, &loaded.dataset);
+        let dataset = loaded.into_dataset();
+        warnings = repeated_images(&dataset, context.pool);
+        RunData::prepare(dataset, settings, normalize, context.pool, progress)
+    })?;
+    warnings.iter().for_each(|warning| context.feedback.warn(warning));
+    Ok(prepared)
+}
+
+/// Reads one split of the dataset of a run, as [`prepare`] reads all of them.
+///
+/// # Errors
+/// Returns an error if the dataset cannot be read, or has no such split.
+pub fn prepare_split(
+    settings: &mut Settings,
+    normalize: Option<&Normalize>,
+    options: SplitOptions,
+    context: &RunContext<'_>,
+) -> Result<SplitData, TrainError> {
+    let data = settings.data.clone();
     prepare_readable(&data, context, |loaded, progress| {
         choose_input(settings, &loaded.dataset);
-        RunData::prepare(loaded.into_dataset(), settings, normalize, context.pool, progress)
+        SplitData::prepare(loaded.into_dataset(), settings, normalize, options, context.pool, progress)
     })
 }
 
@@ -51,6 +75,9 @@ pub fn check(settings: &Settings, context: &RunContext<'_>) -> Result<(), TrainE
     settings.check()?;
     let mut dataset = load(&settings.data, context.data_root, &HashSet::new(), context.feedback)?.into_dataset();
     check_dataset(&dataset, settings)?;
+    let mut with_input = settings.clone();
+    choose_input(&mut with_input, &dataset);
+    check_augmentation(&with_input, matches!(dataset.train.images, Images::Files(_)))?;
     take_validation_split(&mut dataset, settings)?;
     check_selection(settings, dataset.val.is_some())?;
     settings.criterion.init(&class_counts(&dataset.train.labels, dataset.classes.len())?)?;
@@ -82,7 +109,7 @@ pub fn engine(network: Network, batch_size: usize, seed: u64, pool: &Pool) -> Re
     Ok(Cpu::new(network, batch_size, seed, pool.clone())?)
 }
 
-/// Builds the trainer of a run, at its start or at a checkpoint.
+/// Builds the trainer of a run in a single process, at its start or at a checkpoint.
 ///
 /// # Errors
 /// Returns an error if a setting, the dataset, the network or the checkpoint cannot be used.
@@ -91,18 +118,39 @@ pub fn trainer(
     resume: Option<&Checkpoint>,
     context: &RunContext<'_>,
 ) -> Result<RunTrainer, TrainError> {
+    let make = |network, batch_size, seed| engine(network, batch_size, seed, context.pool);
+    trainer_with(settings, resume, SingleProcess, make, context)
+}
+
+/// Builds the trainer of a run on an engine that `make` makes of the network, the largest batch of this worker and the seed of
+/// the initial weights.
+///
+/// # Errors
+/// As [`trainer`].
+pub fn trainer_with<E: Engine, W: Workers>(
+    settings: Settings,
+    resume: Option<&Checkpoint>,
+    mut workers: W,
+    make: impl FnOnce(Network, usize, u64) -> Result<E, TrainError>,
+    context: &RunContext<'_>,
+) -> Result<Trainer<E, W>, TrainError> {
     let mut settings = settings.with_head_of_criterion();
-    let data = prepare(&mut settings, None, context)?;
-    let images = data.train.labels.len();
-    check_augmentation(&settings, &data)?;
-    warn_of_settings(&settings, images, context);
-    let batch_size = settings.batch_size.min(images);
-    let mut engine = engine(network(&settings, &data)?, batch_size, settings.seed, context.pool)?;
-    if let (Some(path), None) = (&settings.model.weights, resume) {
-        let initial = InitialWeights { path: path.as_ref(), reset_head: settings.model.reset_head };
-        initialize(&mut engine, &initial, &data.classes, context.feedback)?;
-    }
-    let mut trainer = Trainer::new(settings, data, engine, SingleProcess, context.pool.clone())?;
+    let size = workers.shard().size();
+    let build = || {
+        let data = prepare(&mut settings, None, context)?;
+        let images = data.train.labels.len();
+        check_augmentation(&settings, data.files)?;
+        warn_of_settings(&settings, images, context);
+        let batch_size = settings.batch_size.min(images).div_ceil(size);
+        let mut engine = make(network(&settings, &data)?, batch_size, settings.seed)?;
+        if let (Some(path), None) = (&settings.model.weights, resume) {
+            let initial = InitialWeights { path: path.as_ref(), reset_head: settings.model.reset_head };
+            initialize(&mut engine, &initial, &data.classes, context.feedback)?;
+        }
+        Ok((data, engine))
+    };
+    let (data, engine) = agree(&mut workers, build())?;
+    let mut trainer = Trainer::new(settings, data, engine, workers, context.pool.clone())?;
     if let Some(checkpoint) = resume {
         trainer.restore(checkpoint)?;
     }
@@ -111,8 +159,8 @@ pub fn trainer(
 }
 
 /// Refuses padding for photographs, whose crops have no use for it.
-fn check_augmentation(settings: &Settings, data: &RunData) -> Result<(), TrainError> {
-    let photographs = data.files && !settings.architecture().is_for_small_images();
+fn check_augmentation(settings: &Settings, files: bool) -> Result<(), TrainError> {
+    let photographs = files && !settings.architecture().is_for_small_images();
     let padding = settings.augment.crop_padding;
     if !photographs || padding == Augmentation::default().crop_padding {
         return Ok(());

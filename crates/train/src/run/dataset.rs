@@ -191,21 +191,27 @@ fn warn_of_small_classes(long_tail: &LongTail, dataset: &Dataset, feedback: &dyn
         .map(|QuotaShortfall { class, quota, images }| format!("{} has {images} of {quota}", classes[*class]));
     warn_of(
         &short.collect::<Vec<_>>(),
-        "have fewer images than the subset asks for, so all of them are used",
+        [
+            "has fewer images than the subset asks for, so all of them are used",
+            "have fewer images than the subset asks for, so all of them are used",
+        ],
         feedback,
     );
     let quotas = long_tail.quotas(dataset.train.labels.len() as u64, classes.len())?;
     let empty = quotas.iter().zip(classes).filter(|(quota, _)| **quota == 0).map(|(_, name)| name.clone());
-    warn_of(&empty.collect::<Vec<_>>(), "are left without images", feedback);
+    warn_of(&empty.collect::<Vec<_>>(), ["is left without images", "are left without images"], feedback);
     Ok(())
 }
 
 /// A warning that names the first classes and counts the others.
-fn warn_of(classes: &[String], what: &str, feedback: &dyn Feedback) {
+fn warn_of(classes: &[String], [one, several]: [&str; 2], feedback: &dyn Feedback) {
     const SHOWN: usize = 5;
     let shown: Vec<&str> = classes.iter().take(SHOWN).map(String::as_str).collect();
     let more = if classes.len() > SHOWN { format!(" and {} more", classes.len() - SHOWN) } else { String::new() };
-    if !classes.is_empty() {
-        feedback.warn(&format!("{} classes {what}: {}{more}", classes.len(), shown.join(", ")));
+    let named = format!("{}{more}", shown.join(", "));
+    match classes.len() {
+        0 => {}
+        1 => feedback.warn(&format!("1 class {one}: {named}")),
+        number => feedback.warn(&format!("{number} classes {several}: {named}")),
     }
 }

@@ -1,6 +1,7 @@
 //! A trained run on a dataset.
 
 use std::fs;
+use std::path::Path;
 
 use equipoise_data::Images;
 use equipoise_data::acquire::catalog::KnownDataset;
@@ -12,12 +13,14 @@ use equipoise_record::Metrics;
 use super::RunContext;
 use super::build::engine;
 use super::dataset::{SplitChoice, labeled_as};
+use super::files::input_error;
 use super::prediction::most_probable;
 use super::readable::prepare_readable;
+use super::repeated::{dataset_of_run, trained_images};
 use super::weights::set_tensors;
-use crate::checkpoint::Checkpoint;
+use crate::checkpoint::{Checkpoint, CheckpointHeader};
 use crate::error::TrainError;
-use crate::evaluate::{EvaluatedBatch, LogitAdjustment, evaluate};
+use crate::evaluate::{EvaluatedBatch, Inference, LogitAdjustment, TestTimeAugmentation, evaluate};
 use crate::prepare::{self, Prepared, SplitLoader, find_broken, fingerprint, take_validation_split, transform};
 use crate::settings::DataSettings;
 
@@ -38,6 +41,8 @@ pub struct EvaluationOptions {
     pub logit_adjustment: Option<f64>,
     /// Tau of the normalization of a linear head's weights (Kang et al., ICLR 2020), which drops the bias; 0 for none.
     pub tau_norm: f64,
+    /// Test-time augmentation.
+    pub tta: TestTimeAugmentation,
     /// Whether to list the prediction of every image.
     pub predictions: bool,
 }
@@ -91,12 +96,19 @@ pub fn evaluate_checkpoint(
     let mut settings = header.settings.clone();
     settings.data.image_size = header.network.size[0] as u32;
     settings.groups = options.groups.unwrap_or(settings.groups);
-    let own = options.dataset.as_ref().is_none_or(|dataset| is_same(dataset, &settings.data.dataset));
+    let own = match &options.dataset {
+        None => {
+            check_place(&settings.data.dataset)?;
+            true
+        }
+        Some(dataset) => is_same(dataset, &settings.data.dataset) || is_moved(dataset, options, &header, context),
+    };
     match &options.dataset {
         Some(dataset) if own => settings.data.dataset.clone_from(dataset),
         Some(dataset) => settings.data = foreign(dataset, options, &settings.data),
         None => {}
     }
+    let mut trained = None;
     let (dataset, split, data) = prepare_readable(&settings.data, context, |loaded, progress| {
         let mut dataset = loaded.into_dataset();
         if own {
@@ -116,11 +128,23 @@ pub fn evaluate_checkpoint(
         let name = dataset.name.clone();
         let files = matches!(dataset.train.images, Images::Files(_));
         let images = labeled_as(dataset, &header.classes, split)?;
+        trained = match (own, split) {
+            (true, SplitChoice::All) => Some(header.counts.iter().sum::<u64>() as usize),
+            (true, _) => None,
+            (false, _) => trained_images(&images, &header, context),
+        };
         let transform = transform(&settings, files, &header.normalize, false);
         let mut broken = Vec::new();
         let loader = SplitLoader::new(images, transform, &header.classes, &mut broken, (context.pool, progress))?;
         Ok(loader.map_or(Prepared::Broken(broken), |loader| Prepared::Ready((name, split, loader))))
     })?;
+    if let Some(trained) = trained.filter(|trained| *trained > 0) {
+        let (images, were) = (data.labels.len(), if trained == 1 { "was" } else { "were" });
+        let text = format!(
+            "{trained} of these {images} images {were} trained on (same content): results will look better than they are"
+        );
+        context.feedback.warn(&text);
+    }
     check_shape(&dataset, &data, &header.network)?;
     if options.tau_norm > 0.0 {
         normalize_head(&header.network, &mut parameters, options.tau_norm)?;
@@ -130,6 +154,7 @@ pub fn evaluate_checkpoint(
     set_tensors(&mut engine, &[parameters, statistics])?;
     let tau = options.logit_adjustment.unwrap_or(settings.logit_adjustment);
     let adjustment = LogitAdjustment::new(&settings.criterion.method, &header.counts, tau);
+    let inference = Inference { adjustment, tta: options.tta };
     let mut predictions = Vec::new();
     let mut on_batch = |batch: &EvaluatedBatch<'_>| {
         if options.predictions {
@@ -137,7 +162,7 @@ pub fn evaluate_checkpoint(
         }
         true
     };
-    let counts = evaluate(&mut engine, &data, batch_size, context.pool, &adjustment, &mut on_batch)?;
+    let counts = evaluate(&mut engine, &data, batch_size, context.pool, &inference, &mut on_batch)?;
     let counts = counts.ok_or_else(|| TrainError::Unusable { what: "the evaluation was interrupted".to_owned() })?;
     let pair = |((label, predicted), images): (&(u32, u32), &u64)| [u64::from(*label), u64::from(*predicted), *images];
     Ok(Evaluation {
@@ -177,6 +202,32 @@ fn is_same(one: &str, other: &str) -> bool {
         None => fs::canonicalize(name).ok(),
     };
     one == other || path(one).is_some_and(|one| Some(one) == path(other))
+}
+
+/// Refuses the path of a run's dataset at which there is nothing.
+fn check_place(dataset: &str) -> Result<(), TrainError> {
+    if KnownDataset::by_name(dataset).is_some() || Path::new(dataset).exists() {
+        return Ok(());
+    }
+    let what = "the images of the run are no longer here; name where they are now: `equipoise evaluate RUN DATA`";
+    Err(input_error(Path::new(dataset), what))
+}
+
+/// Whether a dataset is that of the run at another place.
+fn is_moved(dataset: &str, options: &EvaluationOptions, header: &CheckpointHeader, context: &RunContext<'_>) -> bool {
+    let own = &header.settings.data;
+    let data = DataSettings {
+        dataset: dataset.to_owned(),
+        path_column: options.path_column.clone().or(own.path_column.clone()),
+        label_column: options.label_column.clone().or(own.label_column.clone()),
+        ..own.clone()
+    };
+    let is_moved = dataset_of_run(header, &data, context).is_some();
+    if is_moved {
+        let text = format!("{dataset} is the dataset of the run at another place, and its splits are those of the run");
+        context.feedback.warn(&text);
+    }
+    is_moved
 }
 
 /// How a dataset is read that the run was not trained on: whole, unless it has splits of its own.

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use equipoise_record::names::{CONFIG, METRICS, RESULT, is_run};
+use equipoise_record::names::{COMMAND, CONFIG, METRICS, RESULT, is_run};
 
 use super::files::{input_error, read_text};
 use crate::error::TrainError;
@@ -49,8 +49,19 @@ impl ExistingRun {
 
 /// The settings in a run folder.
 pub(super) fn read_settings(path: &Path) -> Result<Settings, TrainError> {
-    let config = path.join(CONFIG);
-    Settings::from_toml(&read_text(&config)?, &Settings::default())
+    Settings::from_toml(&read_config(path)?, &Settings::default())
         .map(Settings::with_head_of_criterion)
-        .map_err(|error| input_error(&config, error.to_string()))
+        .map_err(|error| input_error(&path.join(CONFIG), error.to_string()))
+}
+
+/// The text of the settings in a run folder.
+///
+/// # Errors
+/// Returns an error if the file cannot be read, or a training loop of its own recorded the run.
+pub fn read_config(path: &Path) -> Result<String, TrainError> {
+    let text = read_text(&path.join(CONFIG))?;
+    if text.parse::<toml::Table>().is_ok_and(|table| table.contains_key(COMMAND)) {
+        return Err(input_error(path, "a training loop of its own recorded this run: only `report` can use it"));
+    }
+    Ok(text)
 }

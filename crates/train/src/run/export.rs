@@ -27,16 +27,63 @@ pub fn to_safetensors(checkpoint: &Checkpoint, version: &str) -> Result<Vec<u8>,
     Ok(weights.to_bytes(&header.network, header.position.total_steps, &metadata)?)
 }
 
+/// A checkpoint as an ONNX file: pixels in 0..=1 in, logits and probabilities out. Normalization, factors and offsets of the
+/// logits are part of the graph. `version` is that of the program.
+///
+/// The metadata are those of [`to_safetensors`], without what the graph does.
+///
+/// # Errors
+/// Returns an error if the tensors are not those of the network.
+pub fn to_onnx(checkpoint: &Checkpoint, version: &str) -> Result<Vec<u8>, TrainError> {
+    let Checkpoint { header, parameters, statistics, .. } = checkpoint;
+    let weights = Weights { parameters: parameters.clone(), statistics: statistics.clone() };
+    weights.check(&header.network)?;
+    let adjustment = adjustment(checkpoint);
+    let metadata = [vec![("network", header.network.name.clone())], input_metadata(checkpoint, version)].concat();
+    Ok(equipoise_onnx::write(&equipoise_onnx::Model {
+        network: &header.network,
+        parameters,
+        statistics,
+        mean: &header.normalize.mean(),
+        std: &header.normalize.std(),
+        logit_scale: adjustment.scale,
+        logit_offsets: &adjustment.offsets,
+        temperature: 1.0,
+        metadata: &metadata,
+        version,
+    }))
+}
+
+/// What becomes of the logits.
+fn adjustment(checkpoint: &Checkpoint) -> LogitAdjustment {
+    let header = &checkpoint.header;
+    LogitAdjustment::new(&header.settings.criterion.method, &header.counts, header.settings.logit_adjustment)
+}
+
 /// What a program needs to know to use the weights.
 fn metadata(checkpoint: &Checkpoint, version: &str) -> Vec<(&'static str, String)> {
-    let (header, network) = (&checkpoint.header, &checkpoint.header.network);
-    let adjustment =
-        LogitAdjustment::new(&header.settings.criterion.method, &header.counts, header.settings.logit_adjustment);
+    let (header, network, adjustment) = (&checkpoint.header, &checkpoint.header.network, adjustment(checkpoint));
     let (head, head_scale) = match network.head {
         Head::Linear => ("linear", 1.0),
         Head::Lws => ("lws", 1.0),
         Head::Cosine { scale, .. } => ("cosine", learned_scale(checkpoint).unwrap_or(scale)),
     };
+    let mut metadata = input_metadata(checkpoint, version);
+    metadata.extend([
+        ("mean", json!(header.normalize.mean()).to_string()),
+        ("std", json!(header.normalize.std()).to_string()),
+        ("head", head.to_owned()),
+        ("head_scale", (head_scale * adjustment.scale).to_string()),
+    ]);
+    if !adjustment.offsets.is_empty() {
+        metadata.push(("logit_offsets", json!(adjustment.offsets).to_string()));
+    }
+    metadata
+}
+
+/// What a program needs to know to prepare images and to name classes.
+fn input_metadata(checkpoint: &Checkpoint, version: &str) -> Vec<(&'static str, String)> {
+    let (header, network) = (&checkpoint.header, &checkpoint.header.network);
     let mut metadata = vec![
         ("writer", format!("equipoise {version}")),
         ("dataset", header.dataset.clone()),
@@ -45,10 +92,6 @@ fn metadata(checkpoint: &Checkpoint, version: &str) -> Vec<(&'static str, String
         ("channels", network.channels.to_string()),
         ("height", network.size[0].to_string()),
         ("width", network.size[1].to_string()),
-        ("mean", json!(header.normalize.mean()).to_string()),
-        ("std", json!(header.normalize.std()).to_string()),
-        ("head", head.to_owned()),
-        ("head_scale", (head_scale * adjustment.scale).to_string()),
     ];
     // only files of any size need a rule
     match loading(header) {
@@ -59,9 +102,6 @@ fn metadata(checkpoint: &Checkpoint, version: &str) -> Vec<(&'static str, String
             metadata.push(("resize", image_size.to_string()));
         }
         Err(_) => {}
-    }
-    if !adjustment.offsets.is_empty() {
-        metadata.push(("logit_offsets", json!(adjustment.offsets).to_string()));
     }
     metadata
 }

@@ -2,8 +2,9 @@
 //!
 //! - [`dataset`]: the dataset with its subset.
 //! - [`input`]: network and image size, by the images. [`build`]: from settings to a trainer.
+//! - [`inspection`]: a dataset before training.
 //! - [`weights`]: weights to start from, and checkpoints to use.
-//! - [`Run`]: a trainer with its folder. [`ExistingRun`]: what a folder already holds.
+//! - [`Run`]: a trainer with its folder. [`SharedRun`]: the same on any engine, with several workers. [`ExistingRun`]: what a folder already holds.
 //! - [`evaluation`], [`prediction`]: a trained run on a dataset and on image files. [`export`]: its weights for other programs.
 
 pub mod build;
@@ -13,22 +14,26 @@ mod existing;
 pub mod export;
 pub mod files;
 pub mod input;
+pub mod inspection;
 pub mod memory;
 mod name;
 pub mod prediction;
 mod readable;
+mod repeated;
 mod result;
 mod session;
+mod shared;
 pub mod weights;
 
 use std::path::Path;
 
 use equipoise_pool::Pool;
 
-pub use self::existing::ExistingRun;
+pub use self::existing::{ExistingRun, read_config};
 pub use self::name::{comparison_name, run_name};
 pub use self::result::Measurements;
-pub use self::session::{Completion, OutputFolder, Run, train};
+pub use self::session::{Completion, OutputFolder, Run, train, write_result};
+pub use self::shared::{RunSource, SharedRun};
 
 /// Warnings and progress while a run is built, for the user.
 pub trait Feedback: Sync {

@@ -39,13 +39,15 @@ fn name(settings: &Settings, criterion: &str) -> String {
 
 #[cfg(test)]
 mod tests {
+    use equipoise_criterion::Id;
+
     use super::*;
 
     #[test]
     fn names_are_readable_and_safe() {
         let mut settings = Settings::default();
-        assert_eq!(run_name(&settings), "fashion-mini-cwap-resnet32-s0");
-        settings.criterion.method = settings.criterion.method.id().preset(Preset::Reference);
+        assert_eq!(run_name(&settings), "fashion-mini-balanced-softmax-resnet32-s0");
+        settings.criterion.method = Id::Cwap.preset(Preset::Reference);
         assert_eq!(run_name(&settings), "fashion-mini-cwap-reference-resnet32-s0");
         settings.criterion.method = settings.criterion.method.id().default_config();
         settings.data.imbalance = Some(100.0);

@@ -6,7 +6,7 @@ use equipoise_data::DataError;
 use equipoise_data::batch::loader::{Loader, Transform};
 use equipoise_data::batch::normalize::Normalize;
 use equipoise_data::batch::small::SmallTransform;
-use equipoise_nn::{Cpu, Engine};
+use equipoise_nn::Cpu;
 use equipoise_pool::Pool;
 
 use super::build::engine;
@@ -14,11 +14,13 @@ use super::evaluation::normalize_head;
 use super::weights::set_tensors;
 use crate::checkpoint::{Checkpoint, CheckpointHeader};
 use crate::error::TrainError;
-use crate::evaluate::LogitAdjustment;
+use crate::evaluate::{Inference, LogitAdjustment, TestTimeAugmentation};
 use crate::prepare::transform;
 
-/// Images per forward pass: enough for every thread, and few enough that results appear soon.
+/// Images per forward pass at most: enough for every thread, and few enough that results appear soon.
 const BATCH_SIZE: usize = 64;
+/// Pixels per forward pass: photographs go in smaller batches, whose memory is faster to get.
+const BATCH_PIXELS: usize = 1 << 20;
 
 /// What to predict with, where it differs from the run.
 #[derive(Clone, Debug, Default)]
@@ -27,6 +29,8 @@ pub struct PredictionOptions {
     pub logit_adjustment: Option<f64>,
     /// Tau of the normalization of a linear head's weights (Kang et al., ICLR 2020); 0 for none.
     pub tau_norm: f64,
+    /// Test-time augmentation.
+    pub tta: TestTimeAugmentation,
     /// Number of classes per image, the most probable ones.
     pub top: usize,
 }
@@ -37,7 +41,8 @@ pub struct Predictor {
     engine: Cpu,
     loader: Loader,
     images: usize,
-    adjustment: LogitAdjustment,
+    batch_size: usize,
+    inference: Inference,
     top: usize,
     pool: Pool,
 }
@@ -60,14 +65,16 @@ impl Predictor {
         if options.tau_norm > 0.0 {
             normalize_head(&header.network, &mut parameters, options.tau_norm)?;
         }
-        let number = images.len();
-        let mut engine = engine(header.network.clone(), BATCH_SIZE.min(number).max(1), 0, pool)?;
+        let (number, [height, width]) = (images.len(), header.network.size);
+        let batch_size = (BATCH_PIXELS / (height * width).max(1)).clamp(8, BATCH_SIZE).min(number).max(1);
+        let mut engine = engine(header.network.clone(), batch_size, 0, pool)?;
         set_tensors(&mut engine, &[parameters, statistics])?;
         let loader = Loader::unchecked(images, loading(&header)?);
         let tau = options.logit_adjustment.unwrap_or(header.settings.logit_adjustment);
         let adjustment = LogitAdjustment::new(&header.settings.criterion.method, &header.counts, tau);
+        let inference = Inference { adjustment, tta: options.tta };
         let top = options.top.clamp(1, header.classes.len());
-        Ok(Self { header, engine, loader, images: number, adjustment, top, pool: pool.clone() })
+        Ok(Self { header, engine, loader, images: number, batch_size, inference, top, pool: pool.clone() })
     }
 
     /// Names of the classes.
@@ -86,10 +93,9 @@ impl Predictor {
     ) -> Result<(), E> {
         let classes = self.header.network.classes;
         let indices: Vec<u32> = (0..self.images as u32).collect();
-        for indices in indices.chunks(BATCH_SIZE) {
-            let Batch { images, unreadable } = self.batch(indices)?;
-            let mut logits = self.engine.forward(&images, false).map_err(TrainError::from)?.to_vec();
-            self.adjustment.apply(&mut logits);
+        for indices in indices.chunks(self.batch_size) {
+            let Batch { mut images, unreadable } = self.batch(indices)?;
+            let logits = self.inference.logits(&mut self.engine, &mut images)?;
             for (index, logits) in indices.iter().zip(logits.chunks_exact(classes)) {
                 match unreadable.iter().find(|(unreadable, _)| unreadable == index) {
                     Some((_, what)) => each(*index as usize, Err(what))?,

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 
 use equipoise_data::Problem;
 use equipoise_data::batch::loader::Progress;
+use equipoise_data::describe::broken_files::allowed_broken;
 
 use super::dataset::{LoadedDataset, load};
 use super::{Feedback, RunContext};
@@ -39,16 +40,11 @@ pub(super) fn prepare_readable<T>(
             }
             Prepared::Broken(more) => broken.extend(more),
         }
-        let allowed = allowed(data.max_broken, images);
+        let allowed = allowed_broken(data.max_broken, images);
         if broken.len() > allowed {
             return Err(TrainError::Broken { files: broken, images, allowed });
         }
     }
-}
-
-/// Number of files that may be left out.
-fn allowed(max_broken: f64, images: usize) -> usize {
-    if max_broken > 0.0 { ((max_broken * images as f64) as usize).max(1) } else { 0 }
 }
 
 fn warn_of_broken_files(broken: &[BrokenFile], images: usize, feedback: &dyn Feedback) {
@@ -64,16 +60,5 @@ fn warn_of_problems(problems: &[&Problem], feedback: &dyn Feedback) {
     }
     if problems.len() > SHOWN {
         feedback.warn(&format!("{} more about the dataset: `equipoise inspect` lists all", problems.len() - SHOWN));
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn how_many_files_may_be_left_out() {
-        assert_eq!([0, 1, 60, 199, 200, 1000].map(|images| allowed(0.01, images)), [1, 1, 1, 1, 2, 10]);
-        assert_eq!([0, 1000].map(|images| allowed(0.0, images)), [0, 0]);
     }
 }

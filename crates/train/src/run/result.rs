@@ -1,12 +1,14 @@
 //! The result of a run: `result.json`.
 
 use equipoise_criterion::SimdLevel;
+use equipoise_nn::Engine;
 use equipoise_record::{EpochMetrics, EpochRecord, RunResult, SelectionSplit};
 use serde_json::{Value, json};
 
-use super::build::RunTrainer;
 use super::memory::peak_mb;
 use crate::settings::SelectBest;
+use crate::trainer::Trainer;
+use crate::workers::Workers;
 
 /// What only the program that executes a run can know: the library never reads the clock.
 #[derive(Clone, Debug)]
@@ -22,7 +24,11 @@ pub struct Measurements {
 }
 
 /// The result of a run that was trained to its end.
-pub(super) fn result(trainer: &RunTrainer, stopped_early: bool, measured: &Measurements) -> RunResult {
+pub(super) fn result<E: Engine, W: Workers>(
+    trainer: &Trainer<E, W>,
+    stopped_early: bool,
+    measured: &Measurements,
+) -> RunResult {
     let settings = trainer.settings();
     let mut criterion = json!(settings.criterion);
     let tenths = |x: f64| (x * 10.0).round() / 10.0;
@@ -59,7 +65,7 @@ fn metrics(epoch: &EpochRecord) -> Option<EpochMetrics> {
 }
 
 /// The split that the best epoch was selected on.
-fn best_selected_on(trainer: &RunTrainer) -> Option<SelectionSplit> {
+fn best_selected_on<E: Engine, W: Workers>(trainer: &Trainer<E, W>) -> Option<SelectionSplit> {
     match trainer.settings().select_best {
         SelectBest::Test => Some(SelectionSplit::Test),
         SelectBest::Auto | SelectBest::Val if trainer.data().val.is_some() => Some(SelectionSplit::Val),

@@ -2,7 +2,8 @@
 
 use std::path::Path;
 
-use equipoise_record::names::{CONFIG, DETAILS, METRICS, NORMS, RESULT, TIMES};
+use equipoise_nn::Engine;
+use equipoise_record::names::{CONFIG, DETAILS, METRICS, NORMS, RESULT, SAMPLES, TIMES};
 use equipoise_record::{EpochRecord, EpochTime, EvaluationDetails, GradientNorms, RunFolder, RunResult};
 use serde::Serialize;
 
@@ -12,10 +13,12 @@ use super::files::input_error;
 use super::name::run_name;
 use super::result::{Measurements, result};
 use super::{Feedback, RunContext};
-use crate::checkpoint::{Checkpoint, FoundCheckpoint, files};
+use crate::checkpoint::{Checkpoint, FoundCheckpoint, RawCheckpoint, files};
 use crate::error::TrainError;
+use crate::preview::samples;
 use crate::settings::Settings;
-use crate::trainer::{Observer, RunEnd};
+use crate::trainer::{Observer, RunEnd, Trainer};
+use crate::workers::Workers;
 
 /// Where a new run is written.
 #[derive(Clone, Copy, Debug)]
@@ -49,10 +52,13 @@ impl Run {
         let trainer = trainer(settings, None, context)?;
         let settings = trainer.settings();
         let (text, name) = (settings.to_toml()?, run_name(settings));
+        let samples = samples_json(&trainer, context)?;
         let folder = match output {
             OutputFolder::At(path) => RunFolder::create(path),
             OutputFolder::In(parent) => RunFolder::create_unique(parent, &name),
         }?;
+        // first, because a folder with settings is a run that is resumed
+        folder.write(SAMPLES, samples.as_bytes())?;
         folder.write(CONFIG, text.as_bytes())?;
         Ok(Self { trainer, folder })
     }
@@ -91,7 +97,7 @@ impl Run {
         let run = Self::open(folder, settings, context)?;
         let done = run.trainer.position().epoch;
         if done > epochs {
-            return Err(input_error(path, format!("--epochs {epochs}: {done} epochs are trained already")));
+            return Err(input_error(path, format!("--epochs {epochs}: {} trained already", epochs_are(done))));
         }
         // without a result the run counts as unfinished, whatever its settings say
         run.folder.remove(RESULT)?;
@@ -113,40 +119,48 @@ impl Run {
     }
 
     fn open(folder: RunFolder, settings: Settings, context: &RunContext<'_>) -> Result<Self, TrainError> {
-        let epochs = check_records(&folder)?;
         let checkpoint = newest_checkpoint(&folder, context.feedback)?;
-        if checkpoint.is_none() && epochs > 0 {
-            let what = format!(
-                "no checkpoint is left, although {epochs} epochs are recorded, so the run cannot continue; to train it again, \
-                 remove this folder or choose another one"
-            );
-            return Err(input_error(folder.path(), what));
-        }
+        let checkpoint = checkpoint.map(Checkpoint::new).transpose()?;
         let trainer = trainer(settings, checkpoint.as_ref(), context)?;
         Ok(Self { trainer, folder })
     }
-
-    /// Writes the result of a run that was trained to its end.
-    ///
-    /// # Errors
-    /// Returns an error if a file cannot be written.
-    pub fn write_result(&self, completion: &Completion, measured: &Measurements) -> Result<RunResult, TrainError> {
-        let result = result(&self.trainer, completion.end == RunEnd::StoppedEarly, measured);
-        self.folder.write(DETAILS, json(&completion.details, serde_json::to_string)?.as_bytes())?;
-        self.folder.write(RESULT, json(&result, serde_json::to_string_pretty)?.as_bytes())?;
-        Ok(result)
-    }
 }
 
-/// Trains a run to its end and evaluates the final weights; `None` if the observer stopped it.
+/// Writes the result of a run that was trained to its end.
 ///
 /// # Errors
-/// Returns an error if the run diverges, or a file cannot be read or written.
-pub fn train(
-    trainer: &mut RunTrainer,
+/// Returns an error if a file cannot be written.
+pub fn write_result<E: Engine, W: Workers>(
+    trainer: &Trainer<E, W>,
     folder: &RunFolder,
+    completion: &Completion,
+    measured: &Measurements,
+) -> Result<RunResult, TrainError> {
+    let result = result(trainer, completion.end == RunEnd::StoppedEarly, measured);
+    folder.write(DETAILS, json(&completion.details, serde_json::to_string)?.as_bytes())?;
+    folder.write(RESULT, json(&result, serde_json::to_string_pretty)?.as_bytes())?;
+    Ok(result)
+}
+
+/// The training images that a report shows, as JSON.
+pub(super) fn samples_json<E: Engine, W: Workers>(
+    trainer: &Trainer<E, W>,
+    context: &RunContext<'_>,
+) -> Result<String, TrainError> {
+    json(&samples(trainer.data(), trainer.settings(), context.pool)?, serde_json::to_string)
+}
+
+/// Trains a run to its end and evaluates the final weights; `None` if an observer stopped it. Of several workers, rank 0 has
+/// the folder.
+///
+/// # Errors
+/// Returns an error if the run diverges, a worker fails, or a file cannot be read or written.
+pub fn train<'f, E: Engine, W: Workers>(
+    trainer: &mut Trainer<E, W>,
+    folder: impl Into<Option<&'f RunFolder>>,
     observer: &mut dyn Observer,
 ) -> Result<Option<Completion>, TrainError> {
+    let folder = folder.into();
     let end = trainer.run(folder, observer)?;
     if end == RunEnd::Interrupted {
         return Ok(None);
@@ -155,12 +169,20 @@ pub fn train(
     Ok(details.map(|details| Completion { end, details }))
 }
 
+/// A number of epochs with its verb.
+fn epochs_are(number: u64) -> String {
+    if number == 1 { "1 epoch is".to_owned() } else { format!("{number} epochs are") }
+}
+
 /// Checks that a run can get another number of epochs.
-fn check_extension(path: &Path, settings: &Settings, epochs: u64) -> Result<(), TrainError> {
+pub(super) fn check_extension(path: &Path, settings: &Settings, epochs: u64) -> Result<(), TrainError> {
     let Err(what) = settings.check_epochs_can_change() else { return Ok(()) };
-    let planned = settings.epochs;
+    let planned = match settings.epochs {
+        1 => "1 epoch".to_owned(),
+        epochs => format!("{epochs} epochs"),
+    };
     let what = format!(
-        "--epochs {epochs}: {what} is laid out for {planned} epochs, so that the epochs of a run with {epochs} would have been \
+        "--epochs {epochs}: {what} is laid out for {planned}, so that the epochs of a run with {epochs} would have been \
          others; train on from its weights with `equipoise train --weights {0} --epochs N`, or repeat it with `equipoise train \
          --config {0}/{CONFIG} --epochs {epochs}`",
         path.display()
@@ -175,11 +197,27 @@ fn check_records(folder: &RunFolder) -> Result<usize, TrainError> {
     Ok(folder.check_json_lines::<EpochRecord>(METRICS)?)
 }
 
-/// The newest checkpoint of a folder that can be used, if it has any.
-fn newest_checkpoint(folder: &RunFolder, feedback: &dyn Feedback) -> Result<Option<Checkpoint>, TrainError> {
-    let Some(FoundCheckpoint { checkpoint, warning }) = files::load(folder)? else { return Ok(None) };
-    warning.iter().for_each(|warning| feedback.warn(warning));
-    Checkpoint::new(checkpoint).map(Some)
+/// The newest checkpoint of a folder that can be used, if the run has trained at all.
+pub(super) fn newest_checkpoint(
+    folder: &RunFolder,
+    feedback: &dyn Feedback,
+) -> Result<Option<RawCheckpoint>, TrainError> {
+    let epochs = check_records(folder)?;
+    match files::load(folder)? {
+        Some(FoundCheckpoint { checkpoint, warning }) => {
+            warning.iter().for_each(|warning| feedback.warn(warning));
+            Ok(Some(checkpoint))
+        }
+        None if epochs == 0 => Ok(None),
+        None => {
+            let what = format!(
+                "no checkpoint is left, although {} recorded, so the run cannot continue; to train it again, \
+                 remove this folder or choose another one",
+                epochs_are(epochs as u64)
+            );
+            Err(input_error(folder.path(), what))
+        }
+    }
 }
 
 /// A record as a line, or lines, of JSON.

@@ -1,11 +1,12 @@
 //! Weights to start from, and checkpoints to use.
 
 use std::collections::BTreeMap;
+use std::fs;
 use std::path::{Path, PathBuf};
 
 use equipoise_nn::network::Head;
-use equipoise_nn::{Cpu, Engine, Network, NnError, TensorKind, Weights};
-use equipoise_record::names::{BEST, CHECKPOINT, PREVIOUS};
+use equipoise_nn::{Engine, Network, NnError, TensorKind, Weights};
+use equipoise_record::names::{BEST, CHECKPOINT, PREVIOUS, is_run};
 use equipoise_support::with_causes;
 
 use super::Feedback;
@@ -39,8 +40,19 @@ pub fn load_checkpoint(path: &Path, feedback: &dyn Feedback) -> Result<Checkpoin
             Err(error) => first_error = first_error.or(Some(with_causes(&error))),
         }
     }
-    let none = || format!("{}: not a run: it has no checkpoint", path.display());
+    let none = || match runs_in(path) {
+        runs if runs.is_empty() => format!("{}: not a run: it has no checkpoint", path.display()),
+        runs => format!("{}: not a run; name one of the runs in it: {}", path.display(), runs.join(", ")),
+    };
     Err(TrainError::Unusable { what: first_error.unwrap_or_else(none) })
+}
+
+/// The run folders in a folder, sorted.
+fn runs_in(folder: &Path) -> Vec<String> {
+    let entries = fs::read_dir(folder).into_iter().flatten().flatten().map(|entry| entry.path());
+    let mut runs: Vec<String> = entries.filter(|path| is_run(path)).map(|path| path.display().to_string()).collect();
+    runs.sort();
+    runs
 }
 
 /// Weights to start from.
@@ -58,13 +70,13 @@ pub struct InitialWeights<'a> {
 /// # Errors
 /// Returns an error if the weights cannot be read, or belong to another network.
 pub fn initialize(
-    engine: &mut Cpu,
+    engine: &mut impl Engine,
     initial: &InitialWeights<'_>,
     classes: &[String],
     feedback: &dyn Feedback,
 ) -> Result<(), TrainError> {
     let (path, network) = (initial.path, engine.network().clone());
-    let random: Tensors = [engine.tensors(TensorKind::Parameters), engine.tensors(TensorKind::Statistics)];
+    let random: Tensors = [engine.tensors(TensorKind::Parameters)?, engine.tensors(TensorKind::Statistics)?];
     let mut values = random.clone();
     let mut missing = match path.extension().is_some_and(|extension| extension == "safetensors") {
         true => from_safetensors(path, &network, &mut values)?,
@@ -138,7 +150,7 @@ fn reset_head(network: &Network, random: &Tensors, values: &mut Tensors) {
 ///
 /// # Errors
 /// Returns an error if they do not fit its network.
-pub fn set_tensors(engine: &mut Cpu, [parameters, statistics]: &Tensors) -> Result<(), TrainError> {
+pub fn set_tensors(engine: &mut impl Engine, [parameters, statistics]: &Tensors) -> Result<(), TrainError> {
     engine.set_tensors(TensorKind::Parameters, parameters)?;
     Ok(engine.set_tensors(TensorKind::Statistics, statistics)?)
 }

@@ -7,6 +7,32 @@ use super::Settings;
 use super::keys::{KEYS, Key, OPTIONAL_SECTIONS, is_section, nearest};
 use crate::error::TrainError;
 
+/// What the configuration of a recorded run says. A loop of its own records settings that are not ours; then only its
+/// criterion may be known.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct RecordedSettings {
+    /// All settings with their defaults, as TOML.
+    pub resolved: Option<String>,
+    /// The criterion as tables name it.
+    pub criterion_label: Option<String>,
+}
+
+impl RecordedSettings {
+    /// Reads a configuration.
+    #[must_use]
+    pub fn new(config: &str) -> Self {
+        let label = |settings: &Settings| settings.criterion.method.label();
+        if let Ok(settings) = Settings::from_toml(config, &Settings::default()) {
+            let criterion_label = Some(label(&settings));
+            return Self { resolved: settings.with_head_of_criterion().to_toml().ok(), criterion_label };
+        }
+        let criterion = config.parse::<Table>().ok().and_then(|mut table| table.remove("criterion"));
+        let only = criterion.map(|criterion| Table::from_iter([("criterion".to_owned(), criterion)]));
+        let settings = only.and_then(|only| Settings::default().with(&only).ok());
+        Self { resolved: None, criterion_label: settings.as_ref().map(label) }
+    }
+}
+
 impl Settings {
     /// Reads settings from TOML. A setting that the text leaves out keeps its value in `base`.
     ///

@@ -14,6 +14,7 @@ mod tests;
 use equipoise_criterion::{Config, Id, Preset};
 use equipoise_data::batch::augmentation::Augmentation;
 use equipoise_data::batch::sampler::SamplerKind;
+use equipoise_data::describe::broken_files::MAX_BROKEN;
 use equipoise_data::describe::groups::GroupRule;
 use equipoise_data::subset::long_tail::Profile;
 use equipoise_data::subset::split::SplitRule;
@@ -22,6 +23,7 @@ use serde::{Deserialize, Serialize};
 
 pub use equipoise_nn::Architecture;
 
+pub use self::edit::RecordedSettings;
 pub use self::keys::{KEYS, Key};
 use crate::error::TrainError;
 use crate::schedule::Schedule;
@@ -217,7 +219,7 @@ impl Default for Settings {
             logit_adjustment: 0.0,
             data: DataSettings::default(),
             model: ModelSettings::default(),
-            criterion: Config::from(Id::Cwap.preset(Preset::default())),
+            criterion: Config::from(Id::BalancedSoftmax.preset(Preset::default())),
             optimizer: OptimizerSettings::default(),
             augment: Augmentation::default(),
         }
@@ -238,7 +240,7 @@ impl Default for DataSettings {
             test_data: None,
             val_data: None,
             group_by: None,
-            max_broken: 0.01,
+            max_broken: MAX_BROKEN,
             test_fraction: split.test_fraction,
             split_seed: split.seed,
             val_fraction: 0.0,

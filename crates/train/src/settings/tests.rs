@@ -245,6 +245,7 @@ fn a_criterion_has_one_default() {
         assert_eq!(Settings::from_toml(&text, &base).expect("known").criterion, want);
         assert_eq!(base.with_value("criterion.method", id.name()).expect("known").criterion, want);
     }
+    let base = base.with_value("criterion.method", "cwap").expect("known");
     let reference = base.with_value("criterion.preset", "reference").expect("known");
     assert_eq!(reference.criterion, Config::from(Id::Cwap.preset(Preset::Reference)));
     // parameters stay unless the method or the preset changes
@@ -303,8 +304,10 @@ fn every_setting_is_described() {
         let example = examples.iter().find(|(name, _)| key.name.starts_with(name));
         let (name, value) = example.unwrap_or_else(|| panic!("an example of {}", key.name));
         let name = name.strip_suffix(".floor").unwrap_or(name);
-        let changed = Settings::default().with_value(name, value).unwrap_or_else(|error| panic!("{name}: {error}"));
-        assert_ne!(changed, Settings::default(), "{name}");
+        // a criterion whose presets differ
+        let base = Settings::default().with_value("criterion.method", "cwap").expect("known");
+        let changed = base.with_value(name, value).unwrap_or_else(|error| panic!("{name}: {error}"));
+        assert_ne!(changed, base, "{name}");
         let shown = changed.table().expect("a table");
         let found = key.name == "criterion.preset"
             || key.name.split('.').try_fold(&Value::Table(shown), |value, name| value.get(name)).is_some();
@@ -337,4 +340,15 @@ fn cmo_is_laid_out_for_the_epochs_of_a_run() {
     assert_eq!(settings.check_epochs_can_change(), Ok(()));
     (settings.augment.cutmix, settings.augment.cmo) = (None, Some(0.5));
     assert!(settings.check_epochs_can_change().is_err_and(|what| what.starts_with("CMO")));
+}
+
+#[test]
+fn settings_of_a_loop_of_its_own_are_known_by_their_criterion() {
+    let ours = RecordedSettings::new("criterion.method = \"seesaw\"");
+    assert!(ours.resolved.expect("all settings").contains("batch_size"));
+    let foreign = "command = \"python loop.py\"\nmodel.name = \"vit\"\ncriterion.method = \"seesaw\"";
+    let foreign = RecordedSettings::new(foreign);
+    assert_eq!((foreign.resolved, foreign.criterion_label), (None, ours.criterion_label));
+    assert_eq!(RecordedSettings::new("criterion.method = \"mine\"\nloop = 1"), RecordedSettings::default());
+    assert_eq!(RecordedSettings::new("not TOML"), RecordedSettings::default());
 }

@@ -5,19 +5,23 @@ use equipoise_nn::{Engine, TensorKind};
 
 use super::Trainer;
 use crate::error::TrainError;
+use crate::settings::{OptimizerKind, OptimizerSettings};
 use crate::workers::Workers;
 
 /// Images of the batch that the error names.
 const NAMED_IMAGES: usize = 8;
+/// The usual learning rate of AdamW.
+const ADAMW_LEARNING_RATE: f64 = 0.001;
 
 impl<E: Engine, W: Workers> Trainer<E, W> {
     /// Checks that all weights are finite: nothing else is worth saving.
     pub(super) fn check_finite(&self) -> Result<(), TrainError> {
-        let tensors = [TensorKind::Parameters, TensorKind::Statistics].map(|kind| self.engine.tensors(kind));
-        if tensors.iter().flatten().flatten().all(|w| w.is_finite()) {
-            return Ok(());
+        for kind in [TensorKind::Parameters, TensorKind::Statistics] {
+            if !self.engine.tensors(kind)?.iter().flatten().all(|w| w.is_finite()) {
+                return Err(self.diverged_in_last_step("it left weights that are not finite".to_owned()));
+            }
         }
-        Err(self.diverged_in_last_step("it left weights that are not finite".to_owned()))
+        Ok(())
     }
 
     /// The error for what the last finished step has done.
@@ -27,7 +31,8 @@ impl<E: Engine, W: Workers> Trainer<E, W> {
 
     /// The error for a step, from 0, on these images.
     pub(super) fn diverged(&self, indices: &[u32], step: u64, what: String) -> TrainError {
-        let weights = self.engine.tensors(TensorKind::Parameters);
+        // an engine that cannot even say its weights has other errors to report
+        let weights = self.engine.tensors(TensorKind::Parameters).unwrap_or_default();
         // NaN counts as the largest
         let size = |w: &f32| if w.is_nan() { f32::INFINITY } else { w.abs() };
         let largest = weights.iter().flatten().map(size).fold(0.0, f32::max);
@@ -44,7 +49,11 @@ impl<E: Engine, W: Workers> Trainer<E, W> {
     /// What to try instead of settings that make a run diverge.
     fn advice(&self) -> String {
         let optimizer = &self.settings.optimizer;
-        let lower = optimizer.learning_rate / 10.0;
+        let usual = match optimizer.name {
+            OptimizerKind::Sgd => OptimizerSettings::default().learning_rate,
+            OptimizerKind::AdamW => ADAMW_LEARNING_RATE,
+        };
+        let lower = (optimizer.learning_rate / 10.0).min(usual);
         match optimizer.clip_grad_norm > 0.0 {
             true => format!("try a lower learning rate, --lr {lower}"),
             false => {

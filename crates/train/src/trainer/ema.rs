@@ -6,9 +6,9 @@ use equipoise_data::batch::sampler::Shard;
 use equipoise_nn::{Engine, TensorKind};
 
 use super::Trainer;
-use super::batches::Prefetch;
+use crate::batches::Prefetch;
 use crate::error::TrainError;
-use crate::workers::Workers;
+use crate::workers::{Workers, agree};
 
 impl<E: Engine, W: Workers> Trainer<E, W> {
     /// Whether the run is evaluated with an EMA of the weights, which the engine keeps.
@@ -34,8 +34,8 @@ impl<E: Engine, W: Workers> Trainer<E, W> {
             return Ok(());
         }
         // the sums are taken around the means before: those of the training state make the bits a function of the position
-        let statistics =
-            (self.settings.optimizer.ema_bn_images > 0).then(|| self.engine.tensors(TensorKind::Statistics));
+        let is_estimated = self.settings.optimizer.ema_bn_images > 0;
+        let statistics = is_estimated.then(|| self.engine.tensors(TensorKind::Statistics)).transpose()?;
         self.engine.swap_ema()?;
         match statistics {
             Some(statistics) => self.estimate_ema_statistics(&statistics),
@@ -57,13 +57,15 @@ impl<E: Engine, W: Workers> Trainer<E, W> {
         self.engine.set_tensors(TensorKind::Statistics, before)?;
         let data = Arc::clone(&self.data);
         let mut batches = self.epoch_batches(&data);
-        batches.order = self.sampler.epoch(self.position.epoch, Shard::WHOLE);
         batches.order.truncate(self.settings.optimizer.ema_bn_images as usize);
+        // every worker sees all of these images, as many at a time as its engine has memory for
+        batches.batch_size = batches.batch_size.div_ceil(batches.shard.size());
+        batches.shard = Shard::WHOLE;
         std::thread::scope(|scope| {
             let prefetch = Prefetch::start(scope, &batches, 0);
             let mut images = 0;
             while let Some(batch) = prefetch.next() {
-                let batch = batch?;
+                let batch = agree(&mut self.workers, batch)?;
                 images += batch.len();
                 self.engine.estimate_statistics(&batch.images, (batch.len() as f64 / images as f64) as f32)?;
                 prefetch.recycle(batch);

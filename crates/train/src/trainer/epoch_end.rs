@@ -9,9 +9,11 @@ use equipoise_record::{EpochRecord, Metrics, RunFolder};
 use super::{Directive, Observer, Position, Trainer};
 use crate::checkpoint::files;
 use crate::error::TrainError;
-use crate::evaluate::{EvaluatedBatch, evaluate};
+use crate::evaluate::{EvaluatedBatch, evaluate_rows, gather_outcomes};
+use crate::metrics::{EvaluationCounts, Outcome};
+use crate::prepare::SplitLoader;
 use crate::settings::SelectBest;
-use crate::workers::Workers;
+use crate::workers::{Workers, agree};
 
 /// Metrics on the splits that are not trained on.
 #[derive(Default)]
@@ -22,12 +24,16 @@ struct SplitMetrics {
 
 impl<E: Engine, W: Workers> Trainer<E, W> {
     /// Ends an epoch; false if the observer stopped it.
-    pub(super) fn finish_epoch(&mut self, folder: &RunFolder, observer: &mut dyn Observer) -> Result<bool, TrainError> {
-        self.check_finite()?;
+    pub(super) fn finish_epoch(
+        &mut self,
+        folder: Option<&RunFolder>,
+        observer: &mut dyn Observer,
+    ) -> Result<bool, TrainError> {
+        // first, so that all workers find what is not finite in one of them
         self.average_statistics()?;
+        self.check_finite()?;
         let Some(SplitMetrics { val, test }) = self.evaluate_if_due(observer)? else { return Ok(false) };
         // from here on nothing interrupts the end of the epoch
-        self.merge_workers()?;
         self.criterion.end_epoch();
         let epoch = self.position.epoch + 1;
         let norms = self.norms.end_epoch(epoch, &self.criterion);
@@ -36,15 +42,21 @@ impl<E: Engine, W: Workers> Trainer<E, W> {
         let augment_levels = self.end_difficulty();
         let is_best = self.add_to_history(EpochRecord { epoch, learning_rate, loss, val, test, augment_levels });
         self.position = Position { epoch, total_steps: self.position.total_steps, ..Position::default() };
-        let checkpoint = self.checkpoint();
+        let written = folder.map_or(Ok(()), |folder| self.write_epoch(folder, is_best));
+        agree(&mut self.workers, written)?;
+        observer.epoch(&self.history[epoch as usize - 1], &norms);
+        Ok(true)
+    }
+
+    /// Writes the checkpoint and the records of a finished epoch.
+    fn write_epoch(&mut self, folder: &RunFolder, is_best: bool) -> Result<(), TrainError> {
+        let checkpoint = self.checkpoint()?;
         if is_best {
             folder.write(BEST, &checkpoint.to_bytes())?;
         }
         files::save(folder, &checkpoint)?;
         self.append_metrics(folder)?;
-        self.append_norms(folder)?;
-        observer.epoch(&self.history[epoch as usize - 1], &norms);
-        Ok(true)
+        self.append_norms(folder)
     }
 
     /// Metrics of the epoch, empty if no evaluation is due; `None` if the observer stopped it.
@@ -65,16 +77,14 @@ impl<E: Engine, W: Workers> Trainer<E, W> {
     /// Metrics on the validation split and on the test split; `None` if the observer stopped it.
     fn evaluate_splits(&mut self, observer: &mut dyn Observer) -> Result<Option<SplitMetrics>, TrainError> {
         self.enter_ema()?;
-        let (adjustment, batch_size) = (self.logit_adjustment(), self.engine_batch_size());
         let data = Arc::clone(&self.data);
         let splits: Vec<_> = data.val.iter().chain([&data.test]).collect();
         let total: usize = splits.iter().map(|split| split.labels.len()).sum();
         let (mut metrics, mut before) = (Vec::new(), 0);
         for split in &splits {
-            let mut on_batch =
-                |batch: &EvaluatedBatch<'_>| observer.evaluating(before + batch.done(), total) != Directive::Stop;
-            let counts = evaluate(&mut self.engine, split, batch_size, &self.pool, &adjustment, &mut on_batch)?;
-            let Some(counts) = counts else { break };
+            let outcomes = self.evaluate_split(split, |done| observer.evaluating(before + done, total))?;
+            let Some(outcomes) = outcomes else { break };
+            let counts = EvaluationCounts::of(&outcomes, &split.labels, data.classes.len());
             metrics.push(counts.metrics(&data.counts, &data.groups, &data.classes));
             before += split.labels.len();
         }
@@ -86,17 +96,24 @@ impl<E: Engine, W: Workers> Trainer<E, W> {
         Ok(Some(SplitMetrics { val: metrics.pop(), test }))
     }
 
-    /// Merges what the workers' criteria and gradient norms have counted in the epoch.
-    fn merge_workers(&mut self) -> Result<(), TrainError> {
-        if self.workers.shard().size() > 1 {
-            let others = self.workers.other_states(&self.criterion.state());
-            self.criterion.merge(&others)?;
-            self.workers.sum_counts(self.norms.cells());
-            if let Some(difficulty) = &mut self.difficulty {
-                self.workers.sum_counts(difficulty.counts());
-            }
+    /// What the network makes of the images of a split, to which every worker contributes; `None` if one of them stopped it.
+    pub(super) fn evaluate_split(
+        &mut self,
+        split: &SplitLoader,
+        mut on_batch: impl FnMut(usize) -> Directive,
+    ) -> Result<Option<Vec<Outcome>>, TrainError> {
+        let (inference, batch_size) = (self.inference(), self.evaluation_batch_size());
+        let mut own = Vec::new();
+        let mut add = |batch: &EvaluatedBatch<'_>| {
+            own.extend(batch.outcomes());
+            on_batch(batch.done)
+        };
+        let (engine, workers) = (&mut self.engine, &mut self.workers);
+        let is_done = evaluate_rows(engine, workers, split, batch_size, &self.pool, &inference, &mut add)?;
+        match is_done {
+            true => gather_outcomes(workers, own, split.labels.len(), batch_size).map(Some),
+            false => Ok(None),
         }
-        Ok(())
     }
 
     /// Moves the levels of the classes. Returns those of the epoch that ends, or none if augmentation does not follow the
@@ -109,30 +126,27 @@ impl<E: Engine, W: Workers> Trainer<E, W> {
     }
 
     /// Makes the running statistics the mean over all workers, so that all evaluate the same network. Doing this twice
-    /// changes nothing.
-    fn average_statistics(&mut self) -> Result<(), TrainError> {
-        if self.workers.shard().size() > 1 {
-            let ema = self.has_ema().then_some(TensorKind::EmaStatistics);
-            for kind in [TensorKind::Statistics].into_iter().chain(ema) {
-                let mut statistics = self.engine.tensors(kind);
-                self.workers.average_statistics(&mut statistics);
-                self.engine.set_tensors(kind, &statistics)?;
-            }
+    /// changes nothing but the rounding.
+    pub(super) fn average_statistics(&mut self) -> Result<(), TrainError> {
+        let size = self.workers.shard().size();
+        if size == 1 {
+            return Ok(());
+        }
+        let ema = self.has_ema().then_some(TensorKind::EmaStatistics);
+        for kind in [TensorKind::Statistics].into_iter().chain(ema) {
+            let mut statistics = self.engine.tensors(kind)?;
+            let mut flat: Vec<f32> = statistics.iter().flatten().copied().collect();
+            self.workers.sum(&mut flat)?;
+            statistics.iter_mut().flatten().zip(flat).for_each(|(to, sum)| *to = sum / size as f32);
+            self.engine.set_tensors(kind, &statistics)?;
         }
         Ok(())
     }
 
-    /// Mean loss of the epoch over all workers' images.
-    fn epoch_loss(&mut self) -> f64 {
+    /// Mean loss of the epoch.
+    fn epoch_loss(&self) -> f64 {
         let Position { loss_sum, images, .. } = self.position;
-        if self.workers.shard().size() == 1 {
-            return loss_sum / images.max(1) as f64;
-        }
-        // integers have the same sum in every order
-        const SCALE: f64 = (1u64 << 32) as f64;
-        let mut counts = [images, (loss_sum * SCALE) as u64];
-        self.workers.sum_counts(&mut counts);
-        counts[1] as f64 / SCALE / counts[0].max(1) as f64
+        loss_sum / images.max(1) as f64
     }
 
     /// Adds an epoch to the history; true if it is the best so far.

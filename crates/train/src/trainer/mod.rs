@@ -9,7 +9,6 @@
 //! - `ema`: the average of the weights that is evaluated.
 //! - `observer`: who follows a run. `resume`: checkpoints. `divergence`: the error of a run that diverges.
 
-pub(crate) mod batches;
 mod divergence;
 mod ema;
 mod epoch_end;
@@ -28,19 +27,19 @@ use equipoise_nn::{Engine, Network};
 use equipoise_pool::Pool;
 use equipoise_record::{EpochRecord, GradientNorms, RunFolder};
 
-use self::batches::{EpochBatches, Prefetch};
 pub use self::observer::{Directive, NoObserver, Observer, StepProgress};
 pub use self::range_test::{RangePoint, RateRange, suggested_rate};
 pub use self::resume::Position;
 use self::step::CriterionOutput;
+use crate::batches::{EpochBatches, Prefetch};
 use crate::checkpoint::files;
 use crate::difficulty::Difficulty;
 use crate::error::TrainError;
-use crate::evaluate::LogitAdjustment;
+use crate::evaluate::{Inference, LogitAdjustment};
 use crate::norms::NormRecorder;
 use crate::prepare::RunData;
 use crate::settings::{OptimizerKind, SelectBest, Settings};
-use crate::workers::Workers;
+use crate::workers::{Workers, agree};
 
 /// How a run ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -65,8 +64,12 @@ pub struct Trainer<E, W> {
     /// How training images are mixed with others, if they are.
     mixing: Option<Arc<Mixing>>,
     pool: Pool,
+    /// Threads that prepare batches.
+    preparing: Pool,
     workspace: Workspace,
     output: CriterionOutput,
+    /// Logits of all workers.
+    gathered: Vec<f32>,
     position: Position,
     /// Records of the finished epochs.
     history: Vec<EpochRecord>,
@@ -84,8 +87,8 @@ pub struct Trainer<E, W> {
 }
 
 impl<E: Engine, W: Workers> Trainer<E, W> {
-    /// A run before its first step. The engine has the initial weights, and memory for a batch of the settings' size or for
-    /// all training images, whichever is smaller.
+    /// A run before its first step. The engine has the initial weights, and memory for this worker's rows of a batch of the
+    /// settings' size or of all training images, whichever is smaller.
     ///
     /// # Errors
     /// If a setting is out of range, or the network does not fit the data.
@@ -93,12 +96,12 @@ impl<E: Engine, W: Workers> Trainer<E, W> {
         settings.check()?;
         check_network(engine.network(), &data)?;
         check_selection(&settings, data.val.is_some())?;
-        engine.freeze_backbone(settings.model.freeze_backbone);
+        engine.freeze_backbone(settings.model.freeze_backbone)?;
         if settings.optimizer.has_ema() {
-            engine.start_ema();
+            engine.start_ema()?;
         }
         if settings.optimizer.name == OptimizerKind::AdamW {
-            engine.start_second_moment();
+            engine.start_second_moment()?;
         }
         Ok(Self {
             criterion: settings.criterion.init(&data.counts)?,
@@ -112,6 +115,7 @@ impl<E: Engine, W: Workers> Trainer<E, W> {
             mixing: settings.augment.mixing(&data.train.labels, data.classes.len())?.map(Arc::new),
             workspace: Workspace::with_pool(pool.clone()),
             output: CriterionOutput::default(),
+            gathered: Vec::new(),
             position: Position::default(),
             history: Vec::new(),
             best: None,
@@ -125,18 +129,32 @@ impl<E: Engine, W: Workers> Trainer<E, W> {
             engine,
             workers,
             pool,
+            preparing: Pool::single(),
         })
     }
 
-    /// Trains to the end, or until the observer stops the run. Records and checkpoints go to the folder.
+    /// Lets these threads prepare batches while the engine computes. One thread does unless this is called, which is enough
+    /// for an engine on the CPU. The batches do not depend on it.
+    #[must_use]
+    pub fn with_preparing_threads(mut self, pool: Pool) -> Self {
+        self.preparing = pool;
+        self
+    }
+
+    /// Trains to the end, or until an observer of any worker stops the run. Records and checkpoints go to the folder, which
+    /// is `None` for all workers but rank 0.
     ///
     /// # Errors
-    /// If the folder cannot be written to, an image can no longer be read, or the run diverges.
-    pub fn run(&mut self, folder: &RunFolder, observer: &mut dyn Observer) -> Result<RunEnd, TrainError> {
-        self.repair_records(folder)?;
-        if self.position == Position::default() {
-            files::save(folder, &self.checkpoint())?;
-        }
+    /// If the folder cannot be written to, an image can no longer be read, the run diverges, or a worker fails.
+    pub fn run<'f>(
+        &mut self,
+        folder: impl Into<Option<&'f RunFolder>>,
+        observer: &mut dyn Observer,
+    ) -> Result<RunEnd, TrainError> {
+        let folder = folder.into();
+        self.check_workers()?;
+        let start = self.start_records(folder);
+        agree(&mut self.workers, start)?;
         while self.position.epoch < self.settings.epochs {
             if self.out_of_patience() {
                 return Ok(RunEnd::StoppedEarly);
@@ -149,8 +167,35 @@ impl<E: Engine, W: Workers> Trainer<E, W> {
         Ok(RunEnd::Finished)
     }
 
+    /// Checks that all workers train the same run from the same position.
+    fn check_workers(&mut self) -> Result<(), TrainError> {
+        if self.workers.shard().size() == 1 {
+            return Ok(());
+        }
+        let RunData { fingerprint, content, .. } = &*self.data;
+        let Position { epoch, step, .. } = self.position;
+        let own = format!("{}\n{fingerprint}\n{content}\n{epoch} {step}", self.settings.to_toml()?);
+        let all = self.workers.exchange(own.as_bytes())?;
+        match all.iter().position(|other| *other != all[0]) {
+            None => Ok(()),
+            Some(rank) => Err(TrainError::Unusable {
+                what: format!("worker {rank} has other settings, another dataset or another checkpoint than worker 0"),
+            }),
+        }
+    }
+
+    /// Brings the records of a folder into line with the position.
+    fn start_records(&mut self, folder: Option<&RunFolder>) -> Result<(), TrainError> {
+        let Some(folder) = folder else { return Ok(()) };
+        self.repair_records(folder)?;
+        if self.position == Position::default() {
+            files::save(folder, &self.checkpoint()?)?;
+        }
+        Ok(())
+    }
+
     /// The remaining steps of an epoch; false if the observer stopped them.
-    fn train_epoch(&mut self, folder: &RunFolder, observer: &mut dyn Observer) -> Result<bool, TrainError> {
+    fn train_epoch(&mut self, folder: Option<&RunFolder>, observer: &mut dyn Observer) -> Result<bool, TrainError> {
         loop {
             match self.train_until_directed(observer)? {
                 Directive::Continue => return Ok(true),
@@ -168,12 +213,13 @@ impl<E: Engine, W: Workers> Trainer<E, W> {
             let prefetch = Prefetch::start(scope, &batches, self.position.step as usize);
             while self.position.step < steps {
                 let Some(batch) = prefetch.next() else { break };
-                let batch = batch?;
+                // the other workers agree in their forward pass
+                let batch = batch.or_else(|error| agree(&mut self.workers, Err(error)))?;
                 self.step(&batch, self.learning_rate(self.position.step))?;
                 let progress = self.progress(batch.len(), steps);
                 prefetch.recycle(batch);
                 // after `Save`, batches that are prepared already are prepared again
-                match observer.step(&progress) {
+                match Directive::of_all(observer.step(&progress), &mut self.workers)? {
                     Directive::Continue => {}
                     directive => return Ok(directive),
                 }
@@ -190,10 +236,12 @@ impl<E: Engine, W: Workers> Trainer<E, W> {
         EpochBatches {
             train: &data.train,
             mixing,
-            order: self.sampler.epoch(epoch, self.workers.shard()),
+            order: self.sampler.epoch(epoch, Shard::WHOLE),
             partners: partners.unwrap_or_default(),
             levels: self.difficulty.as_ref().map_or_else(Vec::new, |difficulty| difficulty.levels().to_vec()),
-            batch_size: self.worker_batch_size(),
+            batch_size: self.settings.batch_size,
+            shard: self.workers.shard(),
+            pool: self.preparing.clone(),
             seed: self.settings.seed,
             epoch,
         }
@@ -205,10 +253,14 @@ impl<E: Engine, W: Workers> Trainer<E, W> {
         StepProgress { epoch: epoch + 1, step, steps, images: images as u64, loss: loss_sum / trained as f64 }
     }
 
-    /// Saves a checkpoint.
-    fn save(&self, folder: &RunFolder) -> Result<(), TrainError> {
-        self.check_finite()?;
-        Ok(files::save(folder, &self.checkpoint())?)
+    /// Saves a checkpoint, if this worker writes.
+    fn save(&mut self, folder: Option<&RunFolder>) -> Result<(), TrainError> {
+        self.average_statistics()?;
+        let saved = self.check_finite().and_then(|()| match folder {
+            Some(folder) => Ok(files::save(folder, &self.checkpoint()?)?),
+            None => Ok(()),
+        });
+        agree(&mut self.workers, saved)
     }
 
     /// Whether nothing has improved for as long as the settings allow.
@@ -223,6 +275,11 @@ impl<E: Engine, W: Workers> Trainer<E, W> {
     /// Whether there is nothing left to train.
     pub fn finished(&self) -> bool {
         self.position.epoch >= self.settings.epochs || self.out_of_patience()
+    }
+
+    /// The processes that train the network together.
+    pub fn workers(&mut self) -> &mut W {
+        &mut self.workers
     }
 
     /// Settings of the run.
@@ -262,16 +319,11 @@ impl<E: Engine, W: Workers> Trainer<E, W> {
 
     /// Steps per epoch.
     pub fn steps(&self) -> u64 {
-        self.sampler.len().div_ceil(self.worker_batch_size() * self.workers.shard().size()) as u64
+        self.sampler.len().div_ceil(self.settings.batch_size.max(1)) as u64
     }
 
-    /// Images of a step that this worker trains on.
-    fn worker_batch_size(&self) -> usize {
-        self.settings.batch_size.div_ceil(self.workers.shard().size()).max(1)
-    }
-
-    /// Images that the engine has memory for.
-    fn engine_batch_size(&self) -> usize {
+    /// Images of an evaluation's batch, of all workers.
+    fn evaluation_batch_size(&self) -> usize {
         self.settings.batch_size.min(self.data.train.labels.len())
     }
 
@@ -296,9 +348,9 @@ impl<E: Engine, W: Workers> Trainer<E, W> {
         }
     }
 
-    fn logit_adjustment(&self) -> LogitAdjustment {
+    fn inference(&self) -> Inference {
         let Settings { criterion, logit_adjustment, .. } = &self.settings;
-        LogitAdjustment::new(&criterion.method, &self.data.counts, *logit_adjustment)
+        LogitAdjustment::new(&criterion.method, &self.data.counts, *logit_adjustment).into()
     }
 }
 

@@ -2,6 +2,9 @@
 
 use equipoise_record::{EpochRecord, GradientNorms};
 
+use crate::error::TrainError;
+use crate::workers::{Workers, largest};
+
 /// Progress after a training step.
 #[derive(Clone, Copy, Debug)]
 pub struct StepProgress {
@@ -17,8 +20,8 @@ pub struct StepProgress {
     pub loss: f64,
 }
 
-/// What the run does next.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// What the run does next. Of several workers' directives, the last in this order counts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Directive {
     /// Continue.
     Continue,
@@ -26,6 +29,18 @@ pub enum Directive {
     Save,
     /// Save a checkpoint and stop.
     Stop,
+}
+
+impl Directive {
+    /// What all workers do next.
+    pub(crate) fn of_all(own: Self, workers: &mut impl Workers) -> Result<Self, TrainError> {
+        let (_, number) = largest(workers, Ok(own), |own| *own as u64)?;
+        Ok(match number {
+            0 => Self::Continue,
+            1 => Self::Save,
+            _ => Self::Stop,
+        })
+    }
 }
 
 /// Follows a run and directs it. The library never reads the clock: the observer decides when to save.

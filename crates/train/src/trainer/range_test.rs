@@ -4,10 +4,10 @@ use std::sync::Arc;
 
 use equipoise_nn::Engine;
 
-use super::batches::Prefetch;
 use super::{Position, Trainer};
+use crate::batches::Prefetch;
 use crate::error::TrainError;
-use crate::workers::Workers;
+use crate::workers::{Workers, agree};
 
 /// Weight of the past in the smoothed loss.
 const SMOOTHING: f64 = 0.9;
@@ -79,7 +79,8 @@ impl<E: Engine, W: Workers> Trainer<E, W> {
         std::thread::scope(|scope| {
             let prefetch = Prefetch::start(scope, &batches, 0);
             while let Some(batch) = prefetch.next() {
-                let (batch, before) = (batch?, self.position.loss_sum);
+                let batch = batch.or_else(|error| agree(&mut self.workers, Err(error)))?;
+                let before = self.position.loss_sum;
                 let number = points.len() as u64;
                 if number >= range.steps {
                     return Ok(false);

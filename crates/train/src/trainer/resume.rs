@@ -26,10 +26,12 @@ pub struct Position {
 impl<E: Engine, W: Workers> Trainer<E, W> {
     /// The state of the run, from which [`restore`](Self::restore) resumes it.
     ///
+    /// # Errors
+    /// If the engine cannot say its weights.
+    ///
     /// # Panics
     /// Never: every header can be serialized.
-    #[must_use]
-    pub fn checkpoint(&self) -> RawCheckpoint {
+    pub fn checkpoint(&self) -> Result<RawCheckpoint, TrainError> {
         let header = CheckpointHeader {
             settings: self.settings.clone(),
             network: self.engine.network().clone(),
@@ -51,14 +53,14 @@ impl<E: Engine, W: Workers> Trainer<E, W> {
         };
         let header = serde_json::to_string(&header).expect("a header can be serialized");
         // in the order of `Checkpoint::new`
-        let mut tensors = self.engine.tensors(TensorKind::Parameters);
-        tensors.extend(self.engine.tensors(TensorKind::Momentum));
-        tensors.extend(self.engine.tensors(TensorKind::Statistics));
+        let mut tensors = self.engine.tensors(TensorKind::Parameters)?;
+        tensors.extend(self.engine.tensors(TensorKind::Momentum)?);
+        tensors.extend(self.engine.tensors(TensorKind::Statistics)?);
         // empty without AdamW and without an EMA
-        tensors.extend(self.engine.tensors(TensorKind::SecondMoment));
-        tensors.extend(self.engine.tensors(TensorKind::EmaParameters));
-        tensors.extend(self.engine.tensors(TensorKind::EmaStatistics));
-        RawCheckpoint { header, tensors }
+        tensors.extend(self.engine.tensors(TensorKind::SecondMoment)?);
+        tensors.extend(self.engine.tensors(TensorKind::EmaParameters)?);
+        tensors.extend(self.engine.tensors(TensorKind::EmaStatistics)?);
+        Ok(RawCheckpoint { header, tensors })
     }
 
     /// Resumes the run where a checkpoint was saved.

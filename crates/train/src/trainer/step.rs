@@ -4,10 +4,10 @@ use equipoise_criterion::{Batch, BatchError, Output, Summary};
 use equipoise_nn::{Engine, Optimizer, UpdateRule};
 
 use super::Trainer;
-use super::batches::TrainBatch;
+use crate::batches::TrainBatch;
 use crate::error::TrainError;
 use crate::settings::{OptimizerKind, OptimizerSettings};
-use crate::workers::Workers;
+use crate::workers::{Workers, agree, lengths};
 
 /// What the criterion writes in a step; kept to reuse the memory.
 #[derive(Default)]
@@ -41,11 +41,11 @@ impl<E: Engine, W: Workers> Trainer<E, W> {
     /// Trains on one batch.
     pub(super) fn step(&mut self, batch: &TrainBatch, learning_rate: f64) -> Result<(), TrainError> {
         let summary = self.forward_and_criterion(batch, Pass::First)?;
-        self.backward()?;
+        self.backward(batch)?;
         if let Some(rho) = self.settings.sam_rho(self.position.epoch) {
             self.ascend(batch, rho)?;
             self.forward_and_criterion(batch, Pass::AfterAscent)?;
-            self.backward()?;
+            self.backward(batch)?;
         }
         self.update_weights(batch, learning_rate)?;
         self.update_ema()?;
@@ -60,7 +60,7 @@ impl<E: Engine, W: Workers> Trainer<E, W> {
     /// Loss of a batch. Leaves the gradient of the logits in the output buffers. Only the first pass counts anything.
     fn forward_and_criterion(&mut self, batch: &TrainBatch, pass: Pass) -> Result<Summary, TrainError> {
         self.output.resize(batch.len(), self.data.classes.len());
-        let logits = self.engine.forward(&batch.images, true)?;
+        let logits = whole_logits(&mut self.engine, &mut self.workers, batch, &mut self.gathered)?;
         let (epoch, mixed) = (self.position.epoch, batch.mixed());
         // norms are recorded by class; a blended image belongs to two classes, and mixup blends all images
         let has_norms = !batch.is_blended && pass == Pass::First;
@@ -95,26 +95,34 @@ impl<E: Engine, W: Workers> Trainer<E, W> {
         }
     }
 
-    /// Gradients of all parameters: their mean over all workers.
-    fn backward(&mut self) -> Result<(), TrainError> {
-        self.engine.backward(&self.output.gradient)?;
-        let size = self.workers.shard().size();
-        if size > 1 {
-            self.workers.sum_gradients(self.engine.gradients());
-            self.engine.gradients().iter_mut().for_each(|g| *g /= size as f32);
+    /// Gradients of all parameters, for the whole batch: every worker goes back with its own rows, and the gradients are
+    /// summed.
+    fn backward(&mut self, batch: &TrainBatch) -> Result<(), TrainError> {
+        let classes = self.data.classes.len();
+        match batch.rows.is_empty() {
+            true => self.engine.backward_without_images()?,
+            false => {
+                let rows = batch.rows.start * classes..batch.rows.end * classes;
+                self.engine.backward(&self.output.gradient[rows])?;
+            }
+        }
+        if self.workers.shard().size() > 1
+            && let Some(gradients) = self.engine.gradients()
+        {
+            self.workers.sum(gradients)?;
         }
         Ok(())
     }
 
     /// Moves the weights uphill, where SAM takes its gradient.
     fn ascend(&mut self, batch: &TrainBatch, rho: f64) -> Result<(), TrainError> {
-        let norm = self.engine.ascend(rho as f32);
+        let norm = self.engine.ascend(rho as f32)?;
         self.check_norm(batch, norm)
     }
 
     /// Lets the optimizer change the weights.
     fn update_weights(&mut self, batch: &TrainBatch, learning_rate: f64) -> Result<(), TrainError> {
-        let norm = self.engine.step(&self.optimizer(learning_rate));
+        let norm = self.engine.step(&self.optimizer(learning_rate))?;
         self.check_norm(batch, norm)
     }
 
@@ -142,4 +150,24 @@ impl<E: Engine, W: Workers> Trainer<E, W> {
             clip_grad_norm: (clip_grad_norm > 0.0).then_some(clip_grad_norm as f32),
         }
     }
+}
+
+/// The logits of the whole batch, of which every worker computes its own rows.
+fn whole_logits<'a>(
+    engine: &'a mut impl Engine,
+    workers: &mut impl Workers,
+    batch: &TrainBatch,
+    gathered: &'a mut Vec<f32>,
+) -> Result<&'a [f32], TrainError> {
+    let (size, classes) = (workers.shard().size(), engine.network().classes);
+    if size == 1 {
+        return Ok(engine.forward(&batch.images, true)?);
+    }
+    let own = match batch.rows.is_empty() {
+        true => engine.forward_without_images().map(|()| &[][..]),
+        false => engine.forward(&batch.images, true),
+    };
+    let own = agree(workers, own.map_err(TrainError::from))?;
+    workers.gather(own, &lengths(batch.len(), classes, size), gathered)?;
+    Ok(gathered)
 }

@@ -150,3 +150,49 @@ fn a_file_that_disappears() {
         fs::write(&files[1], bytes).expect("writes");
     }
 }
+
+/// Levels are the normalized pixels before their normalization, up to the rounding of resized pixels to 8 bits.
+#[test]
+fn levels_are_normalized_later() {
+    let folder = TempFolder::new("levels");
+    let files = files(folder.path(), 9);
+    let normalize = Normalize::imagenet();
+    let indices: Vec<u32> = (0..9).collect();
+    for (transform, rounding) in transforms().iter().zip([0.0, 0.0, 0.0, 0.5f32]) {
+        let loader = loader(&files, transform, 1 << 20, 1).expect("readable");
+        for epoch in 0..5 {
+            let want = batch(&loader, &indices, epoch, 1);
+            let levels = |threads| {
+                let mut out = vec![0u8; want.len()];
+                let pool = Pool::new(threads).expect("threads");
+                loader.batch(&indices, 5, epoch, &mut out, &pool).expect("readable");
+                out
+            };
+            let got = levels(1);
+            assert_eq!(got, levels(3));
+            for (i, (level, want)) in got.iter().zip(&want).enumerate() {
+                let channel = i / 256 % 3;
+                let bound = (rounding + 0.001) * normalize.scale[channel];
+                assert!((normalize.value(channel, f32::from(*level)) - want).abs() <= bound, "{i}: {level}, {want}");
+            }
+        }
+    }
+}
+
+/// Cutout has the mean color in 8 bits too, and mixtures are rounded.
+#[test]
+fn levels_of_cutout_and_mixtures() {
+    use super::super::mixup::blend;
+    let folder = TempFolder::new("levels-cutout");
+    let files = files(folder.path(), 2);
+    let augmentation = Augmentation { cutout: 64, ..Augmentation::NONE };
+    let transform = SmallTransform { augmentation, normalize: Normalize::imagenet() };
+    let loader = loader(&files, &Transform::Small { image_size: 16, transform }, 1 << 20, 1).expect("readable");
+    let mut out = vec![0u8; 3 * 256];
+    loader.batch(&[1], 0, 0, &mut out, &Pool::single()).expect("readable");
+    // 0.485, 0.456 and 0.406 of 255
+    assert!(out[..256].iter().all(|x| *x == 124) && out[256..512].iter().all(|x| *x == 116) && out[700] == 104);
+    let mut own = [0u8, 255, 100, 7];
+    blend(&mut own, &[255, 0, 101, 7], 0.25);
+    assert_eq!(own, [191, 64, 101, 7]);
+}

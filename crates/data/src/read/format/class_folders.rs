@@ -19,7 +19,7 @@ pub(in crate::read) mod walk;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use self::layout::{SplitFolders, class_root, is_held_out};
+use self::layout::{SplitFolders, class_root, is_held_out, probably_meant};
 pub(super) use self::walk::Walk;
 use self::walk::{check_link, entries, problem};
 use crate::dataset::{Dataset, Problem, Split};
@@ -73,6 +73,13 @@ fn unsplit_tree(path: &Path, folders: &[PathBuf], options: &ReadOptions) -> Resu
         let others = files.keys().map(|class| path.join(class)).filter(|folder| *folder != inner);
         dataset.problems.extend(others.map(|folder| problem(&folder, "ignored: there are no images in it")));
         return Ok(dataset);
+    }
+    if let Some(meant) = probably_meant(path, &files) {
+        let what = format!(
+            "its folders are read as the classes, although they hold nothing but folders; did you mean {}?",
+            meant.display()
+        );
+        problems.insert(0, problem(path, &what));
     }
     let classes: Vec<String> = files.keys().cloned().collect();
     let groups = FileGroups::by_path(path, files.values().flatten(), options.group_by.as_ref())?;

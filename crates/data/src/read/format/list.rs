@@ -121,7 +121,9 @@ fn files_by_split(
     problems: &mut Vec<Problem>,
 ) -> Result<(FilesBySplit, FileGroups), DataError> {
     let (mut splits, mut groups) = (FilesBySplit::new(), FileGroups::default());
-    let mut finder = FileFinder::new(folder_of(file));
+    let names: Vec<&Path> = entries.iter().map(|entry| entry.path.as_path()).collect();
+    let (mut finder, problem) = FileFinder::new(folder_of(file), &names);
+    problems.extend(problem);
     for Entry { line, path, label, split, group } in entries {
         let invalid = |what: String| DataError::Line { path: file.to_owned(), line: *line, what };
         let split = match split.as_deref() {
@@ -132,7 +134,8 @@ fn files_by_split(
             },
         };
         if label.is_empty() || path.as_os_str().is_empty() {
-            return Err(invalid("a path and a label are needed".to_owned()));
+            let missing = if label.is_empty() { "label" } else { "path" };
+            return Err(invalid(format!("the {missing} is missing")));
         }
         let path = finder.find(path);
         if let Err(error) = path.metadata() {

@@ -116,7 +116,7 @@ fn measure(
             let output = Output::new(&mut grad, &mut weights);
             criterion.train(&Batch::new(logits, &labels), output, &mut workspace)?;
             engine.backward(&grad)?;
-            engine.step(&sgd);
+            engine.step(&sgd)?;
         }
         Ok(())
     };

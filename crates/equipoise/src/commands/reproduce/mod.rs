@@ -5,6 +5,7 @@
 mod execute;
 mod plan;
 mod table;
+mod torch;
 
 use std::io::Write;
 use std::path::PathBuf;
@@ -36,6 +37,7 @@ Examples:
   equipoise reproduce table1 --only cifar10/100 --schedule short --seeds 3
   equipoise reproduce table1 --only cifar10/100 --criteria softmax,seesaw,cwap
   equipoise reproduce table3 --only cifar10/100 --schedule short
+  equipoise reproduce table2 --engine torch --nproc-per-node 8 > table2.sh
   equipoise reproduce readings live table1 --only cifar10/100 --threads 1 --dry-run")]
 pub(crate) struct Args {
     /// Names of tables, most important first, or recipes of your own: TOML files like those in recipes/
@@ -69,6 +71,13 @@ pub(crate) struct Args {
     threads: ThreadArgs,
     #[command(flatten)]
     root: RootArgs,
+    /// What trains: cpu runs here; torch prints the commands that train the missing runs with PyTorch, in the same folders, so that
+    /// --show makes the table of them
+    #[arg(long, value_enum, default_value = "cpu", conflicts_with_all = ["dry_run", "show", "json", "markdown"])]
+    engine: TableEngine,
+    /// Processes per machine in the commands for torch: the number of its GPUs
+    #[arg(long, value_name = "N", default_value_t = 8, value_parser = clap::value_parser!(u16).range(1..=64))]
+    nproc_per_node: u16,
     /// Do not show progress
     #[arg(long)]
     quiet: bool,
@@ -78,6 +87,15 @@ pub(crate) struct Args {
     /// Print the plan or the table as JSON
     #[arg(long)]
     json: bool,
+}
+
+/// What trains the runs of a table.
+#[derive(Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+enum TableEngine {
+    /// The engine of this program.
+    Cpu,
+    /// PyTorch, by commands that are printed.
+    Torch,
 }
 
 /// A run of the table, and its result if it has finished.
@@ -103,6 +121,9 @@ pub(crate) fn run(args: &Args, out: &mut impl Write) -> Result<(), Failure> {
     let recipes = args.tables.iter().map(|table| Recipe::load(table)).collect::<Result<Vec<_>, _>>()?;
     let table = |recipe| Ok(Table { recipe, schedule: args.schedule(recipe), jobs: jobs(args, recipe)? });
     let mut tables = recipes.iter().map(table).collect::<Result<Vec<_>, Failure>>()?;
+    if args.engine == TableEngine::Torch {
+        return torch::print_commands(args, &tables, out);
+    }
     if !args.show {
         let speed = plan::training_speed(args)?;
         if args.dry_run {

@@ -1,11 +1,14 @@
 //! Where the splits and the classes of a tree are.
 
+use std::collections::BTreeSet;
+use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
 use super::folders;
 use super::walk::entries;
 use crate::error::DataError;
 use crate::read::decode::may_be_image;
+use crate::subset::split::ClassFiles;
 
 /// A split of a dataset.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -110,4 +113,28 @@ pub(super) fn class_root(folder: &Path) -> Result<PathBuf, DataError> {
 /// Whether images are directly in a folder.
 fn has_images(folder: &Path) -> Result<bool, DataError> {
     Ok(entries(folder, &mut 0)?.iter().map(std::fs::DirEntry::path).any(|path| path.is_file() && may_be_image(&path)))
+}
+
+/// Usual names of a folder with the class folders.
+const IMAGE_FOLDERS: [&str; 7] = ["images", "image", "imgs", "img", "jpegimages", "photos", "pictures"];
+
+/// The folder that was probably meant, if those that would be the classes hold nothing but folders: `Images/` beside `Masks/`,
+/// or two folders with the same folders in them.
+pub(super) fn probably_meant(path: &Path, files: &ClassFiles) -> Option<PathBuf> {
+    let inner = |(class, files): (&String, &Vec<PathBuf>)| {
+        let folder = path.join(class);
+        let name = |file: &PathBuf| {
+            let mut below = file.strip_prefix(&folder).ok()?.components();
+            let first = below.next()?.as_os_str().to_owned();
+            below.next().map(|_| first)
+        };
+        let names = files.iter().map(name).collect::<Option<BTreeSet<OsString>>>()?;
+        (names.len() > 1).then_some((folder, names))
+    };
+    let filled = files.iter().filter(|(_, files)| !files.is_empty());
+    let found = filled.map(inner).collect::<Option<Vec<_>>>()?;
+    let (folder, names) = found.first().filter(|_| found.len() > 1)?;
+    let usual = found.iter().find(|(folder, _)| IMAGE_FOLDERS.iter().any(|name| has_name(folder, name)));
+    let are_alike = found.iter().all(|(_, others)| others == names);
+    usual.map(|(folder, _)| folder.clone()).or_else(|| are_alike.then(|| folder.clone()))
 }

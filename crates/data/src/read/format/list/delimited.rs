@@ -37,7 +37,11 @@ pub(super) fn entries(
         let before = reader.position().line();
         let more = reader.read_record(&mut record).map_err(|error| {
             let line = error.position().map_or(before, csv::Position::line) as usize;
-            DataError::Line { path: file.to_owned(), line, what: error.to_string() }
+            let what = match error.kind() {
+                csv::ErrorKind::Utf8 { .. } => "the text is not UTF-8: save the list as UTF-8".to_owned(),
+                _ => error.to_string(),
+            };
+            DataError::Line { path: file.to_owned(), line, what }
         })?;
         if !more {
             break;

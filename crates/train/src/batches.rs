@@ -1,5 +1,8 @@
 //! The training batches of an epoch. A separate thread prepares each one while the engine trains on the previous one.
+//!
+//! Pixels are `f32`, normalized, or `u8`, to be normalized on another device.
 
+use std::ops::Range;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::thread::Scope;
@@ -9,65 +12,88 @@ use equipoise_data::batch::augmentation::Mixing;
 use equipoise_data::batch::cutmix::Patch;
 use equipoise_data::batch::image_draw::ImageDraw;
 use equipoise_data::batch::mixup::blend;
+use equipoise_data::batch::pixel::PixelValue;
+use equipoise_data::batch::sampler::Shard;
 use equipoise_pool::Pool;
 
 use crate::error::TrainError;
 use crate::prepare::SplitLoader;
+use crate::workers::rows_of;
 
 /// A batch that is ready for the engine.
 #[derive(Default)]
-pub(crate) struct TrainBatch {
-    /// Pixels, image after image.
-    pub(crate) images: Vec<f32>,
+pub struct TrainBatch<P = f32> {
+    /// Rows of the batch that this worker computes.
+    pub rows: Range<usize>,
+    /// Pixels of these rows, image after image. All that follows is for the whole batch.
+    pub images: Vec<P>,
     /// Index of each image in the training split.
-    pub(crate) indices: Vec<u32>,
+    pub indices: Vec<u32>,
     /// Class of each image.
-    pub(crate) labels: Vec<u32>,
+    pub labels: Vec<u32>,
     /// The indices again, as the criterion takes them.
-    pub(crate) examples: Vec<u64>,
+    pub examples: Vec<u64>,
     /// Class of each image's partner, or its own class without a partner; empty if no images are mixed.
     partner_labels: Vec<u32>,
     /// Share of each image in the mixture with its partner, 1 without a partner; empty if no images are mixed.
     shares: Vec<f32>,
     /// Whether all images are blended with others (mixup), so that none is as it was.
-    pub(crate) is_blended: bool,
+    pub is_blended: bool,
 }
 
-impl TrainBatch {
-    /// Number of images.
-    pub(crate) fn len(&self) -> usize {
+impl<P> TrainBatch<P> {
+    /// Number of images of all workers.
+    #[must_use]
+    pub fn len(&self) -> usize {
         self.labels.len()
     }
 
+    /// Whether there are no images.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.labels.is_empty()
+    }
+
     /// The second labels of the images, if they are mixed.
-    pub(crate) fn mixed(&self) -> Option<Mixed<'_>> {
+    #[must_use]
+    pub fn mixed(&self) -> Option<Mixed<'_>> {
         (!self.partner_labels.is_empty()).then(|| Mixed { labels: &self.partner_labels, share: &self.shares })
     }
 }
 
 /// The batches of one epoch: a function of the settings and of the epoch.
-pub(crate) struct EpochBatches<'a> {
+pub struct EpochBatches<'a> {
     /// The training split.
-    pub(crate) train: &'a SplitLoader,
+    pub train: &'a SplitLoader,
     /// How images are mixed in this epoch, if they are.
-    pub(crate) mixing: Option<Arc<Mixing>>,
-    /// This worker's images, in the order of the epoch.
-    pub(crate) order: Vec<u32>,
-    /// All images of the epoch, from which partners are drawn; empty if no images are mixed.
-    pub(crate) partners: Vec<u32>,
+    pub mixing: Option<Arc<Mixing>>,
+    /// The images in the order of the epoch.
+    pub order: Vec<u32>,
+    /// The images from which partners are drawn; empty if no images are mixed.
+    pub partners: Vec<u32>,
     /// Level of each class, for RandAugment by difficulty; empty for other augmentation. Levels do not change within an epoch.
-    pub(crate) levels: Vec<u8>,
-    /// Images per batch.
-    pub(crate) batch_size: usize,
+    pub levels: Vec<u8>,
+    /// Images per batch, of all workers.
+    pub batch_size: usize,
+    /// Which rows of a batch this worker computes.
+    pub shard: Shard,
+    /// Threads that prepare a batch.
+    pub pool: Pool,
     /// Seed of the run.
-    pub(crate) seed: u64,
+    pub seed: u64,
     /// The epoch, from 0.
-    pub(crate) epoch: u64,
+    pub epoch: u64,
 }
 
 impl EpochBatches<'_> {
     /// Fills a batch with these images.
-    pub(crate) fn prepare(&self, batch: &mut TrainBatch, indices: &[u32]) -> Result<(), TrainError> {
+    ///
+    /// # Errors
+    /// Names the files that cannot be read.
+    ///
+    /// # Panics
+    /// If an index is out of range.
+    pub fn prepare<P: PixelValue>(&self, batch: &mut TrainBatch<P>, indices: &[u32]) -> Result<(), TrainError> {
         let train = self.train;
         batch.indices.clear();
         batch.indices.extend_from_slice(indices);
@@ -75,9 +101,10 @@ impl EpochBatches<'_> {
         batch.labels.extend(indices.iter().map(|index| train.labels[*index as usize]));
         batch.examples.clear();
         batch.examples.extend(indices.iter().map(|index| u64::from(*index)));
-        batch.images.resize(indices.len() * train.image_len(), 0.0);
+        batch.rows = rows_of(indices.len(), self.shard);
+        batch.images.resize(batch.rows.len() * train.image_len(), P::default());
         let draws: Vec<ImageDraw> = indices.iter().map(|index| self.draw(*index)).collect();
-        train.loader.draw(&draws, &mut batch.images, &Pool::single())?;
+        train.loader.draw(&draws[batch.rows.clone()], &mut batch.images, &self.pool)?;
         batch.partner_labels.clear();
         batch.shares.clear();
         batch.is_blended = matches!(self.mixing.as_deref(), Some(Mixing::Mixup(_)));
@@ -98,20 +125,28 @@ impl EpochBatches<'_> {
     }
 
     /// Mixes images of a batch with their partners.
-    fn mix(&self, batch: &mut TrainBatch, draws: &[ImageDraw], mixing: &Mixing) -> Result<(), TrainError> {
+    fn mix<P: PixelValue>(
+        &self,
+        batch: &mut TrainBatch<P>,
+        draws: &[ImageDraw],
+        mixing: &Mixing,
+    ) -> Result<(), TrainError> {
         let (train, image_len) = (self.train, self.train.image_len());
         let rows = draws.iter().enumerate();
         let mixtures: Vec<(usize, Mixture)> =
             rows.filter_map(|(row, draw)| Some((row, self.mixture(draw, mixing)?))).collect();
-        let partners: Vec<ImageDraw> = mixtures.iter().map(|(_, mixture)| mixture.partner).collect();
-        let mut images = vec![0.0; partners.len() * image_len];
-        train.loader.draw(&partners, &mut images, &Pool::single())?;
         batch.partner_labels.extend_from_slice(&batch.labels);
         batch.shares.resize(draws.len(), 1.0);
-        for ((row, mixture), partner) in mixtures.iter().zip(images.chunks_exact(image_len)) {
-            let image = &mut batch.images[row * image_len..][..image_len];
-            batch.shares[*row] = mixture.how.apply(image, partner);
+        for (row, mixture) in &mixtures {
+            batch.shares[*row] = mixture.how.share();
             batch.partner_labels[*row] = train.labels[mixture.partner.index as usize];
+        }
+        let own: Vec<_> = mixtures.iter().filter(|(row, _)| batch.rows.contains(row)).collect();
+        let partners: Vec<ImageDraw> = own.iter().map(|(_, mixture)| mixture.partner).collect();
+        let mut images = vec![P::default(); partners.len() * image_len];
+        train.loader.draw(&partners, &mut images, &self.pool)?;
+        for ((row, mixture), partner) in own.into_iter().zip(images.chunks_exact(image_len)) {
+            mixture.how.apply(&mut batch.images[(row - batch.rows.start) * image_len..][..image_len], partner);
         }
         Ok(())
     }
@@ -151,17 +186,19 @@ enum Combine {
 }
 
 impl Combine {
-    /// Combines the partner into an image, and returns the image's share.
-    fn apply(&self, image: &mut [f32], partner: &[f32]) -> f32 {
+    /// The share that an image keeps.
+    fn share(&self) -> f32 {
         match self {
-            Self::Blend(share) => {
-                blend(image, partner, *share);
-                *share
-            }
-            Self::Paste(patch) => {
-                patch.paste(image, partner);
-                patch.share()
-            }
+            Self::Blend(share) => *share,
+            Self::Paste(patch) => patch.share(),
+        }
+    }
+
+    /// Combines the partner into an image.
+    fn apply<P: PixelValue>(&self, image: &mut [P], partner: &[P]) {
+        match self {
+            Self::Blend(share) => blend(image, partner, *share),
+            Self::Paste(patch) => patch.paste(image, partner),
         }
     }
 }

@@ -1,0 +1,18 @@
+//! Features of images from any ONNX backbone, run by onnxruntime.
+//!
+//! - [`library`] finds and loads onnxruntime, which is not part of the program.
+//! - [`Preprocessing`] tells how images are resized and normalized: from options, a file beside the model, or its metadata.
+//! - [`Backbone`] runs the model, and turns what it returns into one row of features per image.
+//! - [`embed`] goes through a dataset and writes a safetensors file. It continues where an interrupted one stopped.
+
+mod backbone;
+mod error;
+mod file;
+pub mod library;
+mod preprocessing;
+mod run;
+
+pub use backbone::{Backbone, Pooling};
+pub use error::EmbedError;
+pub use preprocessing::{Overrides, Preprocessing};
+pub use run::{EmbedOptions, Embedded, embed};

@@ -1,0 +1,107 @@
+//! `equipoise embed`: features of images from an ONNX backbone.
+
+use std::io::Write;
+use std::path::PathBuf;
+
+use equipoise_embed::{Backbone, EmbedOptions, Embedded, Overrides, Pooling, Preprocessing, embed, library};
+
+use crate::failure::Failure;
+use crate::options::{DatasetArgs, ThreadArgs};
+use crate::output::{counted, message, warn};
+use crate::progress::Progress;
+
+#[derive(clap::Args)]
+#[command(after_long_help = "\
+The model is run by onnxruntime, whose library is not part of this program: `pip install onnxruntime` is enough, or name the library \
+with --onnxruntime or the environment variable ORT_DYLIB_PATH.
+
+How images are resized and normalized comes from the options, else from a JSON file beside the model (model.json, or preprocessor_config.json \
+of Hugging Face), else from the model's metadata, else it is what most models trained on ImageNet expect.
+
+The file has a row of `features` per image, their `labels` and their `split` (0 training, 1 validation, 2 test), with the names of classes and \
+files in the metadata: `equipoise train features.safetensors` trains a head on it. An interrupted command continues when it is started again.
+
+Examples:
+  equipoise embed dinov2.onnx path/to/photos -o features.safetensors
+  equipoise embed clip.onnx cifar10 --imbalance 100 --image-size 224 --tensor image_embeds -o features.safetensors")]
+pub(crate) struct Args {
+    /// ONNX file of the backbone
+    model: PathBuf,
+    #[command(flatten)]
+    dataset: DatasetArgs,
+    /// File to write; an existing file is not overwritten
+    #[arg(short, long, value_name = "FILE")]
+    output: PathBuf,
+    /// Output of the model that holds the features [default: the only one, or one with a usual name]
+    #[arg(long, value_name = "NAME")]
+    tensor: Option<String>,
+    /// Height and width of the model's input
+    #[arg(long, value_name = "PIXELS")]
+    image_size: Option<u32>,
+    /// Length of the shorter side of an image before its center is cropped
+    #[arg(long, value_name = "PIXELS")]
+    resize: Option<u32>,
+    /// Mean of the pixels in 0 to 1, by channel
+    #[arg(long, value_name = "R,G,B", value_delimiter = ',')]
+    mean: Option<Vec<f32>>,
+    /// Standard deviation of the pixels in 0 to 1, by channel
+    #[arg(long, value_name = "R,G,B", value_delimiter = ',')]
+    std: Option<Vec<f32>>,
+    /// Additional rows for every training image: randomly cropped and mirrored copies
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    augmented_copies: u32,
+    /// Library of onnxruntime, or the folder that holds it
+    #[arg(long, value_name = "PATH")]
+    onnxruntime: Option<PathBuf>,
+    #[command(flatten)]
+    threads: ThreadArgs,
+}
+
+pub(crate) fn run(args: &Args, out: &mut impl Write) -> Result<(), Failure> {
+    if args.output.exists() {
+        return Err(Failure::usage(format!("{} already exists", args.output.display())));
+    }
+    let pool = args.threads.pool()?;
+    let library = library::find(args.onnxruntime.as_deref())?;
+    let mut backbone = Backbone::open(&args.model, &library, args.tensor.as_deref(), pool.threads())?;
+    let given =
+        Overrides { image_size: args.image_size, resize: args.resize, mean: args.mean.clone(), std: args.std.clone() };
+    let (metadata, side, channels) = (backbone.metadata(), backbone.side(), backbone.channels());
+    let preprocessing = Preprocessing::new(&args.model, &given, &metadata, side, channels)?;
+    let Preprocessing { image_size, resize, mean, std, source } = &preprocessing;
+    message(&format!(
+        "output {}; images resized to {resize} and cropped to {image_size} x {image_size}, mean {mean:?}, std {std:?} (from {source})",
+        backbone.output()
+    ));
+    let dataset = args.dataset.load(&Default::default())?.into_dataset();
+    let options = EmbedOptions {
+        model: args.model.clone(),
+        output: args.output.clone(),
+        augmented_copies: args.augmented_copies,
+        version: env!("CARGO_PKG_VERSION").to_owned(),
+    };
+    let progress = Progress::new("images");
+    let mut show = |done: usize, total: usize| progress.update(done as u64, total as u64);
+    let embedded = embed(&options, &mut backbone, &preprocessing, &dataset, &pool, &mut show)?;
+    drop(progress);
+    summarize(args, &embedded, out)
+}
+
+fn summarize(args: &Args, embedded: &Embedded, out: &mut impl Write) -> Result<(), Failure> {
+    let Embedded { rows, width, resumed, unreadable, pooling } = embedded;
+    for file in unreadable {
+        warn(&format!("{}: {}", file.path.display(), file.what));
+    }
+    let pooled = match pooling {
+        Some(Pooling::Average) => ", averaged over positions",
+        Some(Pooling::FirstToken) => ", those of the first token",
+        Some(Pooling::Rows) | None => "",
+    };
+    let before = if *resumed > 0 { format!(", {resumed} of them computed before") } else { String::new() };
+    writeln!(out, "{} of {width} features{pooled}{before}: {}", counted(*rows, "row"), args.output.display())?;
+    if !unreadable.is_empty() {
+        let what = format!("{} cannot be read and left out", counted(unreadable.len(), "image"));
+        return Err(anyhow::anyhow!(what).into());
+    }
+    Ok(())
+}

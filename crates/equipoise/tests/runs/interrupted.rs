@@ -1,0 +1,179 @@
+//! Runs that are stopped or killed end as if nothing had happened.
+
+use std::path::Path;
+use std::time::Duration;
+
+use equipoise_criterion::random::Draws;
+use equipoise_testing::TempFolder;
+
+use super::{equipoise, finish, libc_sigterm, now, outcome, signal_after, start, succeeded, text, tiny, undisturbed};
+use std::process::Output;
+
+/// Every kind of state there is: an average of the weights, mixed labels, levels of augmentation, deferred weights, a criterion
+/// that counts, a validation part that chooses.
+#[test]
+fn all_state_survives_a_stop_in_mid_epoch() {
+    let place = TempFolder::new("runs");
+    for (number, (criterion, augment, mixing)) in [
+        ("cwap", "augment.policy=autoaugment-cifar10", "augment.mixup_alpha=0.2"),
+        ("seesaw", "augment.randaugment=[2, \"difficulty\"]", "augment.cutmix=0.5"),
+        ("ghm", "augment.policy=trivialaugment", "augment.mixup_alpha=0.2"),
+    ]
+    .iter()
+    .enumerate()
+    {
+        let more = [
+            "--criterion",
+            criterion,
+            "--val-fraction",
+            "0.2",
+            "--set",
+            "optimizer.ema_decay=0.9",
+            "--set",
+            augment,
+            "--set",
+            mixing,
+            "--set",
+            "criterion.drw.start_epoch=1",
+            "--set",
+            "data.sampler=square-root",
+            "--quiet",
+        ];
+        let (whole, parts) = (format!("whole-{number}"), format!("parts-{number}"));
+        succeeded(&equipoise(&place, &[tiny(&more), vec!["--output", &whole]].concat()));
+        let child = start(&place, &[tiny(&more), vec!["--output", &parts]].concat());
+        let code = signal_after(child, libc_sigterm(), Duration::from_millis(120));
+        assert!(matches!(code, Some(0 | 143)), "{code:?}");
+        if code == Some(143) && place.path().join(&parts).join("config.toml").exists() {
+            finish(&place, &parts);
+        } else if code == Some(143) {
+            succeeded(&equipoise(&place, &[tiny(&more), vec!["--output", &parts]].concat()));
+        }
+        assert!(outcome(&place.path().join(&parts)) == outcome(&place.path().join(&whole)), "{criterion}");
+        assert!(place.path().join(&parts).join("best.eqp").exists());
+    }
+}
+
+/// Whether a file is being written in a run's folder.
+fn half_written(run: &Path) -> bool {
+    let files = std::fs::read_dir(run).into_iter().flatten().flatten();
+    files.into_iter().any(|file| file.file_name().to_string_lossy().ends_with(".part"))
+}
+
+/// How many kills: 200, or as many as EQUIPOISE_KILLS says.
+fn kills() -> u64 {
+    std::env::var("EQUIPOISE_KILLS").ok().and_then(|n| n.parse().ok()).unwrap_or(200)
+}
+
+/// Killed at random moments, with a checkpoint after every step so that many of them fall into a save, a run ends as if nothing
+/// had happened.
+#[test]
+fn killed_again_and_again() {
+    let place = TempFolder::new("runs");
+    let want = undisturbed(&place);
+    let draws = Draws::new(5, 0, 0);
+    let (mut done, mut runs, mut saving, mut under_way) = (0, 0, 0u64, 0u64);
+    // until enough of them, and a fifth of all inside a save
+    while done < kills() || 5 * saving < done {
+        assert!(done < 4 * kills(), "{done} kills, only {saving} of them inside a save");
+        runs += 1;
+        let run = format!("run-{runs}");
+        let path = place.path().join(&run);
+        let mut begun = false;
+        loop {
+            let args = match begun {
+                true => vec!["train", "--resume", &run, "--quiet", "--checkpoint-minutes", "0"],
+                false => tiny(&["--output", &run, "--quiet", "--checkpoint-minutes", "0"]),
+            };
+            let mut child = start(&place, &args);
+            let (wait, began) = (Duration::from_micros((draws.unit(done) * 250_000.0) as u64), now());
+            // every fourth one as soon as a save is seen
+            while began.elapsed() < wait && !(done % 4 == 0 && begun && half_written(&path)) {
+                std::thread::sleep(Duration::from_micros(200));
+            }
+            let ended = child.try_wait().expect("a child");
+            let _ = child.kill();
+            let status = child.wait().expect("a child");
+            if let Some(ended) = ended {
+                let out = child.stderr.take().map(|mut e| {
+                    let mut said = String::new();
+                    let _ = std::io::Read::read_to_string(&mut e, &mut said);
+                    said
+                });
+                let said = out.unwrap_or_default();
+                assert!(ended.success() || said.contains("is finished"), "{said}");
+                break;
+            }
+            done += 1;
+            assert!(!status.success() || path.join("result.json").exists());
+            begun = path.join("config.toml").exists();
+            under_way += u64::from(begun);
+            saving += u64::from(half_written(&path));
+            if !begun {
+                // killed before there was anything
+                let _ = std::fs::remove_dir_all(&path);
+            }
+            if done >= kills() && 5 * saving >= done {
+                if begun {
+                    finish(&place, &run);
+                } else {
+                    succeeded(&equipoise(&place, &tiny(&["--output", &run, "--quiet"])));
+                }
+                break;
+            }
+        }
+        assert!(outcome(&path) == want, "run {runs} after {done} kills");
+        assert!(!half_written(&path));
+        std::fs::remove_dir_all(&path).expect("a folder");
+    }
+    // it was the run that was killed
+    assert!(10 * under_way > 7 * done, "{done} kills, {under_way} of a run");
+    println!("{done} kills, {under_way} of a run under way, {saving} in a save; {runs} runs, all alike");
+}
+
+#[test]
+fn signals_save_and_end_with_their_code() {
+    let place = TempFolder::new("runs");
+    let want = undisturbed(&place);
+    let draws = Draws::new(6, 0, 0);
+    for number in 0..24u64 {
+        let run = format!("run-{number}");
+        let (signal, code) = if number % 2 == 0 { (2, 130) } else { (15, 143) };
+        let child = start(&place, &tiny(&["--output", &run, "--quiet"]));
+        let got = signal_after(child, signal, Duration::from_micros((draws.unit(number) * 600_000.0) as u64));
+        match got {
+            Some(0) => {}
+            Some(got) if got == code => {
+                if place.path().join(&run).join("config.toml").exists() {
+                    finish(&place, &run);
+                } else {
+                    let _ = std::fs::remove_dir_all(place.path().join(&run));
+                    succeeded(&equipoise(&place, &tiny(&["--output", &run, "--quiet"])));
+                }
+            }
+            // before the program could say what it wants to do with it
+            None => continue,
+            other => panic!("{other:?}"),
+        }
+        assert!(outcome(&place.path().join(&run)) == want, "run {number}");
+    }
+}
+
+/// A comparison that was interrupted is resumed and ends with the same table.
+#[test]
+fn compare_is_resumed() {
+    let place = TempFolder::new("runs");
+    let args = |out: &'static str| {
+        ["compare", "--criteria", "softmax,cwap", "--epochs", "3", "--output", out, "--json", "--quiet"]
+    };
+    let out = equipoise(&place, &args("whole"));
+    succeeded(&out);
+    let rows = |out: &Output| serde_json::from_slice::<serde_json::Value>(&out.stdout).expect("JSON")["rows"].clone();
+    let code = signal_after(start(&place, &args("parts")), 2, Duration::from_millis(900));
+    assert!(matches!(code, Some(0 | 130)), "{code:?}");
+    let again = equipoise(&place, &args("parts"));
+    succeeded(&again);
+    assert_eq!(rows(&again), rows(&out));
+    let other = equipoise(&place, &["compare", "--criteria", "softmax", "--epochs", "4", "--output", "parts"]);
+    assert!(other.status.code() == Some(2) && text(&other.stderr).contains("'epochs'"), "{}", text(&other.stderr));
+}

@@ -1,0 +1,229 @@
+//! What comes out of a run: figures, labels, settings, and what the next run makes of it.
+
+use equipoise_testing::TempFolder;
+
+use super::{equipoise, succeeded, text, tiny, undisturbed};
+
+#[test]
+fn a_run_that_diverges_stops_and_keeps_what_was_good() {
+    let place = TempFolder::new("runs");
+    let out = equipoise(&place, &tiny(&["--lr", "1e30", "--output", "run", "--quiet"]));
+    assert_eq!(out.status.code(), Some(1));
+    let said = text(&out.stderr);
+    for part in [
+        "the run diverged in epoch 1, step",
+        "try a lower learning rate",
+        "largest weight is",
+        "images of this batch: number ",
+    ] {
+        assert!(said.contains(part), "{said}");
+    }
+    // the checkpoint from before
+    succeeded(&equipoise(&place, &["evaluate", "run", "--json"]));
+    // a step that is seen in the evaluation only: nothing of it is kept
+    let args = [
+        "train",
+        "--model",
+        "resnet8",
+        "--batch-size",
+        "1485",
+        "--lr",
+        "1e30",
+        "--epochs",
+        "3",
+        "--output",
+        "late",
+        "--quiet",
+    ];
+    let out = equipoise(&place, &args);
+    assert_eq!(out.status.code(), Some(1));
+    assert!(text(&out.stderr).contains("epoch 1, step 1"), "{}", text(&out.stderr));
+    let out = equipoise(&place, &["evaluate", "late", "--json"]);
+    succeeded(&out);
+    let said: serde_json::Value = serde_json::from_slice(&out.stdout).expect("JSON");
+    assert_eq!((&said["epoch"], &said["metrics"]["unusable"]), (&serde_json::json!(0), &serde_json::json!(0)));
+}
+
+/// An adjustment that a run is set to is what `evaluate` can do afterwards, and its own figures, predictions and table have it.
+#[test]
+fn a_run_can_be_adjusted_after_training() {
+    let place = TempFolder::new("runs");
+    let train =
+        |more: &[&'static str]| succeeded(&equipoise(&place, &tiny(&[more, &["--criterion", "softmax"]].concat())));
+    train(&["--output", "plain"]);
+    train(&["--output", "adjusted", "--set", "logit_adjustment=1"]);
+    let evaluate = |args: &[&str]| {
+        let out = equipoise(&place, &[&["evaluate"], args, &["--json"]].concat());
+        succeeded(&out);
+        let mut said: serde_json::Value = serde_json::from_slice(&out.stdout).expect("JSON");
+        (said["metrics"].take(), said["logit_adjustment"].take())
+    };
+    let (plain, adjusted) = (evaluate(&["plain"]), evaluate(&["adjusted"]));
+    assert_eq!((&plain.1, &adjusted.1), (&serde_json::json!(0.0), &serde_json::json!(1.0)));
+    assert_ne!(plain.0, adjusted.0);
+    assert_eq!(evaluate(&["plain", "--logit-adjustment", "1"]), adjusted);
+    assert_eq!(evaluate(&["adjusted", "--logit-adjustment", "0"]), plain);
+    let result = std::fs::read(place.path().join("adjusted").join("result.json")).expect("a result");
+    let result: serde_json::Value = serde_json::from_slice(&result).expect("JSON");
+    assert_eq!(result["last"]["top1"], adjusted.0["top1"]);
+    // the weights know nothing of it
+    let out = equipoise(&place, &["export", "adjusted", "-o", "w.safetensors"]);
+    succeeded(&out);
+    assert!(text(&out.stdout).contains("logit_offsets"), "{}", text(&out.stdout));
+}
+
+/// A run that stops early is evaluated at its end, and cannot be resumed.
+#[test]
+fn early_stopping() {
+    let place = TempFolder::new("runs");
+    let args = [
+        "train",
+        "--model",
+        "resnet8",
+        "--imbalance",
+        "50",
+        "--val-fraction",
+        "0.3",
+        "--batch-size",
+        "512",
+        "--epochs",
+        "200",
+        "--set",
+        "patience=3",
+        "--set",
+        "evaluate_every=2",
+        "--output",
+        "run",
+        "--json",
+        "--quiet",
+    ];
+    let out = equipoise(&place, &args);
+    succeeded(&out);
+    let result: serde_json::Value = serde_json::from_slice(&out.stdout).expect("JSON");
+    assert_eq!(result["stopped_early"], true);
+    let (last, best) =
+        (result["last"]["epoch"].as_u64().expect("last"), result["best"]["epoch"].as_u64().expect("best"));
+    assert!(last.is_multiple_of(2) && last >= best + 3 && result["last"]["top1"].is_number(), "{last} {best}");
+    let out = equipoise(&place, &["train", "--resume", "run"]);
+    assert!(text(&out.stderr).contains("is finished"), "{}", text(&out.stderr));
+    let said =
+        format!("stopped early, after {last} of 200 epochs: the validation split no longer improved (patience)\n");
+    assert!(text(&out.stdout).contains(&said), "{}", text(&out.stdout));
+}
+
+/// Every output says that the best epoch was selected on the test set.
+#[test]
+fn selection_on_the_test_set_is_labeled() {
+    let place = TempFolder::new("runs");
+    let args = tiny(&["--set", "select_best=test", "--output", "run"]);
+    let out = equipoise(&place, &args);
+    succeeded(&out);
+    assert!(text(&out.stdout).contains("best epoch on the test set (optimistic) ("), "{}", text(&out.stdout));
+    let (evaluated, exported) =
+        (equipoise(&place, &["evaluate", "run"]), equipoise(&place, &["export", "run", "-o", "w.safetensors"]));
+    for out in [evaluated, exported, equipoise(&place, &["evaluate", "run", "--json"])] {
+        assert!(text(&out.stdout).contains("selected on the test split"), "{}", text(&out.stdout));
+    }
+}
+
+/// What we recommend can be run for any number of epochs; its average of the weights is one of weights that were trained.
+#[test]
+fn what_we_recommend() {
+    let place = TempFolder::new("runs");
+    let overall = |more: &[&'static str]| {
+        let out = equipoise(&place, &tiny(&[&["--config", "recommended", "--json", "--quiet"], more].concat()));
+        succeeded(&out);
+        let said: serde_json::Value = serde_json::from_slice(&out.stdout).expect("JSON");
+        said["last"]["top1"].as_f64().expect("a number")
+    };
+    overall(&["--set", "epochs=1"]);
+    let plain = ["--set", "augment.cutout=0", "--set", "augment.randaugment=none"];
+    let (averaged, not) = (overall(&plain), overall(&[&plain[..], &["--set", "optimizer.ema_decay=0"]].concat()));
+    assert!(averaged > 20.0 && averaged > not - 10.0, "{averaged} and without an average {not}");
+}
+
+/// A preset is every criterion's own; options are stronger than files.
+#[test]
+fn presets_and_options() {
+    let place = TempFolder::new("runs");
+    let config = |args: &[&str]| {
+        let out = equipoise(&place, &[args, &["--print-config"]].concat());
+        succeeded(&out);
+        text(&out.stdout)
+    };
+    std::fs::write(place.path().join("base.toml"), config(&["train"])).expect("written");
+    let seesaw = config(&["train", "--config", "base.toml", "--criterion", "seesaw", "--preset", "paper"]);
+    assert!(seesaw.contains("q = 0.0") && seesaw.contains("select_best = \"test\""), "{seesaw}");
+    let focal =
+        config(&["train", "--config", "base.toml", "--criterion", "focal", "--set", "criterion.params.gamma=5"]);
+    assert!(focal.contains("gamma = 5.0"), "{focal}");
+    let kept = config(&["train", "--set", "criterion.drw.start_epoch=3", "--set", "criterion.preset=reference"]);
+    assert!(kept.contains("[criterion.drw]"), "{kept}");
+}
+
+/// A head is trained on top of another run's frozen backbone; heads of other sizes start anew.
+#[test]
+fn starting_from_another_run() {
+    let place = TempFolder::new("runs");
+    undisturbed(&place);
+    let args = tiny(&[
+        "--output",
+        "head",
+        "--quiet",
+        "--weights",
+        "whole",
+        "--freeze-backbone",
+        "--set",
+        "data.sampler=class-balanced",
+    ]);
+    succeeded(&equipoise(&place, &args));
+    // through a file that PyTorch reads too, and back
+    succeeded(&equipoise(&place, &["export", "whole", "-o", "w.safetensors"]));
+    let args = tiny(&[
+        "--output",
+        "file",
+        "--quiet",
+        "--weights",
+        "w.safetensors",
+        "--freeze-backbone",
+        "--set",
+        "data.sampler=class-balanced",
+    ]);
+    succeeded(&equipoise(&place, &args));
+    let metrics = |run: &str| std::fs::read(place.path().join(run).join("metrics.jsonl")).expect("metrics");
+    assert!(metrics("head") == metrics("file"));
+    assert_eq!(
+        equipoise(&place, &["export", "whole", "-o", "w.safetensors"]).status.code(),
+        Some(2),
+        "nothing is overwritten"
+    );
+    let out = equipoise(
+        &place,
+        &["train", "--weights", "whole", "--model", "resnet14", "--epochs", "1", "--output", "other"],
+    );
+    assert_eq!(out.status.code(), Some(2));
+    assert!(text(&out.stderr).contains("another network"), "{}", text(&out.stderr));
+    assert!(!place.path().join("other").exists(), "nothing is made for a run that cannot start");
+}
+
+#[test]
+fn compare_shows_what_is_gained() {
+    let place = TempFolder::new("runs");
+    let args =
+        ["compare", "--criteria", "softmax,balanced-softmax", "--epochs", "2", "--seeds", "2", "--json", "--quiet"];
+    let out = equipoise(&place, &args);
+    succeeded(&out);
+    let table: serde_json::Value = serde_json::from_slice(&out.stdout).expect("JSON");
+    assert_eq!(table["columns"], serde_json::json!(["Many", "Medium", "Few", "Rare", "overall"]));
+    let rows = table["rows"].as_array().expect("rows");
+    assert_eq!(rows.len(), 2);
+    for row in rows {
+        assert!(row["mean"].as_array().expect("means").iter().all(serde_json::Value::is_number), "{row}");
+        assert!(row["sd"].as_array().expect("deviations").iter().all(serde_json::Value::is_number), "{row}");
+    }
+    let folder = place.path().join(table["folder"].as_str().expect("a folder"));
+    assert!(folder.join("compare.json").exists() && folder.join("softmax-s0").join("result.json").exists());
+    // and a second one does not touch the first
+    succeeded(&equipoise(&place, &args));
+    assert!(place.path().join("runs").join(format!("{}-2", folder.file_name().expect("a name").display())).exists());
+}
