@@ -1,0 +1,58 @@
+"""Criteria, data, metrics and training for PyTorch."""
+
+from typing import TYPE_CHECKING, Any
+
+from equipoise.torch.criterion import Criterion
+from equipoise.torch.data import Dataset, Loader, Normalize
+from equipoise.torch.methods import (
+    BalancedSoftmax,
+    Cdt,
+    ClassBalanced,
+    Cwap,
+    EffectiveNumber,
+    Equalization,
+    Focal,
+    Ghm,
+    LabelAwareSmoothing,
+    Ldam,
+    LogitAdjusted,
+    Seesaw,
+    Softmax,
+    Vs,
+)
+from equipoise.torch.samplers import Sampler
+
+if TYPE_CHECKING:
+    from equipoise.torch.metrics import Metrics
+
+__all__ = [
+    "BalancedSoftmax",
+    "Cdt",
+    "ClassBalanced",
+    "Criterion",
+    "Cwap",
+    "Dataset",
+    "EffectiveNumber",
+    "Equalization",
+    "Focal",
+    "Ghm",
+    "LabelAwareSmoothing",
+    "Ldam",
+    "Loader",
+    "LogitAdjusted",
+    "Metrics",
+    "Normalize",
+    "Sampler",
+    "Seesaw",
+    "Softmax",
+    "Vs",
+]
+
+
+def __getattr__(name: str) -> Any:
+    """Imports `Metrics` when it is used: torchmetrics, its base class, takes seconds to import."""
+    if name == "Metrics":
+        from equipoise.torch.metrics import Metrics
+
+        return Metrics
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
