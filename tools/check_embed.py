@@ -1,0 +1,181 @@
+"""Checks `equipoise embed` with onnxruntime: features, interruptions, and messages for models that cannot be used.
+
+    python3 tools/check_embed.py target/release/equipoise
+
+Makes small models with `onnx` and images with Pillow. The images have the side that images are resized to, so that only the computation is
+compared. Needs numpy, Pillow, onnx, onnxruntime and safetensors. Ends with `N passed, M failed`.
+"""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+import numpy as np
+import onnx
+import onnxruntime
+from onnx import TensorProto, helper, numpy_helper
+from PIL import Image
+from safetensors import safe_open
+
+LIBRARY = Path(onnxruntime.__file__).parent / "capi"
+SIDE, RESIZE, WIDTH, IMAGES = 24, 28, 6, 400
+RANDOM = np.random.default_rng(0)
+RESULTS = []
+
+
+def check(name, good, detail=""):
+    RESULTS.append(bool(good))
+    print(f"{'ok' if good else 'FAILED'}: {name}{'' if good else f': {detail}'}")
+
+
+def model(path, output="map", shape=("batch", 3, SIDE, SIDE), kind=TensorProto.FLOAT, repeats=1):
+    """A convolution with stride 2, and what follows it: `map`, `rows`, `tokens`, `nan` or `several`."""
+    channels_last = shape[3] == 3
+    nodes, x = [], "images"
+    if kind != TensorProto.FLOAT:
+        nodes.append(helper.make_node("Cast", [x], ["cast"], to=TensorProto.FLOAT))
+        x = "cast"
+    if channels_last:
+        nodes.append(helper.make_node("Transpose", [x], ["first"], perm=[0, 3, 1, 2]))
+        x = "first"
+    weight = numpy_helper.from_array(np.random.default_rng(1).normal(size=(WIDTH, 3, 3, 3)).astype("float32"), "weight")
+    nodes.append(helper.make_node("Conv", [x, "weight"], ["c0"], strides=[2, 2], pads=[1, 1, 1, 1]))
+    square = numpy_helper.from_array((np.random.default_rng(2).normal(size=(WIDTH, WIDTH, 3, 3)) / 10).astype("float32"), "square")
+    for i in range(repeats):
+        nodes.append(helper.make_node("Conv", [f"c{i}", "square"], [f"c{i + 1}"], pads=[1, 1, 1, 1]))
+    last, constants = f"c{repeats}", [weight, square]
+    if output == "tokens":
+        constants.append(numpy_helper.from_array(np.array([0, WIDTH, -1]), "flat"))
+    nodes += {
+        "map": [helper.make_node("Identity", [last], ["y"])],
+        "rows": [helper.make_node("GlobalAveragePool", [last], ["p"]), helper.make_node("Flatten", ["p"], ["y"])],
+        "tokens": [helper.make_node("Reshape", [last, "flat"], ["f"]), helper.make_node("Transpose", ["f"], ["y"], perm=[0, 2, 1])],
+        "nan": [helper.make_node("Sub", [last, last], ["z"]), helper.make_node("Div", ["z", "z"], ["y"])],
+        "several": [helper.make_node("Identity", [last], ["y"]), helper.make_node("Relu", [last], ["other"])],
+    }[output]
+    outputs = ["y", "other"] if output == "several" else ["y"]
+    graph = helper.make_graph(
+        nodes,
+        "backbone",
+        [helper.make_tensor_value_info("images", kind, shape)],
+        [helper.make_tensor_value_info(name, TensorProto.FLOAT, None) for name in outputs],
+        constants,
+    )
+    proto = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+    onnx.save(proto, path)
+    about = {"image_size": SIDE, "resize": RESIZE, "mean": [0.5, 0.4, 0.3], "std": [0.2, 0.3, 0.4]}
+    path.with_suffix(".json").write_text(json.dumps(about))
+    return path
+
+
+def make_images(folder):
+    for label in range(3):
+        (folder / f"class {label}").mkdir(parents=True)
+        for number in range(IMAGES // 3):
+            pixels = RANDOM.integers(0, 256, (RESIZE, RESIZE, 3), np.uint8)
+            Image.fromarray(pixels).save(folder / f"class {label}" / f"{number:03}.png")
+
+
+def embed(program, arguments, kill_after=None):
+    command = [program, "embed", *map(str, arguments), "--onnxruntime", str(LIBRARY)]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    if kill_after:
+        kill_after(process)
+    out, err = process.communicate()
+    return process.returncode, out + err
+
+
+def features(path):
+    with safe_open(path, "np") as file:
+        return file.get_tensor("features"), json.loads(file.metadata()["paths"]), file.get_tensor("labels")
+
+
+def reference(path, images, last=False):
+    start = (RESIZE - SIDE) // 2
+    batch = np.stack([np.asarray(Image.open(image), np.float32) for image in images]) / 255
+    batch = batch[:, start : start + SIDE, start : start + SIDE]
+    batch = (batch - np.float32([0.5, 0.4, 0.3])) / np.float32([0.2, 0.3, 0.4])
+    session = onnxruntime.InferenceSession(str(path), providers=["CPUExecutionProvider"])
+    batch = np.ascontiguousarray(batch if last else batch.transpose(0, 3, 1, 2))
+    rows = session.get_inputs()[0].shape[0]
+    step = rows if isinstance(rows, int) else len(batch)
+    return np.concatenate([session.run(["y"], {"images": batch[i : i + step]})[0] for i in range(0, len(batch), step)])
+
+
+def compare(program, folder, images):
+    pools = {"map": lambda y: y.mean((2, 3)), "rows": lambda y: y, "tokens": lambda y: y[:, 0]}
+    cases = [(output, ("batch", 3, SIDE, SIDE)) for output in pools]
+    cases += [("rows", ("batch", SIDE, SIDE, 3)), ("rows", (1, 3, SIDE, SIDE)), ("rows", ("b", "c", "h", "w"))]
+    for number, (output, shape) in enumerate(cases):
+        path = model(folder / f"{number}.onnx", output, shape)
+        code, text = embed(program, [path, images, "-o", folder / f"{number}.safetensors"])
+        if code:
+            check(f"{output} {shape}", False, text)
+            continue
+        got, paths, labels = features(folder / f"{number}.safetensors")
+        want = pools[output](reference(path, paths, last=shape[3] == 3))
+        difference = np.abs(got - want).max()
+        right_labels = all(f"class {label}" in path for label, path in zip(labels, paths, strict=True))
+        check(
+            f"{output}, input {shape}: features differ by {difference:.1e}",
+            difference < 1e-5 and right_labels and len(got) == IMAGES // 3 * 3,
+        )
+
+
+def interrupt(program, folder, images):
+    """A killed command continues and ends with the same bytes, also when an image has become unreadable before."""
+    path = model(folder / "slow.onnx", "rows", repeats=150)
+    (images / "class 1" / "broken.png").write_bytes(b"\x89PNG broken")
+    whole, killed = folder / "whole.safetensors", folder / "killed.safetensors"
+    code, text = embed(program, [path, images, "-o", whole, "--augmented-copies", 1])
+    check("an unreadable image is named", code == 1 and "broken.png" in text and "1 image cannot be read" in text, text)
+    partial = Path(f"{killed}.partial")
+
+    def kill(process):
+        deadline = time.monotonic() + 60
+        while process.poll() is None and time.monotonic() < deadline:
+            if partial.exists() and partial.stat().st_size > 64 + 4 * WIDTH * 100:
+                os.kill(process.pid, signal.SIGKILL)
+                return
+
+    code, _ = embed(program, [path, images, "-o", killed, "--augmented-copies", 1], kill)
+    check("a killed command leaves its rows", code == -signal.SIGKILL and partial.exists() and not killed.exists(), str(code))
+    code, text = embed(program, [path, images, "-o", killed, "--augmented-copies", 1])
+    check("it continues", code == 1 and "computed before" in text, text)
+    check("with the same bytes", killed.read_bytes() == whole.read_bytes() and not partial.exists())
+
+
+def refuse(program, folder, images):
+    cases = {
+        "integers": (model(folder / "int.onnx", kind=TensorProto.INT64), "must be float32"),
+        "four channels": (model(folder / "four.onnx", shape=("batch", 4, SIDE, SIDE)), ""),
+        "NaN": (model(folder / "nan.onnx", "nan"), "it returns NaN for"),
+        "several outputs": (model(folder / "several.onnx", "several"), "choose one with --tensor: y, other"),
+        "another size": (model(folder / "size.onnx", shape=("batch", 3, 32, 32)), "takes images of 32 x 32 only"),
+    }
+    (folder / "no.onnx").write_bytes(b"not a model")
+    cases["no model"] = (folder / "no.onnx", "no.onnx: ")
+    for name, (path, message) in cases.items():
+        code, text = embed(program, [path, images, "-o", folder / "refused.safetensors"])
+        lines = [line for line in text.splitlines() if "images resized to" not in line]
+        check(f"{name} is refused in one line", code == 2 and len(lines) == 1 and message in text, text)
+
+
+def main(program):
+    with tempfile.TemporaryDirectory() as folder:
+        folder = Path(folder)
+        make_images(folder / "images")
+        compare(program, folder, folder / "images")
+        interrupt(program, folder, folder / "images")
+        refuse(program, folder, folder / "images")
+    print(f"{sum(RESULTS)} passed, {len(RESULTS) - sum(RESULTS)} failed")
+    sys.exit(0 if RESULTS and all(RESULTS) else 1)
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]).resolve())

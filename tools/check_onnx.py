@@ -1,0 +1,119 @@
+"""Compares exported ONNX files in onnxruntime with `equipoise predict`, for every kind of network and head.
+
+    python3 tools/check_onnx.py target/release/equipoise
+
+Trains each network for four epochs on images that it makes, exports it, lets `onnx` check the file, and compares the probabilities of
+batches of one and of several images. Needs numpy, Pillow, onnx and onnxruntime. The images have the side that images are resized to, so that
+only the computation is compared. Ends with `N passed, M failed`.
+"""
+
+import json
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+import numpy as np
+import onnx
+import onnxruntime
+from PIL import Image
+
+CASES = {
+    "linear head": (32, ["--model", "resnet8", "--lr", "0.01"]),
+    "cosine head, learned scale, adjusted logits": (
+        32,
+        [
+            "--model",
+            "resnet14",
+            "--set",
+            "model.head=cosine",
+            "--set",
+            "model.learn_head_scale=true",
+            "--set",
+            "logit_adjustment=1",
+            "--lr",
+            "0.01",
+        ],
+    ),
+    "ldam": (32, ["--model", "resnet8", "--criterion", "ldam", "--lr", "0.01"]),
+    "projections": (64, ["--model", "resnet18", "--image-size", "64", "--lr", "0.01"]),
+    "bottlenecks, odd size": (75, ["--model", "resnet50", "--image-size", "75", "--lr", "0.0003"]),
+    "learnable weight scaling": (
+        32,
+        ["--weights", "linear head/run", "--set", "model.head=lws", "--set", "model.freeze_backbone=true", "--lr", "0.1"],
+    ),
+    "padded shortcut, odd size": (27, ["--model", "resnet8", "--image-size", "27", "--lr", "0.01"]),
+}
+TRAINING = ["--epochs", "4", "--batch-size", "16"]
+CLASSES, IMAGES, BOUND = 3, 16, 1e-4
+
+
+def make_images(folder, side, channels):
+    random = np.random.default_rng(side)
+    for label in range(CLASSES):
+        (folder / f"class {label}").mkdir(parents=True)
+        for number in range(IMAGES):
+            base = random.integers(0, 256, (4, 4, channels), np.uint8).repeat(side // 4 + 1, 0).repeat(side // 4 + 1, 1)
+            pixels = (base[:side, :side] // 2 + 40 * label).astype(np.uint8)
+            Image.fromarray(pixels.squeeze()).save(folder / f"class {label}" / f"{number}.png")
+
+
+def run(program, *arguments, folder=None):
+    result = subprocess.run([program, *map(str, arguments)], capture_output=True, text=True, cwd=folder)
+    if result.returncode:
+        sys.exit(f"{' '.join(map(str, arguments))}: {result.stderr}")
+    return result.stdout
+
+
+def export(program, folder, run_folder):
+    file = folder / "network.onnx"
+    run(program, "export", run_folder, "--format", "onnx", "--output", file)
+    onnx.checker.check_model(str(file), full_check=True)
+    return onnxruntime.InferenceSession(str(file), providers=["CPUExecutionProvider"])
+
+
+def pixels(path, side, channels):
+    image = np.asarray(Image.open(path).convert("RGB"), np.float32).transpose(2, 0, 1) / 255
+    start = round((image.shape[1] - side) / 2)  # as torchvision does
+    image = image[:, start : start + side, start : start + side]
+    gray = np.tensordot(np.float32([0.299, 0.587, 0.114]), image, 1)[None]
+    return gray if channels == 1 else image
+
+
+def compare(program, folder, run_folder):
+    """The largest difference of probabilities, and how much they vary between images."""
+    session = export(program, folder, run_folder)
+    about = session.get_modelmeta().custom_metadata_map
+    classes, channels, side = json.loads(about["classes"]), int(about["channels"]), int(about["height"])
+    images = folder / "to predict"
+    make_images(images, int(about["resize"]), channels)
+    lines = run(program, "predict", run_folder, images, "--json", "--top", len(classes)).splitlines()
+    predictions = [json.loads(line) for line in lines]
+    want = [{p["label"]: p["probability"] for p in prediction["predictions"]} for prediction in predictions]
+    want = np.array([[row[name] for name in classes] for row in want])
+    batch = np.stack([pixels(prediction["path"], side, channels) for prediction in predictions])
+    together = session.run(["probabilities"], {"images": batch})[0]
+    alone = np.concatenate([session.run(["probabilities"], {"images": image[None]})[0] for image in batch])
+    return max(np.abs(together - want).max(), np.abs(alone - want).max()), want.std(0).max()
+
+
+def main(program):
+    passed = failed = 0
+    with tempfile.TemporaryDirectory() as folder:
+        folder = Path(folder)
+        cases = [(name, side, 3, options) for name, (side, options) in CASES.items()]
+        for name, side, channels, options in [*cases, ("gray", 28, 1, ["fashion-mini", "--model", "resnet8"])]:
+            case = folder / name
+            make_images(case / "images", side, channels)
+            data = options if options[0] == "fashion-mini" else [case / "images", *options]
+            run(program, "train", *data, *TRAINING, "--output", case / "run", "--quiet", folder=folder)
+            difference, spread = compare(program, case, case / "run")
+            good = difference <= BOUND and spread > 1e-3
+            passed, failed = passed + good, failed + (not good)
+            print(f"{name}: probabilities differ by at most {difference:.1e} (they vary by {spread:.1e} between images)")
+    print(f"{passed} passed, {failed} failed")
+    sys.exit(1 if failed or not passed else 0)
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]).resolve())
