@@ -331,7 +331,7 @@ class TorchEngine:
 
     def tensors(self, name: str) -> list[Tensor]:
         """Copies of tensors on the CPU, in the usual order of values."""
-        return [tensor.detach().to("cpu", torch.float32).contiguous() for tensor in self.kind(name)]
+        return [torch.empty(tensor.shape).copy_(tensor.detach()) for tensor in self.kind(name)]
 
     def set_tensors(self, name: str, values: list[tuple[int, int]]) -> None:
         """Replaces tensors by the floats at these addresses."""
