@@ -320,7 +320,9 @@ def test_no_torch_is_needed():
         "import sys; sys.modules['torch'] = None\n"
         "import equipoise\n"
         "dataset = equipoise.Dataset(augment=False)\n"
-        "print(sum(len(labels) for _, labels in equipoise.Loader(dataset)) == len(dataset))"
+        "print(sum(len(labels) for _, labels in equipoise.Loader(dataset)) == len(dataset))\n"
+        "try: import equipoise.torch\n"
+        "except ModuleNotFoundError as error: print(error)"
     )
     found = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
-    assert found.stdout == "True\n"
+    assert found.stdout == "True\nequipoise.torch needs PyTorch: pip install torch\n"
