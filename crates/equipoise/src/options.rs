@@ -29,8 +29,8 @@ const HELD_OUT: u32 = 5;
 pub(crate) struct SettingArgs {
     /// Name of a dataset (see `equipoise data list`) or a path [default: that of the run that --weights names, else fashion-mini]
     pub(crate) data: Option<String>,
-    /// Network: resnet8, 14, 20, 32, 32x2, 32x4, 44 or 56 for small images, resnet18 or 50 for photographs [default: resnet32 or
-    /// resnet18, by the size of the images; resnet8 for `compare` without a dataset]
+    /// Network: resnet8, 14, 20, 32, 32x2, 32x4, 44 or 56 for small images, resnet18, 34 or 50 for photographs [default: resnet32
+    /// or resnet18, by the size of the images; resnet8 for `compare` without a dataset]
     #[arg(long, value_name = "NAME")]
     model: Option<Architecture>,
     /// Draw a long-tailed subset with this imbalance factor
