@@ -80,7 +80,8 @@ pub struct ClassGroup {
 
 impl GroupRule {
     /// Groups the classes of a training split with these counts, the largest first. Classes of equal size are ordered by label.
-    /// No group is empty. Classes of about the same size are one group, `All`, except by `threshold`: none of them is rare.
+    /// No group is empty. Classes of about the same size are one group, `All`, except by `threshold`: none of them is rare. Classes
+    /// without images belong to the last group and make none of their own.
     #[must_use]
     pub fn groups(&self, counts: &[u64]) -> Vec<ClassGroup> {
         let rule = if *self != Self::Threshold && are_alike(counts) { Self::Rank(1) } else { *self };
@@ -97,8 +98,9 @@ impl GroupRule {
         };
         match rule {
             Self::Rank(k) => {
-                let k = k.min(counts.len()).max(1);
-                let sizes = even_sizes(counts.len(), k);
+                let filled = counts.iter().filter(|count| **count > 0).count();
+                let k = k.min(filled).max(1);
+                let sizes = even_sizes(filled, k);
                 let group_of = |rank: usize, _| {
                     let mut end = 0;
                     let past = |size: &usize| {
@@ -135,12 +137,11 @@ impl GroupRule {
     }
 }
 
-/// Whether the largest class has at most a tenth more images than the smallest.
+/// Whether the largest class has at most a tenth more images than the smallest that has any.
 fn are_alike(counts: &[u64]) -> bool {
-    let (largest, smallest) = (counts.iter().max().copied(), counts.iter().min().copied());
-    largest
-        .zip(smallest)
-        .is_some_and(|(largest, smallest)| 10 * u128::from(largest) <= 11 * u128::from(smallest) && smallest > 0)
+    let filled = || counts.iter().copied().filter(|count| *count > 0);
+    let sizes = filled().max().zip(filled().min());
+    sizes.is_some_and(|(largest, smallest)| 10 * u128::from(largest) <= 11 * u128::from(smallest))
 }
 
 /// Divides `classes` into `k` sizes as evenly as possible, the larger ones in the middle.
@@ -201,10 +202,13 @@ mod tests {
                 let groups = rule.groups(&counts);
                 assert_eq!((groups.len(), groups[0].name.as_str(), groups[0].classes.len()), (1, "All", 3), "{rule}");
             }
-            assert!(rule.groups(&[12, 10, 10]).len() > 1 && rule.groups(&[0, 0, 0]).len() <= 3);
+            assert!(rule.groups(&[12, 10, 10]).len() > 1);
+            assert_eq!(rule.groups(&[0, 0, 0]).len(), 1);
         }
         assert_eq!(GroupRule::Threshold.groups(&[500, 500])[0].name, "Many");
-        assert_eq!(GroupRule::Rank(4).groups(&[0, 0, 5]).len(), 3);
+        // a class without images is no group
+        assert_eq!(classes(GroupRule::Rank(4), &[0, 9, 0, 5]), [vec![1], vec![3, 0, 2]]);
+        assert_eq!(GroupRule::Rank(4).groups(&[0, 5, 5])[0].name, "All");
     }
 
     #[test]

@@ -65,15 +65,15 @@ pub(super) fn sentence(comparison: &Comparison, variant: usize) -> String {
         Some((_, first)) if first.half_width.is_none() => observation_sentence(own, baseline, &differences),
         Some(_) => interval_sentence(&own.label, &baseline.label, &differences),
     };
-    let untold = |column: &usize| has_difference(column) && tested(comparison, *column) < FEWEST_IMAGES;
-    let untold: Vec<String> = named
-        .filter(untold)
-        .map(|column| format!("{} on {}", comparison.columns[column], test_images(tested(comparison, column))))
-        .collect();
-    match untold.is_empty() {
-        true => sentence,
-        false => format!("{sentence} Too few for a claim: {}.", listed(&untold)),
-    }
+    format!("{sentence}{}", untold(comparison, named.filter(has_difference)))
+}
+
+/// The groups among these columns with too few test images, as a sentence after another one.
+fn untold(comparison: &Comparison, columns: impl Iterator<Item = usize>) -> String {
+    let few = columns.map(|column| (column, tested(comparison, column))).filter(|(_, images)| *images < FEWEST_IMAGES);
+    let few = few.map(|(column, images)| format!("{} on {}", comparison.columns[column], test_images(images)));
+    let few: Vec<String> = few.collect();
+    if few.is_empty() { String::new() } else { format!(" Too few for a claim: {}.", listed(&few)) }
 }
 
 /// Number of test images in a column.
@@ -159,8 +159,10 @@ fn accuracy_sentence(comparison: &Comparison, variant: &Variant) -> String {
     let Variant { label, cells, runs, .. } = variant;
     let groups = comparison.groups.len();
     let named = if groups > 1 { 0..groups } else { 0..0 };
-    let by_group: Vec<String> = named
-        .filter(|column| cells[*column].spread.is_some() && tested(comparison, *column) >= FEWEST_IMAGES)
+    let measured = named.filter(|column| cells[*column].spread.is_some());
+    let by_group: Vec<String> = measured
+        .clone()
+        .filter(|column| tested(comparison, *column) >= FEWEST_IMAGES)
         .map(|column| format!("{} {}", cells[column].text(), place(comparison, column)))
         .collect();
     let runs = match runs.len() {
@@ -172,9 +174,10 @@ fn accuracy_sentence(comparison: &Comparison, variant: &Variant) -> String {
     if (1..FEWEST_IMAGES).contains(&images) {
         return format!("{label} reaches {overall} % on {}, too few for a claim; {runs}.", test_images(images));
     }
+    let untold = untold(comparison, measured);
     match by_group.is_empty() {
-        true => format!("{label} reaches {overall} % overall; {runs}."),
-        false => format!("{label} reaches {overall} % overall: {}; {runs}.", listed(&by_group)),
+        true => format!("{label} reaches {overall} % overall; {runs}.{untold}"),
+        false => format!("{label} reaches {overall} % overall: {}; {runs}.{untold}", listed(&by_group)),
     }
 }
 

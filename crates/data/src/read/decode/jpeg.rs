@@ -18,7 +18,7 @@ const MAX_METADATA: usize = 32 << 20;
 /// Scans of a progressive image; programs write about ten.
 const MAX_SCANS: usize = 200;
 
-fn damaged(what: impl ToString) -> DecodeError {
+fn damaged(what: &dyn ToString) -> DecodeError {
     DecodeError::Damaged { format: "JPEG", what: what.to_string().trim().to_owned() }
 }
 
@@ -26,10 +26,10 @@ fn damaged(what: impl ToString) -> DecodeError {
 pub(super) fn jpeg(bytes: &[u8], limits: DecodeLimits) -> Result<DecodedImage, DecodeError> {
     // the decoder would hold all of it in memory
     if bytes.len() > MAX_METADATA && metadata_bytes(bytes) > MAX_METADATA {
-        return Err(damaged(format!("more than {MAX_METADATA} bytes of metadata")));
+        return Err(damaged(&format!("more than {MAX_METADATA} bytes of metadata")));
     }
     let decoder_limits = DecoderLimits { max_scans: MAX_SCANS, ..DecoderLimits::default() };
-    let mut decoder = Decoder::new_with_limits(bytes, decoder_limits).map_err(damaged)?;
+    let mut decoder = Decoder::new_with_limits(bytes, decoder_limits).map_err(|error| damaged(&error))?;
     let (header, orientation) = (decoder.header(), decoder.exif_orientation());
     let (width, height, components) = (u32::from(header.width), u32::from(header.height), header.components.len());
     limits.check(width.into(), height.into())?;
@@ -43,14 +43,14 @@ pub(super) fn jpeg(bytes: &[u8], limits: DecodeLimits) -> Result<DecodedImage, D
     } else {
         decoder.set_stop_on_warning(true);
         decoder.set_output_format(PixelFormat::Rgb);
-        decoder.decode_image().map_err(damaged)?.data
+        decoder.decode_image().map_err(|error| damaged(&error))?.data
     };
     // a decoder may be content with the pixels
     if !has_end(bytes) {
-        return Err(damaged("the end of the image is missing"));
+        return Err(damaged(&"the end of the image is missing"));
     }
     let image = image::RgbImage::from_raw(width, height, pixels);
-    let image = image.ok_or_else(|| damaged("fewer pixels than the header says"))?;
+    let image = image.ok_or_else(|| damaged(&"fewer pixels than the header says"))?;
     let orientation = orientation.and_then(Orientation::from_exif).unwrap_or(Orientation::NoTransforms);
     Ok(upright(image.into(), orientation))
 }
@@ -63,7 +63,7 @@ fn cmyk(bytes: &[u8]) -> Result<Vec<u8>, DecodeError> {
         .set_max_width(largest)
         .set_max_height(largest)
         .jpeg_set_out_colorspace(ColorSpace::RGB);
-    JpegDecoder::new_with_options(ZCursor::new(bytes), options).decode().map_err(damaged)
+    JpegDecoder::new_with_options(ZCursor::new(bytes), options).decode().map_err(|error| damaged(&error))
 }
 
 /// Bytes of a JPEG's segments besides its scans: tables and metadata.
