@@ -94,7 +94,7 @@ unsafe fn average_kernel<I: Simd>(
     // SAFETY: by the contract, the source has image `n`, `scratch` a frame and `features` the channels, which are a
     // multiple of a vector's width.
     unsafe {
-        fill(simd, source, n, frame, scratch);
+        fill(simd, source, n, 0..height, frame, scratch);
         for k in (0..channels).step_by(I::WIDTH) {
             let mut sum = simd.splat(0.0);
             for pixel in 0..height * width {
@@ -127,6 +127,6 @@ unsafe fn spread_kernel<I: Simd>(
                 *scratch.input.add(x * channels + c) = scale * g;
             }
         }
-        drain(simd, sink, n, frame, scratch.input, scratch.sums, sums);
+        drain(simd, sink, n, 0..height, frame, scratch.input, scratch.sums, sums);
     }
 }

@@ -50,15 +50,15 @@ pub(crate) enum Source {
 }
 
 impl Source {
-    /// Schedules what will be read and written for some images of `image_len` values.
-    pub(crate) fn prefetch(&self, images: &Range<usize>, image_len: usize, prefetch: &mut Prefetch) {
+    /// Schedules what will be read and written for images of `image_len` values.
+    pub(crate) fn prefetch(&self, image_len: usize, ahead: f32, prefetch: &mut Prefetch) {
         match *self {
-            Self::Plain(y) | Self::Active(Normed { y, .. }) => prefetch.add(y, images, image_len),
+            Self::Plain(y) | Self::Active(Normed { y, .. }) => prefetch.add(y, image_len, ahead),
             Self::Joined { normed, shortcut, keep } => {
-                prefetch.add(normed.y, images, image_len);
-                prefetch.add(keep, images, image_len);
+                prefetch.add(normed.y, image_len, ahead);
+                prefetch.add(keep, image_len, ahead);
                 if let Shortcut::Same(y) | Shortcut::Normed(Normed { y, .. }) = shortcut {
-                    prefetch.add(y, images, image_len);
+                    prefetch.add(y, image_len, ahead);
                 }
             }
         }
@@ -74,14 +74,22 @@ pub(crate) struct Frame {
     pub(crate) row: usize,
 }
 
-/// Writes image `n` of a source to a frame.
+/// Writes some rows of image `n` of a source to a frame.
 ///
 /// # Safety
 /// `source` is valid for image `n` of the frame's pixels and channels; `into` is valid for writing the frame and
-/// overlaps nothing of the source. `frame.channels` is a multiple of 16 unless the source is plain.
+/// overlaps nothing of the source. `rows` are rows of the frame. `frame.channels` is a multiple of 16 unless the source
+/// is plain.
 #[inline(always)]
-pub(crate) unsafe fn fill<I: Simd>(simd: I, source: &Source, n: usize, frame: &Frame, into: *mut f32) {
-    for y in 0..frame.height {
+pub(crate) unsafe fn fill<I: Simd>(
+    simd: I,
+    source: &Source,
+    n: usize,
+    rows: Range<usize>,
+    frame: &Frame,
+    into: *mut f32,
+) {
+    for y in rows {
         let at = (n * frame.height + y) * frame.width * frame.channels;
         // SAFETY: row y lies inside the frame and inside image `n`, for which the contract makes both valid.
         unsafe {
@@ -260,19 +268,18 @@ pub(crate) enum Sink {
 }
 
 impl Sink {
-    /// Schedules what will be read and written for some images of `image_len` values, beside the convolution's own
-    /// input.
-    pub(crate) fn prefetch(&self, images: &Range<usize>, image_len: usize, prefetch: &mut Prefetch) {
+    /// Schedules what will be read and written for images of `image_len` values, beside the convolution's own input.
+    pub(crate) fn prefetch(&self, image_len: usize, ahead: f32, prefetch: &mut Prefetch) {
         if let Self::Plain { out, .. } | Self::Active { out, .. } | Self::Joined { out, .. } = *self {
-            prefetch.add(out, images, image_len);
+            prefetch.add(out, image_len, ahead);
         }
         if let Self::Plain { shortcut, .. } | Self::Joined { shortcut, .. } = *self
             && let ShortcutBack::Same(g) = shortcut
         {
-            prefetch.add(g, images, image_len);
+            prefetch.add(g, image_len, ahead);
         }
         if let Self::Joined { centered, .. } = *self {
-            prefetch.add(centered.y, images, image_len);
+            prefetch.add(centered.y, image_len, ahead);
         }
     }
 }
@@ -322,18 +329,19 @@ impl Row {
     }
 }
 
-/// Moves the gradient of image `n` from a frame to a sink, and adds its sums of g, g (y - mean) and, with a second
-/// batch norm, g (y2 - mean2), by channel.
+/// Moves the gradient of some rows of image `n` from a frame to a sink, and adds its sums of g, g (y - mean) and, with a
+/// second batch norm, g (y2 - mean2), by channel.
 ///
 /// # Safety
-/// `sink` is valid for image `n` of the frame's pixels and channels, and `from` for reading the frame. `sums`, zeros
-/// between calls, and `into` are valid for reading and writing three values per channel. `frame.channels` is a multiple
-/// of 16.
+/// `sink` is valid for image `n` of the frame's pixels and channels, and `from` for reading the frame. `rows` are rows of
+/// the frame; those of an image come in their order. `sums`, zeros between images, and `into` are valid for reading and
+/// writing three values per channel. `frame.channels` is a multiple of 16.
 #[inline(always)]
 pub(crate) unsafe fn drain<I: Simd>(
     simd: I,
     sink: &Sink,
     n: usize,
+    rows: Range<usize>,
     frame: &Frame,
     from: *const f32,
     sums: *mut f32,
@@ -341,7 +349,7 @@ pub(crate) unsafe fn drain<I: Simd>(
 ) {
     let &Frame { height, width, channels, row } = frame;
     let (band, summed) = (F32_SUMS.div_ceil(width), matches!(sink, Sink::Active { .. } | Sink::Joined { .. }));
-    for y in 0..height {
+    for y in rows {
         let at = (n * height + y) * width * channels;
         // SAFETY: row y lies inside the frame and inside image `n`, for which the contract makes both valid; the sums
         // have three values per channel.

@@ -197,11 +197,11 @@ unsafe fn forward_kernel<I: Simd>(simd: I, c: &Direct, run: &Forward, scratch: &
     let [height, width] = c.geometry.out();
     let frame = c.input_frame();
     for images in groups(&run.images, c.group) {
-        let mut prefetch = Prefetch::new(images.len() * height * width * cycles::<I>(c.geometry.weights()));
-        let next = next_group(&images, &run.images, run.after, c.group);
+        let work = images.len() * height * width * cycles::<I>(c.geometry.weights());
+        let mut prefetch = Prefetch::new(work, &images, &next_group(&images, &run.images, run.after, c.group));
         if !run.cached {
-            prefetch.add(run.y, &next, c.geometry.output_len());
-            run.source.prefetch(&next, c.geometry.input_len(), &mut prefetch);
+            prefetch.add(run.y, c.geometry.output_len(), 1.0);
+            run.source.prefetch(c.geometry.input_len(), 1.0, &mut prefetch);
         }
         // rows of output pixels: all of them at once where there is no window
         let (rows, pixels) = if c.flat { (1, images.len() * height * width) } else { (images.len() * height, width) };
@@ -281,12 +281,12 @@ unsafe fn backward_kernel<I: Simd>(simd: I, c: &Direct, run: &Backward, scratch:
     for images in groups(&run.images, c.group) {
         let passes = if wanted { 2 } else { 1 };
         let work = images.len() * height * width * passes * cycles::<I>(c.geometry.weights());
-        let mut prefetch = Prefetch::new(work);
-        let next = next_group(&images, &run.images, run.after, c.group);
-        run.source.prefetch(&next, c.geometry.input_len(), &mut prefetch);
-        prefetch.add(run.back.g, &next, c.geometry.output_len());
-        prefetch.add(run.back.y, &next, c.geometry.output_len());
-        run.sink.prefetch(&next, c.geometry.input_len(), &mut prefetch);
+        let mut prefetch = Prefetch::new(work, &images, &next_group(&images, &run.images, run.after, c.group));
+        run.source.prefetch(c.geometry.input_len(), 1.0, &mut prefetch);
+        prefetch.add(run.back.g, c.geometry.output_len(), 1.0);
+        prefetch.add(run.back.y, c.geometry.output_len(), 1.0);
+        // the sink comes last, so that its part of this group is early enough
+        run.sink.prefetch(c.geometry.input_len(), 0.0, &mut prefetch);
         // SAFETY: by the contract of `backward`, source and output gradient have the images, and the scratch a group of
         // padded inputs and output gradients; the sink, if it wants the gradient, has the images too.
         unsafe {
@@ -301,7 +301,7 @@ unsafe fn backward_kernel<I: Simd>(simd: I, c: &Direct, run: &Backward, scratch:
             let inner = Frame { height: size[0], width: size[1], channels: inputs, row: size[1] * inputs };
             for (i, n) in images.clone().enumerate() {
                 let from = scratch.gradient.add(i * size[0] * inner.row);
-                drain(simd, &run.sink, n, &inner, from, scratch.sums, run.sums);
+                drain(simd, &run.sink, n, 0..size[0], &inner, from, scratch.sums, run.sums);
             }
         }
     }

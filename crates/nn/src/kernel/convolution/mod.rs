@@ -388,20 +388,46 @@ unsafe fn read_group<I: Simd>(
     images: &Range<usize>,
     into: *mut f32,
 ) {
-    let &Geometry { inputs, pad, size: [height, width], .. } = geometry;
-    let frame = Frame { height, width, channels: inputs, row: outer.row };
     for (i, n) in images.clone().enumerate() {
-        // SAFETY: by the contract, `into` has room for frame i, inside of which the borders and the image lie.
+        // SAFETY: by the contract, `into` has room for frame i, and the source has image n.
         unsafe {
             let into = into.add(i * outer.height * outer.row);
-            clear(simd, into, 0..pad * outer.row, inputs);
-            clear(simd, into, (pad + height) * outer.row..outer.height * outer.row, inputs);
-            for y in pad..pad + height {
-                clear(simd, into, y * outer.row..y * outer.row + pad * inputs, inputs);
-                clear(simd, into, y * outer.row + (pad + width) * inputs..(y + 1) * outer.row, inputs);
-            }
-            fill(simd, source, n, &frame, into.add(pad * outer.row + pad * inputs));
+            read_rows(simd, geometry, outer, source, n, 0..geometry.size[0], into);
         }
+    }
+}
+
+/// Reads some rows of image `n` into a padded frame of `outer`'s size, and clears the borders beside them; the first row
+/// also clears what is above, the last one what is below.
+///
+/// # Safety
+/// `source` is valid for image `n`, of the geometry's input size and channels, and `into` for writing a frame, which has
+/// room for the padded image. They do not overlap. `rows` are rows of the image.
+#[inline(always)]
+unsafe fn read_rows<I: Simd>(
+    simd: I,
+    geometry: &Geometry,
+    outer: &Frame,
+    source: &Source,
+    n: usize,
+    rows: Range<usize>,
+    into: *mut f32,
+) {
+    let &Geometry { inputs, pad, size: [height, width], .. } = geometry;
+    let frame = Frame { height, width, channels: inputs, row: outer.row };
+    // SAFETY: by the contract, `into` has room for the frame, inside of which the borders and the image lie.
+    unsafe {
+        if rows.start == 0 {
+            clear(simd, into, 0..pad * outer.row, inputs);
+        }
+        if rows.end == height {
+            clear(simd, into, (pad + height) * outer.row..outer.height * outer.row, inputs);
+        }
+        for y in pad + rows.start..pad + rows.end {
+            clear(simd, into, y * outer.row..y * outer.row + pad * inputs, inputs);
+            clear(simd, into, y * outer.row + (pad + width) * inputs..(y + 1) * outer.row, inputs);
+        }
+        fill(simd, source, n, rows, &frame, into.add(pad * outer.row + pad * inputs));
     }
 }
 
