@@ -74,26 +74,27 @@ pub(crate) struct Frame {
     pub(crate) row: usize,
 }
 
-/// Writes some rows of image `n` of a source to a frame.
+/// Some rows of an image.
+#[derive(Clone)]
+pub(crate) struct Band {
+    pub(crate) image: usize,
+    pub(crate) rows: Range<usize>,
+}
+
+/// Writes a band of a source to a frame.
 ///
 /// # Safety
-/// `source` is valid for image `n` of the frame's pixels and channels; `into` is valid for writing the frame and
-/// overlaps nothing of the source. `rows` are rows of the frame. `frame.channels` is a multiple of 16 unless the source
-/// is plain.
+/// `source` is valid for the image of the frame's pixels and channels; `into` is valid for writing the rows of the
+/// frame, which it may begin after. It overlaps nothing of the source, or is where a joined source keeps the image.
+/// `frame.channels` is a multiple of 16 unless the source is plain.
 #[inline(always)]
-pub(crate) unsafe fn fill<I: Simd>(
-    simd: I,
-    source: &Source,
-    n: usize,
-    rows: Range<usize>,
-    frame: &Frame,
-    into: *mut f32,
-) {
-    for y in rows {
+pub(crate) unsafe fn fill<I: Simd>(simd: I, source: &Source, band: &Band, frame: &Frame, into: *mut f32) {
+    let n = band.image;
+    for y in band.rows.clone() {
         let at = (n * frame.height + y) * frame.width * frame.channels;
         // SAFETY: row y lies inside the frame and inside image `n`, for which the contract makes both valid.
         unsafe {
-            let to = into.add(y * frame.row);
+            let to = into.wrapping_add(y * frame.row);
             match *source {
                 Source::Plain(from) => {
                     std::ptr::copy_nonoverlapping(from.add(at), to, frame.width * frame.channels);
@@ -171,6 +172,7 @@ unsafe fn fill_joined<I: Simd>(
                 }
             };
             let other_normed = matches!(shortcut, Shortcut::Normed(_));
+            let apart = !std::ptr::eq(to, keep.add(at));
             for x in 0..width {
                 let pixel = x * channels + k;
                 let mut value = simd.fma(a, simd.load(normed.y.add(at + pixel)), b);
@@ -181,7 +183,9 @@ unsafe fn fill_joined<I: Simd>(
                 }
                 // in this order NaN stays NaN
                 let value = simd.max(zero, value);
-                simd.store(to.add(pixel), value);
+                if apart {
+                    simd.store(to.add(pixel), value);
+                }
                 simd.store(keep.add(at + pixel), value);
             }
         }
@@ -329,32 +333,32 @@ impl Row {
     }
 }
 
-/// Moves the gradient of some rows of image `n` from a frame to a sink, and adds its sums of g, g (y - mean) and, with a
+/// Moves the gradient of a band from a frame to a sink, and adds its sums of g, g (y - mean) and, with a
 /// second batch norm, g (y2 - mean2), by channel.
 ///
 /// # Safety
-/// `sink` is valid for image `n` of the frame's pixels and channels, and `from` for reading the frame. `rows` are rows of
-/// the frame; those of an image come in their order. `sums`, zeros between images, and `into` are valid for reading and
+/// `sink` is valid for the image of the frame's pixels and channels, and `from` for reading the rows of the frame, which
+/// it may begin after; the rows of an image come in their order. `sums`, zeros between images, and `into` are valid for reading and
 /// writing three values per channel. `frame.channels` is a multiple of 16.
 #[inline(always)]
 pub(crate) unsafe fn drain<I: Simd>(
     simd: I,
     sink: &Sink,
-    n: usize,
-    rows: Range<usize>,
+    band: &Band,
     frame: &Frame,
     from: *const f32,
     sums: *mut f32,
     into: *mut f64,
 ) {
     let &Frame { height, width, channels, row } = frame;
-    let (band, summed) = (F32_SUMS.div_ceil(width), matches!(sink, Sink::Active { .. } | Sink::Joined { .. }));
-    for y in rows {
+    let (n, summed) = (band.image, matches!(sink, Sink::Active { .. } | Sink::Joined { .. }));
+    let sum_rows = F32_SUMS.div_ceil(width);
+    for y in band.rows.clone() {
         let at = (n * height + y) * width * channels;
         // SAFETY: row y lies inside the frame and inside image `n`, for which the contract makes both valid; the sums
         // have three values per channel.
         unsafe {
-            let row = Row { image: n, y, at, width, channels, from: from.add(y * row), sums };
+            let row = Row { image: n, y, at, width, channels, from: from.wrapping_add(y * row), sums };
             match sink {
                 Sink::Nothing => {}
                 Sink::Plain { shortcut, out } => drain_plain(simd, &row, shortcut, *out),
@@ -364,7 +368,7 @@ pub(crate) unsafe fn drain<I: Simd>(
                 }
             }
             // a few rows in f32, their sums in f64
-            if summed && ((y + 1).is_multiple_of(band) || y + 1 == height) {
+            if summed && ((y + 1).is_multiple_of(sum_rows) || y + 1 == height) {
                 flush(sums, into, 3 * channels);
             }
         }

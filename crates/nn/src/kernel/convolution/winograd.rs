@@ -8,9 +8,9 @@ use equipoise_simd::{Simd, dispatch};
 use super::winograd_transform::{
     OUT, OutputTile, POSITIONS, filter_back, filter_in, tile_in, tile_in_back, tile_out, tile_out_back,
 };
-use super::{Backward, Forward, Geometry, Pass, Scratch, ScratchSize, cycles, flush, groups, next_group, read_rows};
+use super::{Backward, Forward, Geometry, Pass, Scratch, ScratchSize, cycles, flush, groups, next_group, read_band};
 use crate::kernel::CHANNELS;
-use crate::kernel::fused_norm::{Frame, Source, drain};
+use crate::kernel::fused_norm::{Band, Frame, Source, drain};
 use crate::kernel::gemm::{Gemm, Outer, Segment, gemm, outer, panel};
 use crate::kernel::prefetch::Prefetch;
 
@@ -384,7 +384,7 @@ unsafe fn read_tiles<I: Simd>(
             let into = into.add(i * frame.height * frame.row);
             let rows = rows(tiles.start)..rows(tiles.end);
             if !rows.is_empty() {
-                read_rows(simd, &c.geometry, &frame, source, images.start + i, rows, into);
+                read_band(simd, &c.geometry, &frame, source, &Band { image: images.start + i, rows }, into);
             }
         }
     }
@@ -413,8 +413,8 @@ unsafe fn write_tiles<I: Simd>(
         // SAFETY: by the contract, `scratch.gradient` has the padded image i, inside of which the image lies.
         unsafe {
             let from = scratch.gradient.add((i * frame.height + pad) * frame.row + pad * inputs);
-            let rows = rows(tiles.start)..rows(tiles.end);
-            drain(simd, &run.sink, images.start + i, rows, &inner, from, scratch.sums, run.sums);
+            let band = Band { image: images.start + i, rows: rows(tiles.start)..rows(tiles.end) };
+            drain(simd, &run.sink, &band, &inner, from, scratch.sums, run.sums);
         }
     }
 }
