@@ -79,6 +79,7 @@ def test_groups():
     want = {"Many": [0, 1], "Medium": [2, 3, 4], "Few": [5, 6, 7], "Rare": [8, 9]}
     assert equipoise.groups(counts) == want
     assert equipoise.groups(counts, want) == want
+    assert equipoise.groups([11, 10, 10, 0]) == {"All": [0, 1, 2, 3]}
     assert list(equipoise.groups([1, 2], {"b": [1], "a": [0]})) == ["b", "a"]
     assert equipoise.groups([101, 100, 19], "threshold") == {"Many": [0], "Medium": [1], "Few": [2]}
     with pytest.raises(ValueError, match="groups = size"):

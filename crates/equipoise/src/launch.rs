@@ -174,7 +174,7 @@ fn run<E: Engine, W: Workers>(
     // the engine leaves the threads of the CPU idle, or has its own
     let mut trainer = trainer.with_preparing_threads(pool.clone());
     let Some(folder) = folder else {
-        let _guard = Guard::new();
+        let _guard = Guard::new(None);
         return match train(&mut trainer, None, &mut Follower)? {
             Some(_) => Ok(()),
             None => Err(Failure::Interrupted(received().unwrap_or(2), String::new())),

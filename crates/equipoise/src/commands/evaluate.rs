@@ -147,7 +147,7 @@ fn print_classes(metrics: &Metrics, out: &mut impl Write) -> Result<(), Failure>
 
 /// Metrics over several classes.
 fn print_averages(metrics: &Metrics, out: &mut impl Write) -> Result<(), Failure> {
-    let groups = metrics.groups.iter().map(|group| (group.name.as_str(), group.accuracy));
+    let groups = metrics.several_groups().iter().map(|group| (group.name.as_str(), group.accuracy));
     let averages = [
         ("overall", metrics.top1),
         ("top 5", metrics.top5),

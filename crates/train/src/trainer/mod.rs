@@ -84,6 +84,8 @@ pub struct Trainer<E, W> {
     difficulty: Option<Difficulty>,
     /// Gradient norms of the last finished epoch.
     last_norms: Option<GradientNorms>,
+    /// Whether the engine trains only the head.
+    frozen: bool,
 }
 
 impl<E: Engine, W: Workers> Trainer<E, W> {
@@ -96,7 +98,9 @@ impl<E: Engine, W: Workers> Trainer<E, W> {
         settings.check()?;
         check_network(engine.network(), &data)?;
         check_selection(&settings, data.val.is_some())?;
-        engine.freeze_backbone(settings.model.freeze_backbone)?;
+        let frozen = settings.freezes_backbone(0);
+        engine.freeze_backbone(frozen)?;
+        engine.freeze_batch_norm(settings.model.freeze_batch_norm)?;
         if settings.optimizer.has_ema() {
             engine.start_ema()?;
         }
@@ -124,6 +128,7 @@ impl<E: Engine, W: Workers> Trainer<E, W> {
             norms: NormRecorder::new(&data.counts),
             difficulty: settings.augment.follows_difficulty().then(|| Difficulty::new(data.classes.len())),
             last_norms: None,
+            frozen,
             settings,
             data: Arc::new(data),
             engine,
@@ -207,6 +212,7 @@ impl<E: Engine, W: Workers> Trainer<E, W> {
 
     /// Steps until the epoch ends, or until the observer asks for anything but to continue.
     fn train_until_directed(&mut self, observer: &mut dyn Observer) -> Result<Directive, TrainError> {
+        self.freeze_or_unfreeze()?;
         let data = Arc::clone(&self.data);
         let (batches, steps) = (self.epoch_batches(&data), self.steps());
         std::thread::scope(|scope| {
@@ -226,6 +232,16 @@ impl<E: Engine, W: Workers> Trainer<E, W> {
             }
             Ok(Directive::Continue)
         })
+    }
+
+    /// Freezes the backbone in the epochs that train only the head.
+    fn freeze_or_unfreeze(&mut self) -> Result<(), TrainError> {
+        let frozen = self.settings.freezes_backbone(self.position.epoch);
+        if frozen != self.frozen {
+            self.engine.freeze_backbone(frozen)?;
+            self.frozen = frozen;
+        }
+        Ok(())
     }
 
     /// The batches of the current epoch.
