@@ -6,7 +6,7 @@ use super::Cpu;
 use super::head::normalize;
 use super::scratch::Shared;
 use crate::kernel::convolution::Scratch;
-use crate::kernel::fused_norm::{Frame, ShortcutBack, Sink, Source, drain, fill};
+use crate::kernel::fused_norm::{Band, Frame, ShortcutBack, Sink, Source, drain, fill};
 
 impl Cpu {
     /// The frame of the last block's output.
@@ -94,7 +94,7 @@ unsafe fn average_kernel<I: Simd>(
     // SAFETY: by the contract, the source has image `n`, `scratch` a frame and `features` the channels, which are a
     // multiple of a vector's width.
     unsafe {
-        fill(simd, source, n, frame, scratch);
+        fill(simd, source, &Band { image: n, rows: 0..height }, frame, scratch);
         for k in (0..channels).step_by(I::WIDTH) {
             let mut sum = simd.splat(0.0);
             for pixel in 0..height * width {
@@ -127,6 +127,7 @@ unsafe fn spread_kernel<I: Simd>(
                 *scratch.input.add(x * channels + c) = scale * g;
             }
         }
-        drain(simd, sink, n, frame, scratch.input, scratch.sums, sums);
+        let band = Band { image: n, rows: 0..height };
+        drain(simd, sink, &band, frame, scratch.input, scratch.sums, sums);
     }
 }

@@ -1,7 +1,7 @@
 //! The tasks of a pass, and the scratch memory that each of them works in.
 
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, MutexGuard, TryLockError};
 
 use equipoise_pool::Pool;
 use equipoise_simd::SimdLevel;
@@ -108,7 +108,8 @@ impl ThreadScratch {
 pub(super) struct Tasks {
     pub(super) pool: Pool,
     pub(super) simd: SimdLevel,
-    scratch: Mutex<Vec<ThreadScratch>>,
+    /// One for every thread.
+    scratch: Vec<Mutex<ThreadScratch>>,
     /// Direction of the next pass. Every pass over the batch runs opposite to the one before, because what was used
     /// last is still in the cache.
     backwards: AtomicBool,
@@ -116,8 +117,8 @@ pub(super) struct Tasks {
 
 impl Tasks {
     pub(super) fn new(pool: Pool, simd: SimdLevel, size: &ScratchSize, activation: usize) -> Self {
-        let scratch = (0..pool.threads()).map(|_| ThreadScratch::new(size, activation)).collect();
-        Self { pool, simd, scratch: Mutex::new(scratch), backwards: AtomicBool::new(false) }
+        let scratch = (0..pool.threads()).map(|_| Mutex::new(ThreadScratch::new(size, activation))).collect();
+        Self { pool, simd, scratch, backwards: AtomicBool::new(false) }
     }
 
     /// Runs `body` with the number of every task, the number of the task that this thread will probably run next, and
@@ -132,13 +133,25 @@ impl Tasks {
         tasks: usize,
         body: impl Fn(usize, Option<usize>, &mut ThreadScratch) + Sync,
     ) {
-        let free = || self.scratch.lock().unwrap_or_else(PoisonError::into_inner);
         let backwards = self.backwards.fetch_xor(true, Ordering::Relaxed);
         self.pool.sweep(tasks, backwards, |task| {
-            let mut scratch = free().pop().expect("there is scratch for every thread");
+            let mut scratch = self.free_scratch(task * self.scratch.len() / tasks);
             let next = if backwards { task.checked_sub(1) } else { Some(task + 1).filter(|next| *next < tasks) };
             body(task, next, &mut scratch);
-            free().push(scratch);
         });
+    }
+
+    /// Scratch that no running task has: number `own` if possible, which is in the cache of the thread that runs this part
+    /// of the tasks.
+    fn free_scratch(&self, own: usize) -> MutexGuard<'_, ThreadScratch> {
+        loop {
+            for scratch in self.scratch[own..].iter().chain(&self.scratch[..own]) {
+                match scratch.try_lock() {
+                    Ok(scratch) => return scratch,
+                    Err(TryLockError::Poisoned(_)) => panic!("a task of this engine has panicked before"),
+                    Err(TryLockError::WouldBlock) => {}
+                }
+            }
+        }
     }
 }

@@ -50,15 +50,15 @@ pub(crate) enum Source {
 }
 
 impl Source {
-    /// Schedules what will be read and written for some images of `image_len` values.
-    pub(crate) fn prefetch(&self, images: &Range<usize>, image_len: usize, prefetch: &mut Prefetch) {
+    /// Schedules what will be read and written for images of `image_len` values.
+    pub(crate) fn prefetch(&self, image_len: usize, ahead: f32, prefetch: &mut Prefetch) {
         match *self {
-            Self::Plain(y) | Self::Active(Normed { y, .. }) => prefetch.add(y, images, image_len),
+            Self::Plain(y) | Self::Active(Normed { y, .. }) => prefetch.add(y, image_len, ahead),
             Self::Joined { normed, shortcut, keep } => {
-                prefetch.add(normed.y, images, image_len);
-                prefetch.add(keep, images, image_len);
+                prefetch.add(normed.y, image_len, ahead);
+                prefetch.add(keep, image_len, ahead);
                 if let Shortcut::Same(y) | Shortcut::Normed(Normed { y, .. }) = shortcut {
-                    prefetch.add(y, images, image_len);
+                    prefetch.add(y, image_len, ahead);
                 }
             }
         }
@@ -74,18 +74,27 @@ pub(crate) struct Frame {
     pub(crate) row: usize,
 }
 
-/// Writes image `n` of a source to a frame.
+/// Some rows of an image.
+#[derive(Clone)]
+pub(crate) struct Band {
+    pub(crate) image: usize,
+    pub(crate) rows: Range<usize>,
+}
+
+/// Writes a band of a source to a frame.
 ///
 /// # Safety
-/// `source` is valid for image `n` of the frame's pixels and channels; `into` is valid for writing the frame and
-/// overlaps nothing of the source. `frame.channels` is a multiple of 16 unless the source is plain.
+/// `source` is valid for the image of the frame's pixels and channels; `into` is valid for writing the rows of the
+/// frame, which it may begin after. It overlaps nothing of the source, or is where a joined source keeps the image.
+/// `frame.channels` is a multiple of 16 unless the source is plain.
 #[inline(always)]
-pub(crate) unsafe fn fill<I: Simd>(simd: I, source: &Source, n: usize, frame: &Frame, into: *mut f32) {
-    for y in 0..frame.height {
+pub(crate) unsafe fn fill<I: Simd>(simd: I, source: &Source, band: &Band, frame: &Frame, into: *mut f32) {
+    let n = band.image;
+    for y in band.rows.clone() {
         let at = (n * frame.height + y) * frame.width * frame.channels;
         // SAFETY: row y lies inside the frame and inside image `n`, for which the contract makes both valid.
         unsafe {
-            let to = into.add(y * frame.row);
+            let to = into.wrapping_add(y * frame.row);
             match *source {
                 Source::Plain(from) => {
                     std::ptr::copy_nonoverlapping(from.add(at), to, frame.width * frame.channels);
@@ -163,6 +172,7 @@ unsafe fn fill_joined<I: Simd>(
                 }
             };
             let other_normed = matches!(shortcut, Shortcut::Normed(_));
+            let apart = !std::ptr::eq(to, keep.add(at));
             for x in 0..width {
                 let pixel = x * channels + k;
                 let mut value = simd.fma(a, simd.load(normed.y.add(at + pixel)), b);
@@ -173,7 +183,9 @@ unsafe fn fill_joined<I: Simd>(
                 }
                 // in this order NaN stays NaN
                 let value = simd.max(zero, value);
-                simd.store(to.add(pixel), value);
+                if apart {
+                    simd.store(to.add(pixel), value);
+                }
                 simd.store(keep.add(at + pixel), value);
             }
         }
@@ -260,19 +272,18 @@ pub(crate) enum Sink {
 }
 
 impl Sink {
-    /// Schedules what will be read and written for some images of `image_len` values, beside the convolution's own
-    /// input.
-    pub(crate) fn prefetch(&self, images: &Range<usize>, image_len: usize, prefetch: &mut Prefetch) {
+    /// Schedules what will be read and written for images of `image_len` values, beside the convolution's own input.
+    pub(crate) fn prefetch(&self, image_len: usize, ahead: f32, prefetch: &mut Prefetch) {
         if let Self::Plain { out, .. } | Self::Active { out, .. } | Self::Joined { out, .. } = *self {
-            prefetch.add(out, images, image_len);
+            prefetch.add(out, image_len, ahead);
         }
         if let Self::Plain { shortcut, .. } | Self::Joined { shortcut, .. } = *self
             && let ShortcutBack::Same(g) = shortcut
         {
-            prefetch.add(g, images, image_len);
+            prefetch.add(g, image_len, ahead);
         }
         if let Self::Joined { centered, .. } = *self {
-            prefetch.add(centered.y, images, image_len);
+            prefetch.add(centered.y, image_len, ahead);
         }
     }
 }
@@ -322,31 +333,32 @@ impl Row {
     }
 }
 
-/// Moves the gradient of image `n` from a frame to a sink, and adds its sums of g, g (y - mean) and, with a second
-/// batch norm, g (y2 - mean2), by channel.
+/// Moves the gradient of a band from a frame to a sink, and adds its sums of g, g (y - mean) and, with a
+/// second batch norm, g (y2 - mean2), by channel.
 ///
 /// # Safety
-/// `sink` is valid for image `n` of the frame's pixels and channels, and `from` for reading the frame. `sums`, zeros
-/// between calls, and `into` are valid for reading and writing three values per channel. `frame.channels` is a multiple
-/// of 16.
+/// `sink` is valid for the image of the frame's pixels and channels, and `from` for reading the rows of the frame, which
+/// it may begin after; the rows of an image come in their order. `sums`, zeros between images, and `into` are valid for reading and
+/// writing three values per channel. `frame.channels` is a multiple of 16.
 #[inline(always)]
 pub(crate) unsafe fn drain<I: Simd>(
     simd: I,
     sink: &Sink,
-    n: usize,
+    band: &Band,
     frame: &Frame,
     from: *const f32,
     sums: *mut f32,
     into: *mut f64,
 ) {
     let &Frame { height, width, channels, row } = frame;
-    let (band, summed) = (F32_SUMS.div_ceil(width), matches!(sink, Sink::Active { .. } | Sink::Joined { .. }));
-    for y in 0..height {
+    let (n, summed) = (band.image, matches!(sink, Sink::Active { .. } | Sink::Joined { .. }));
+    let sum_rows = F32_SUMS.div_ceil(width);
+    for y in band.rows.clone() {
         let at = (n * height + y) * width * channels;
         // SAFETY: row y lies inside the frame and inside image `n`, for which the contract makes both valid; the sums
         // have three values per channel.
         unsafe {
-            let row = Row { image: n, y, at, width, channels, from: from.add(y * row), sums };
+            let row = Row { image: n, y, at, width, channels, from: from.wrapping_add(y * row), sums };
             match sink {
                 Sink::Nothing => {}
                 Sink::Plain { shortcut, out } => drain_plain(simd, &row, shortcut, *out),
@@ -356,7 +368,7 @@ pub(crate) unsafe fn drain<I: Simd>(
                 }
             }
             // a few rows in f32, their sums in f64
-            if summed && ((y + 1).is_multiple_of(band) || y + 1 == height) {
+            if summed && ((y + 1).is_multiple_of(sum_rows) || y + 1 == height) {
                 flush(sums, into, 3 * channels);
             }
         }

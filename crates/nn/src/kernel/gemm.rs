@@ -67,10 +67,8 @@ pub(crate) fn panel<I: Simd>(columns: usize) -> usize {
 struct Rows<I>(I);
 
 impl<I: Simd> Rows<I> {
-    /// Rows of a matrix product.
-    const PRODUCT: usize = if I::REGISTERS == 32 { 12 } else { 6 };
-    /// Rows of a sum of outer products, one or two vectors across; not fewer than those of a product.
-    const OUTER: [usize; 2] = if I::REGISTERS == 32 { [16, 12] } else { [6, 6] };
+    /// Rows of a matrix product or of a sum of outer products, one or two vectors across.
+    const MOST: [usize; 2] = if I::REGISTERS == 32 { [16, 12] } else { [6, 6] };
 }
 
 dispatch! {
@@ -102,7 +100,7 @@ macro_rules! by_rows {
     (@ $isa:ident, $across:literal, $rows:expr, $tile:ident $more:tt $args:tt, $($n:literal)*) => {
         match $rows {
             // what does not fit in the registers is never used, and not compiled
-            $($n if $n <= Rows::<$isa>::OUTER[$across - 1] => by_rows!(# $isa, $n, $across, $tile $more $args),)*
+            $($n if $n <= Rows::<$isa>::MOST[$across - 1] => by_rows!(# $isa, $n, $across, $tile $more $args),)*
             _ => unreachable!("rows are split to fit the registers"),
         }
     };
@@ -147,7 +145,7 @@ unsafe fn gemm_with<I: Simd, const STRIDE: usize>(simd: I, g: &Gemm<'_>) {
     let width = panel::<I>(g.columns);
     let depth: usize = g.segments.iter().map(|segment| segment.length).sum();
     let across = width / I::WIDTH;
-    let (number, least) = pieces(g.rows, Rows::<I>::PRODUCT);
+    let (number, least) = pieces(g.rows, Rows::<I>::MOST[across - 1]);
     let more = g.rows - number * least;
     // few short rows leave most registers empty: two products at a time
     if STRIDE == 16 && g.columns == I::WIDTH && g.rows == PAIRED && g.count.is_multiple_of(2) && g.segments == ROW {
@@ -281,7 +279,7 @@ unsafe fn step<I: Simd, const R: usize, const N: usize, const P: usize>(
 unsafe fn outer_kernel<I: Simd>(simd: I, o: &Outer<'_>) {
     let width = panel::<I>(o.columns);
     let across = width / I::WIDTH;
-    let (number, least) = pieces(o.rows, Rows::<I>::OUTER[across - 1]);
+    let (number, least) = pieces(o.rows, Rows::<I>::MOST[across - 1]);
     let more = o.rows - number * least;
     for at in 0..o.count {
         for first in (0..o.columns).step_by(width) {

@@ -10,39 +10,72 @@ use std::ops::Range;
 
 /// Values in a cache line.
 const LINE: usize = 16;
+/// Lines of a stream that are requested at a time.
+const BURST: usize = 2;
 const MAX_STREAMS: usize = 6;
 
-/// A schedule that requests one cache line of every stream at regular intervals of work.
+/// A stretch of memory that is requested from its beginning to its end.
+#[derive(Clone, Copy)]
+struct Stream {
+    /// Where the first line would be, if there were no `turn`.
+    from: *const f32,
+    /// The line from which on the stream continues at `rest`, as if it had begun there.
+    turn: usize,
+    rest: *const f32,
+    lines: usize,
+}
+
+/// A schedule that requests a few cache lines of every stream at regular intervals of work.
+///
+/// The work is that of a group of images. A stream is requested some way ahead of its use: what the group itself will
+/// still need, and then the beginning of the next group.
 pub(crate) struct Prefetch {
-    /// Where every stream starts, and its number of lines.
-    streams: [(*const f32, usize); MAX_STREAMS],
+    streams: [Stream; MAX_STREAMS],
     count: usize,
+    /// The images that are worked on, and the next ones.
+    images: Range<usize>,
+    next_images: Range<usize>,
     total_work: usize,
     /// Lines of the longest stream.
     lines: usize,
     next_line: Cell<usize>,
-    /// Work until the next line is due.
+    /// Work until the next lines are due.
     countdown: Cell<isize>,
-    /// Work between two lines.
+    /// Work between two requests.
     interval: isize,
 }
 
 impl Prefetch {
-    /// A schedule without streams for `total_work`, in approximate CPU cycles.
-    pub(crate) fn new(total_work: usize) -> Self {
-        let streams = [(std::ptr::null(), 0); MAX_STREAMS];
-        let (next_line, countdown) = (Cell::new(0), Cell::new(isize::MAX));
-        Self { streams, count: 0, total_work, lines: 0, next_line, countdown, interval: isize::MAX }
+    /// A schedule without streams for the work on a group of images, in approximate CPU cycles.
+    pub(crate) fn new(total_work: usize, images: &Range<usize>, next_images: &Range<usize>) -> Self {
+        let none = Stream { from: std::ptr::null(), turn: 0, rest: std::ptr::null(), lines: 0 };
+        Self {
+            streams: [none; MAX_STREAMS],
+            count: 0,
+            images: images.clone(),
+            next_images: next_images.clone(),
+            total_work,
+            lines: 0,
+            next_line: Cell::new(0),
+            countdown: Cell::new(isize::MAX),
+            interval: isize::MAX,
+        }
     }
 
-    /// Adds the `images` of a stream that starts at `from`, with `image_len` values each. Any address is allowed.
-    pub(crate) fn add(&mut self, from: *const f32, images: &Range<usize>, image_len: usize) {
-        let (from, lines) = (from.wrapping_add(images.start * image_len), images.len() * image_len / LINE);
+    /// Adds a stream of images with `image_len` values each. It is requested `ahead` of its use, a share of the group's
+    /// work between 0 and 1. Any address is allowed.
+    pub(crate) fn add(&mut self, base: *const f32, image_len: usize, ahead: f32) {
+        let whole = self.images.len() * image_len / LINE;
+        let shift = ((whole as f32 * ahead) as usize).min(whole);
+        let turn = whole - shift;
+        let lines = whole.min(turn + self.next_images.len() * image_len / LINE);
         if self.count < MAX_STREAMS && lines > 0 {
-            self.streams[self.count] = (from, lines);
+            let from = base.wrapping_add(self.images.start * image_len + shift * LINE);
+            let rest = base.wrapping_add(self.next_images.start * image_len).wrapping_sub(turn * LINE);
+            self.streams[self.count] = Stream { from, turn, rest, lines };
             self.count += 1;
             self.lines = self.lines.max(lines);
-            self.interval = (self.total_work / self.lines).max(1) as isize;
+            self.interval = (self.total_work * BURST / self.lines).max(1) as isize;
             self.countdown.set(self.interval);
         }
     }
@@ -62,12 +95,15 @@ impl Prefetch {
     fn request(&self) {
         let (mut line, mut countdown) = (self.next_line.get(), self.countdown.get());
         while countdown <= 0 && line < self.lines {
-            for &(from, lines) in &self.streams[..self.count] {
-                if line < lines {
-                    prefetch_line(from.wrapping_add(line * LINE));
+            for stream in &self.streams[..self.count] {
+                if line < stream.lines {
+                    let from = if line < stream.turn { stream.from } else { stream.rest };
+                    for next in line..line + BURST {
+                        prefetch_line(from.wrapping_add(next * LINE));
+                    }
                 }
             }
-            line += 1;
+            line += BURST;
             countdown += self.interval;
         }
         self.next_line.set(line);
@@ -75,14 +111,14 @@ impl Prefetch {
     }
 }
 
-/// Requests the cache line at an address into the second-level cache.
+/// Requests the cache line at an address.
 #[inline(always)]
 fn prefetch_line(address: *const f32) {
     #[cfg(all(target_arch = "x86_64", not(miri)))]
     // SAFETY: a prefetch is a hint that every x86-64 has; it reads nothing and cannot fault, whatever the address.
     unsafe {
-        use std::arch::x86_64::{_MM_HINT_T1, _mm_prefetch};
-        _mm_prefetch::<_MM_HINT_T1>(address.cast());
+        use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
+        _mm_prefetch::<_MM_HINT_T0>(address.cast());
     }
     #[cfg(not(all(target_arch = "x86_64", not(miri))))]
     let _ = address;

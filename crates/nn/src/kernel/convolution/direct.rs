@@ -7,7 +7,7 @@ use equipoise_simd::{Simd, dispatch};
 use super::{
     Backward, F32_SUMS, Forward, Geometry, Scratch, ScratchSize, cycles, flush, groups, next_group, read_group,
 };
-use crate::kernel::fused_norm::{Frame, drain};
+use crate::kernel::fused_norm::{Band, Frame, drain};
 use crate::kernel::gemm::{Gemm, Outer, Segment, gemm, outer, panel};
 use crate::kernel::prefetch::Prefetch;
 
@@ -35,8 +35,6 @@ pub(super) struct Direct {
     geometry: Geometry,
     /// Images that are worked on together.
     pub(super) group: usize,
-    /// A 1 x 1 convolution of all pixels, which need not be handled row by row.
-    flat: bool,
     /// Where a window's rows are in a padded input image.
     segments: Vec<Segment>,
     classes: Vec<PixelClass>,
@@ -47,12 +45,11 @@ pub(super) struct Direct {
 impl Direct {
     /// Plans a convolution for at most `images`.
     pub(super) fn new(geometry: Geometry, images: usize) -> Self {
-        let Geometry { inputs, kernel, stride, pad, .. } = geometry;
+        let Geometry { inputs, kernel, .. } = geometry;
         let [height, width] = geometry.out();
         let group = GROUP_PIXELS.div_ceil(height * width).next_power_of_two().min(images);
-        let flat = kernel == 1 && stride == 1 && pad == 0;
         let (gradient_frame, classes) = plan_classes(&geometry);
-        let mut plan = Self { geometry, group, flat, segments: Vec::new(), classes, gradient_frame };
+        let mut plan = Self { geometry, group, segments: Vec::new(), classes, gradient_frame };
         let row = plan.input_frame().row as isize;
         let segment = |y: usize| Segment { offset: y as isize * row, length: kernel * inputs };
         plan.segments = (0..kernel).map(segment).collect();
@@ -197,26 +194,24 @@ unsafe fn forward_kernel<I: Simd>(simd: I, c: &Direct, run: &Forward, scratch: &
     let [height, width] = c.geometry.out();
     let frame = c.input_frame();
     for images in groups(&run.images, c.group) {
-        let mut prefetch = Prefetch::new(images.len() * height * width * cycles::<I>(c.geometry.weights()));
-        let next = next_group(&images, &run.images, run.after, c.group);
+        let work = images.len() * height * width * cycles::<I>(c.geometry.weights());
+        let mut prefetch = Prefetch::new(work, &images, &next_group(&images, &run.images, run.after, c.group));
         if !run.cached {
-            prefetch.add(run.y, &next, c.geometry.output_len());
-            run.source.prefetch(&next, c.geometry.input_len(), &mut prefetch);
+            prefetch.add(run.y, c.geometry.output_len(), 1.0);
+            run.source.prefetch(c.geometry.input_len(), 1.0, &mut prefetch);
         }
-        // rows of output pixels: all of them at once where there is no window
-        let (rows, pixels) = if c.flat { (1, images.len() * height * width) } else { (images.len() * height, width) };
         // SAFETY: by the contract of `forward`, the source has the images, `y` their output, and the scratch a group of
         // padded images, inside of which all windows lie.
         unsafe {
             read_group(simd, &c.geometry, &frame, &run.source, &images, scratch.input);
-            for row in 0..rows {
+            for row in 0..images.len() * height {
                 let (n, y) = (row / height, row % height);
                 let a = scratch.input.add((n * frame.height + y * stride) * frame.row);
                 let y = run.y.add((images.start * height + row) * width * outputs);
                 let product = Gemm {
                     count: 1,
                     next: [0; 3],
-                    rows: pixels,
+                    rows: width,
                     columns: outputs,
                     a,
                     a_stride: stride * inputs,
@@ -228,7 +223,7 @@ unsafe fn forward_kernel<I: Simd>(simd: I, c: &Direct, run: &Forward, scratch: &
                 };
                 gemm(simd.level(), &product);
                 if let Some((shift, sums)) = run.sums {
-                    add_channel_sums(simd, y, pixels, outputs, shift, scratch.sums, sums);
+                    add_channel_sums(simd, y, width, outputs, shift, scratch.sums, sums);
                 }
             }
         }
@@ -241,7 +236,7 @@ unsafe fn forward_kernel<I: Simd>(simd: I, c: &Direct, run: &Forward, scratch: &
 /// `y` is valid for reading `pixels` `outputs` values and `shift` for `outputs`; `scratch` and `sums` for reading and
 /// writing 2 `outputs`. `outputs` is a multiple of 16.
 #[inline(always)]
-unsafe fn add_channel_sums<I: Simd>(
+pub(super) unsafe fn add_channel_sums<I: Simd>(
     simd: I,
     y: *const f32,
     pixels: usize,
@@ -281,12 +276,12 @@ unsafe fn backward_kernel<I: Simd>(simd: I, c: &Direct, run: &Backward, scratch:
     for images in groups(&run.images, c.group) {
         let passes = if wanted { 2 } else { 1 };
         let work = images.len() * height * width * passes * cycles::<I>(c.geometry.weights());
-        let mut prefetch = Prefetch::new(work);
-        let next = next_group(&images, &run.images, run.after, c.group);
-        run.source.prefetch(&next, c.geometry.input_len(), &mut prefetch);
-        prefetch.add(run.back.g, &next, c.geometry.output_len());
-        prefetch.add(run.back.y, &next, c.geometry.output_len());
-        run.sink.prefetch(&next, c.geometry.input_len(), &mut prefetch);
+        let mut prefetch = Prefetch::new(work, &images, &next_group(&images, &run.images, run.after, c.group));
+        run.source.prefetch(c.geometry.input_len(), 1.0, &mut prefetch);
+        prefetch.add(run.back.g, c.geometry.output_len(), 1.0);
+        prefetch.add(run.back.y, c.geometry.output_len(), 1.0);
+        // the sink comes last, so that its part of this group is early enough
+        run.sink.prefetch(c.geometry.input_len(), 0.0, &mut prefetch);
         // SAFETY: by the contract of `backward`, source and output gradient have the images, and the scratch a group of
         // padded inputs and output gradients; the sink, if it wants the gradient, has the images too.
         unsafe {
@@ -301,7 +296,8 @@ unsafe fn backward_kernel<I: Simd>(simd: I, c: &Direct, run: &Backward, scratch:
             let inner = Frame { height: size[0], width: size[1], channels: inputs, row: size[1] * inputs };
             for (i, n) in images.clone().enumerate() {
                 let from = scratch.gradient.add(i * size[0] * inner.row);
-                drain(simd, &run.sink, n, &inner, from, scratch.sums, run.sums);
+                let band = Band { image: n, rows: 0..size[0] };
+                drain(simd, &run.sink, &band, &inner, from, scratch.sums, run.sums);
             }
         }
     }
@@ -356,8 +352,7 @@ unsafe fn add_weight_gradient<I: Simd>(
     let frame = c.input_frame();
     let [frame_height, frame_width, top, left] = c.gradient_frame;
     let frame_row = frame_width * outputs;
-    let (number, rows, pixels) = if c.flat { (1, 1, images * height * width) } else { (images, height, width) };
-    for n in 0..number {
+    for n in 0..images {
         // SAFETY: by the contract of `backward`, `scratch.input` and `scratch.m` have a frame for every image of a
         // group, inside of which windows and output pixels lie, and `run.dw` has all weights.
         unsafe {
@@ -367,7 +362,7 @@ unsafe fn add_weight_gradient<I: Simd>(
                 fresh: fresh && n == 0,
                 rows: kernel * inputs,
                 columns: outputs,
-                size: [rows, pixels],
+                size: [height, width],
                 a: scratch.input.add(n * frame.height * frame.row),
                 a_strides: [stride * frame.row, stride * inputs],
                 d: scratch.m.add((n * frame_height + top) * frame_row + left * outputs),
@@ -406,9 +401,8 @@ unsafe fn input_gradient<I: Simd>(
         let mut weights = run.weights;
         for class in &c.classes {
             let [y, x] = class.first;
-            let (number, rows, pixels) =
-                if c.flat { (1, 1, images * size[0] * size[1]) } else { (images, class.size[0], class.size[1]) };
-            for n in 0..number {
+            let [rows, pixels] = class.size;
+            for n in 0..images {
                 for row in 0..rows {
                     let pixel = (n * size[0] + y + stride * row) * size[1] + x;
                     let into = scratch.gradient.add(pixel * inputs);

@@ -4,6 +4,7 @@
 //! weight gradients are summed in one place. Neither depends on the number of threads.
 
 mod direct;
+mod pointwise;
 #[cfg(test)]
 mod tests;
 mod winograd;
@@ -16,9 +17,10 @@ use std::str::FromStr;
 use equipoise_simd::{Simd, SimdLevel, dispatch};
 
 use self::direct::Direct;
+use self::pointwise::Pointwise;
 use self::winograd::Winograd;
 use super::CHANNELS;
-use super::fused_norm::{Frame, OutputGradient, Sink, Source, fill};
+use super::fused_norm::{Band, Frame, OutputGradient, Sink, Source, fill};
 
 /// How 3 x 3 convolutions with stride 1 are computed; all others are direct.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -183,6 +185,7 @@ pub(crate) struct Convolution {
 
 enum Plan {
     Direct(Direct),
+    Pointwise(Pointwise),
     Winograd(Winograd),
 }
 
@@ -193,6 +196,11 @@ impl Convolution {
             let plan = Winograd::new(geometry, images);
             return Self { geometry, forward: plan.forward, backward: plan.backward, plan: Plan::Winograd(plan) };
         }
+        if Pointwise::fits(&geometry) {
+            let plan = Pointwise::new(geometry, images);
+            let pass = Pass { group: plan.group, block: 0 };
+            return Self { geometry, forward: pass, backward: pass, plan: Plan::Pointwise(plan) };
+        }
         let plan = Direct::new(geometry, images);
         let pass = Pass { group: plan.group, block: 0 };
         Self { geometry, forward: pass, backward: pass, plan: Plan::Direct(plan) }
@@ -201,7 +209,7 @@ impl Convolution {
     /// Values of the weights packed for the forward pass, and as many for the backward pass.
     pub(crate) fn packed(&self) -> usize {
         match &self.plan {
-            Plan::Direct(_) => self.geometry.weights(),
+            Plan::Direct(_) | Plan::Pointwise(_) => self.geometry.weights(),
             Plan::Winograd(plan) => plan.packed(),
         }
     }
@@ -210,6 +218,7 @@ impl Convolution {
     pub(crate) fn scratch_size(&self) -> ScratchSize {
         match &self.plan {
             Plan::Direct(plan) => plan.scratch_size(),
+            Plan::Pointwise(plan) => plan.scratch_size(),
             Plan::Winograd(plan) => plan.scratch_size(),
         }
     }
@@ -228,10 +237,11 @@ impl Convolution {
         forward: *mut f32,
         back: *mut f32,
     ) {
-        // SAFETY: the contracts of both functions are the contract of this one.
+        // SAFETY: the contracts of these functions are the contract of this one.
         unsafe {
             match &self.plan {
                 Plan::Direct(plan) => direct::pack(level, plan, w, inputs, forward, back),
+                Plan::Pointwise(plan) => direct::pack(level, &plan.direct, w, inputs, forward, back),
                 Plan::Winograd(plan) => winograd::pack(level, plan, w, inputs, forward, back),
             }
         }
@@ -248,10 +258,11 @@ impl Convolution {
     ///   [`scratch_size`](Self::scratch_size) says.
     /// - What is written overlaps nothing else, and no other thread uses it meanwhile.
     pub(crate) unsafe fn forward(&self, level: SimdLevel, run: &Forward, scratch: &Scratch) {
-        // SAFETY: the contracts of both functions are the contract of this one.
+        // SAFETY: the contracts of these functions are the contract of this one.
         unsafe {
             match &self.plan {
                 Plan::Direct(plan) => direct::forward(level, plan, run, scratch),
+                Plan::Pointwise(plan) => pointwise::forward(level, plan, run, scratch),
                 Plan::Winograd(plan) => winograd::forward(level, plan, run, scratch),
             }
         }
@@ -271,10 +282,11 @@ impl Convolution {
     ///   [`scratch_size`](Self::scratch_size) says.
     /// - What is written overlaps nothing else, and no other thread uses it meanwhile.
     pub(crate) unsafe fn backward(&self, level: SimdLevel, run: &Backward, scratch: &Scratch) {
-        // SAFETY: the contracts of both functions are the contract of this one.
+        // SAFETY: the contracts of these functions are the contract of this one.
         unsafe {
             match &self.plan {
                 Plan::Direct(plan) => direct::backward(level, plan, run, scratch),
+                Plan::Pointwise(plan) => pointwise::backward(level, plan, run, scratch),
                 Plan::Winograd(plan) => winograd::backward(level, plan, run, scratch),
             }
         }
@@ -388,20 +400,46 @@ unsafe fn read_group<I: Simd>(
     images: &Range<usize>,
     into: *mut f32,
 ) {
-    let &Geometry { inputs, pad, size: [height, width], .. } = geometry;
-    let frame = Frame { height, width, channels: inputs, row: outer.row };
     for (i, n) in images.clone().enumerate() {
-        // SAFETY: by the contract, `into` has room for frame i, inside of which the borders and the image lie.
+        // SAFETY: by the contract, `into` has room for frame i, and the source has image n.
         unsafe {
             let into = into.add(i * outer.height * outer.row);
-            clear(simd, into, 0..pad * outer.row, inputs);
-            clear(simd, into, (pad + height) * outer.row..outer.height * outer.row, inputs);
-            for y in pad..pad + height {
-                clear(simd, into, y * outer.row..y * outer.row + pad * inputs, inputs);
-                clear(simd, into, y * outer.row + (pad + width) * inputs..(y + 1) * outer.row, inputs);
-            }
-            fill(simd, source, n, &frame, into.add(pad * outer.row + pad * inputs));
+            let band = Band { image: n, rows: 0..geometry.size[0] };
+            read_band(simd, geometry, outer, source, &band, into);
         }
+    }
+}
+
+/// Reads a band into a padded frame of `outer`'s size, and clears the borders beside them; the first row
+/// also clears what is above, the last one what is below.
+///
+/// # Safety
+/// `source` is valid for the band's image, of the geometry's input size and channels, and `into` for writing a frame,
+/// which has room for the padded image. They do not overlap. The rows are rows of the image.
+#[inline(always)]
+unsafe fn read_band<I: Simd>(
+    simd: I,
+    geometry: &Geometry,
+    outer: &Frame,
+    source: &Source,
+    band: &Band,
+    into: *mut f32,
+) {
+    let (&Geometry { inputs, pad, size: [height, width], .. }, rows) = (geometry, &band.rows);
+    let frame = Frame { height, width, channels: inputs, row: outer.row };
+    // SAFETY: by the contract, `into` has room for the frame, inside of which the borders and the image lie.
+    unsafe {
+        if rows.start == 0 {
+            clear(simd, into, 0..pad * outer.row, inputs);
+        }
+        if rows.end == height {
+            clear(simd, into, (pad + height) * outer.row..outer.height * outer.row, inputs);
+        }
+        for y in pad + rows.start..pad + rows.end {
+            clear(simd, into, y * outer.row..y * outer.row + pad * inputs, inputs);
+            clear(simd, into, y * outer.row + (pad + width) * inputs..(y + 1) * outer.row, inputs);
+        }
+        fill(simd, source, band, &frame, into.add(pad * outer.row + pad * inputs));
     }
 }
 

@@ -8,14 +8,17 @@ use equipoise_simd::{Simd, dispatch};
 use super::winograd_transform::{
     OUT, OutputTile, POSITIONS, filter_back, filter_in, tile_in, tile_in_back, tile_out, tile_out_back,
 };
-use super::{Backward, Forward, Geometry, Pass, Scratch, ScratchSize, cycles, flush, groups, next_group, read_group};
+use super::{Backward, Forward, Geometry, Pass, Scratch, ScratchSize, cycles, flush, groups, next_group, read_band};
 use crate::kernel::CHANNELS;
-use crate::kernel::fused_norm::{Frame, drain};
+use crate::kernel::fused_norm::{Band, Frame, Source, drain};
 use crate::kernel::gemm::{Gemm, Outer, Segment, gemm, outer, panel};
 use crate::kernel::prefetch::Prefetch;
 
 /// Values of transformed weights that fit in the cache of a core beside everything else.
 const CACHED_WEIGHTS: usize = 160 << 10;
+/// Tiles of a block of the backward pass: with V, M and dU, a block and what is prefetched for the next ones fit in a
+/// second-level cache of 1 MB.
+const BACKWARD_BLOCK: usize = 16;
 /// About how many cycles the transform of a tile takes, by vector of channels.
 const TRANSFORM: usize = 160;
 
@@ -63,7 +66,7 @@ impl Winograd {
             16
         };
         let forward = plan_pass(&geometry, forward, images);
-        let backward = plan_pass(&geometry, 32, images);
+        let backward = plan_pass(&geometry, BACKWARD_BLOCK, images);
         let separate_gradients = cached && weights > CACHED_WEIGHTS / 2;
         let mut plan = Self { geometry, forward, backward, separate_gradients, tiles: Vec::new() };
         plan.plan_tiles();
@@ -241,21 +244,22 @@ unsafe fn forward_kernel<I: Simd>(simd: I, c: &Winograd, run: &Forward, scratch:
     for images in groups(&run.images, c.forward.group) {
         let tiles = images.len() * down * across;
         let transform = [inputs, outputs].map(|channels| channels / I::WIDTH * TRANSFORM);
-        let product = POSITIONS * cycles::<I>(inputs * outputs);
-        let mut prefetch = Prefetch::new(tiles * (transform[0] + product + transform[1]));
+        let work = tiles * (transform[0] + POSITIONS * cycles::<I>(inputs * outputs) + transform[1]);
         let next = next_group(&images, &run.images, run.after, c.forward.group);
+        let mut prefetch = Prefetch::new(work, &images, &next);
         if !run.cached {
-            prefetch.add(run.y, &next, c.geometry.output_len());
-            run.source.prefetch(&next, c.geometry.input_len(), &mut prefetch);
+            let ahead = prefetch_distances(c.forward.block, tiles);
+            prefetch.add(run.y, c.geometry.output_len(), ahead[1]);
+            run.source.prefetch(c.geometry.input_len(), ahead[0], &mut prefetch);
         }
         let begin = images.start * c.geometry.output_len();
         // SAFETY: by the contract of `forward`, the source has the images, `y` their output, and the scratch a group of
         // padded images and a block of V and M. `plan_tiles` put every tile inside its padded image and its output.
         unsafe {
-            read_group(simd, &c.geometry, &frame, &run.source, &images, scratch.input);
             for first in (0..tiles).step_by(c.forward.block) {
                 let number = c.forward.block.min(tiles - first);
                 let block = &c.tiles[first..first + number];
+                read_tiles(simd, c, &run.source, &images, first..first + number, scratch.input);
                 for (q, tile) in block.iter().enumerate() {
                     prefetch.during(transform[0]);
                     let from = scratch.input.add(tile.input);
@@ -323,8 +327,8 @@ unsafe fn backward_kernel<I: Simd>(simd: I, c: &Winograd, run: &Backward, scratc
 #[inline(always)]
 unsafe fn backward_pass<I: Simd>(simd: I, c: &Winograd, run: &Backward, scratch: &Scratch, wanted: Wanted) {
     let pass = if wanted.weights { c.backward } else { c.forward };
-    let Geometry { inputs, outputs, pad, size: [height, width], .. } = c.geometry;
-    let (frame, [down, across]) = (c.input_frame(), tiles(&c.geometry));
+    let Geometry { inputs, outputs, .. } = c.geometry;
+    let [down, across] = tiles(&c.geometry);
     let mut fresh = true;
     for images in groups(&run.images, pass.group) {
         let tiles = images.len() * down * across;
@@ -334,20 +338,19 @@ unsafe fn backward_pass<I: Simd>(simd: I, c: &Winograd, run: &Backward, scratch:
         // padded images, their gradients, a block of V and M, and dU; the sink has the images if the input gradient is
         // wanted.
         unsafe {
-            if wanted.weights {
-                read_group(simd, &c.geometry, &frame, &run.source, &images, scratch.input);
-            }
             for first in (0..tiles).step_by(pass.block) {
-                let block = &c.tiles[first..first + pass.block.min(tiles - first)];
+                let range = first..tiles.min(first + pass.block);
+                if wanted.weights {
+                    read_tiles(simd, c, &run.source, &images, range.clone(), scratch.input);
+                }
+                let block = &c.tiles[range.clone()];
                 let block = Block { tiles: block, begin, pass, fresh, transform, prefetch: &prefetch };
                 transform_block(simd, c, run, scratch, wanted, &block);
                 multiply_block(simd, c, run, scratch, wanted, &block);
                 fresh = false;
-            }
-            for (i, n) in images.clone().enumerate().filter(|_| wanted.input) {
-                let from = scratch.gradient.add((i * frame.height + pad) * frame.row + pad * inputs);
-                let inner = Frame { height, width, channels: inputs, row: frame.row };
-                drain(simd, &run.sink, n, &inner, from, scratch.sums, run.sums);
+                if wanted.input {
+                    write_tiles(simd, c, run, &images, range, scratch);
+                }
             }
         }
     }
@@ -356,6 +359,81 @@ unsafe fn backward_pass<I: Simd>(simd: I, c: &Winograd, run: &Backward, scratch:
         // `backward`.
         unsafe { filter_back(simd, scratch.du, inputs, outputs, run.dw) };
     }
+}
+
+/// Reads the rows of the input that the tiles of a block need and those before did not.
+///
+/// # Safety
+/// `source` is valid for every one of `images`, which are at most a group, and `into` for writing a group of padded
+/// images. `block` are tiles of the group; those before have been read.
+#[inline(always)]
+unsafe fn read_tiles<I: Simd>(
+    simd: I,
+    c: &Winograd,
+    source: &Source,
+    images: &Range<usize>,
+    block: Range<usize>,
+    into: *mut f32,
+) {
+    let (frame, [down, across], height) = (c.input_frame(), tiles(&c.geometry), c.geometry.size[0]);
+    // a tile sees the pixels under it, and one more on every side
+    let rows = |tiles: usize| if tiles == 0 { 0 } else { height.min(tiles.div_ceil(across) * OUT + 1) };
+    for (i, tiles) in tiles_by_image(block, down * across) {
+        // SAFETY: by the contract, `into` has room for image i, and the source has it.
+        unsafe {
+            let into = into.add(i * frame.height * frame.row);
+            let rows = rows(tiles.start)..rows(tiles.end);
+            if !rows.is_empty() {
+                read_band(simd, &c.geometry, &frame, source, &Band { image: images.start + i, rows }, into);
+            }
+        }
+    }
+}
+
+/// Moves the rows of the input gradient that are finished after a block, and were not before, to the sink.
+///
+/// # Safety
+/// The contract of [`Convolution::backward`](super::Convolution::backward) with a sink that wants the gradient. `images`
+/// are at most a group; `scratch.gradient` has the gradient of their tiles up to the end of the `block`.
+#[inline(always)]
+unsafe fn write_tiles<I: Simd>(
+    simd: I,
+    c: &Winograd,
+    run: &Backward,
+    images: &Range<usize>,
+    block: Range<usize>,
+    scratch: &Scratch,
+) {
+    let Geometry { inputs, pad, size: [height, width], .. } = c.geometry;
+    let (frame, [down, across]) = (c.input_frame(), tiles(&c.geometry));
+    let inner = Frame { height, width, channels: inputs, row: frame.row };
+    // the next row of tiles adds to the last pixels under a tile and to those around it
+    let rows = |tiles: usize| if tiles == down * across { height } else { (tiles / across * OUT).saturating_sub(pad) };
+    for (i, tiles) in tiles_by_image(block, down * across) {
+        // SAFETY: by the contract, `scratch.gradient` has the padded image i, inside of which the image lies.
+        unsafe {
+            let from = scratch.gradient.add((i * frame.height + pad) * frame.row + pad * inputs);
+            let band = Band { image: images.start + i, rows: rows(tiles.start)..rows(tiles.end) };
+            drain(simd, &run.sink, &band, &inner, from, scratch.sums, run.sums);
+        }
+    }
+}
+
+/// Cuts a range of a group's tiles by image: the number of the image, and the range in its own tiles.
+#[inline(always)]
+fn tiles_by_image(tiles: Range<usize>, per_image: usize) -> impl Iterator<Item = (usize, Range<usize>)> {
+    let Range { start, end } = tiles;
+    (start / per_image..end.div_ceil(per_image)).map(move |image| {
+        let first = image * per_image;
+        (image, start.max(first) - first..end.min(first + per_image) - first)
+    })
+}
+
+/// How far ahead a block's inputs and outputs are prefetched, as shares of the group's work.
+#[inline(always)]
+fn prefetch_distances(block: usize, tiles: usize) -> [f32; 2] {
+    // inputs are read at the beginning of a block, outputs are written at its end
+    [2 * block, block].map(|ahead| ahead as f32 / tiles as f32)
 }
 
 /// The prefetch schedule of a group, and about how many cycles a tile's transforms take before and after the products.
@@ -373,15 +451,17 @@ fn plan_prefetch<I: Simd>(
     let (weights, input) = (usize::from(wanted.weights), usize::from(wanted.input));
     let transform = [weights * vectors[0] + vectors[1], input * vectors[0]].map(|vectors| vectors * TRANSFORM);
     let product = (weights + input) * POSITIONS * cycles::<I>(inputs * outputs);
-    let mut prefetch = Prefetch::new(images.len() * down * across * (transform[0] + product + transform[1]));
+    let tiles = images.len() * down * across;
     let next = next_group(images, &run.images, run.after, pass.group);
-    prefetch.add(run.back.g, &next, c.geometry.output_len());
-    prefetch.add(run.back.y, &next, c.geometry.output_len());
+    let mut prefetch = Prefetch::new(tiles * (transform[0] + product + transform[1]), images, &next);
+    let ahead = prefetch_distances(pass.block, tiles);
+    prefetch.add(run.back.g, c.geometry.output_len(), ahead[0]);
+    prefetch.add(run.back.y, c.geometry.output_len(), ahead[0]);
     if wanted.weights {
-        run.source.prefetch(&next, c.geometry.input_len(), &mut prefetch);
+        run.source.prefetch(c.geometry.input_len(), ahead[0], &mut prefetch);
     }
     if wanted.input {
-        run.sink.prefetch(&next, c.geometry.input_len(), &mut prefetch);
+        run.sink.prefetch(c.geometry.input_len(), ahead[1], &mut prefetch);
     }
     (prefetch, transform)
 }

@@ -79,15 +79,30 @@ fn input<I: Simd>(simd: I, d: [I::V; TILE]) -> [I::V; TILE] {
 /// B t, the adjoint of [`input`].
 #[inline(always)]
 fn input_back<I: Simd>(simd: I, t: [I::V; TILE]) -> [I::V; TILE] {
-    let mut o = t;
-    let (s1, d1) = (simd.add(t[1], t[2]), simd.sub(t[1], t[2]));
-    let (s2, d2) = (simd.add(t[3], t[4]), simd.sub(t[3], t[4]));
-    // o[0] and o[5] are t[0] and t[5]
-    o[1] = simd.fnma(simd.splat(A * B2), d1, simd.fnma(simd.splat(B * A2), d2, t[5]));
-    o[2] = simd.fnma(simd.splat(SUM), t[0], simd.fnma(simd.splat(B2), s1, simd.mul(simd.splat(-A2), s2)));
-    o[3] = simd.fnma(simd.splat(SUM), t[5], simd.fma(simd.splat(A), d1, simd.mul(simd.splat(B), d2)));
-    o[4] = simd.add(t[0], simd.add(s1, s2));
-    o
+    let [even, odd] = [input_back_even(simd, t), input_back_odd(simd, t)];
+    [even[0], odd[0], even[1], odd[1], even[2], odd[2]]
+}
+
+/// The values of B t at 0, 2 and 4.
+#[inline(always)]
+fn input_back_even<I: Simd>(simd: I, t: [I::V; TILE]) -> [I::V; TILE / 2] {
+    let (s1, s2) = (simd.add(t[1], t[2]), simd.add(t[3], t[4]));
+    [
+        t[0],
+        simd.fnma(simd.splat(SUM), t[0], simd.fnma(simd.splat(B2), s1, simd.mul(simd.splat(-A2), s2))),
+        simd.add(t[0], simd.add(s1, s2)),
+    ]
+}
+
+/// The values of B t at 1, 3 and 5.
+#[inline(always)]
+fn input_back_odd<I: Simd>(simd: I, t: [I::V; TILE]) -> [I::V; TILE / 2] {
+    let (d1, d2) = (simd.sub(t[1], t[2]), simd.sub(t[3], t[4]));
+    [
+        simd.fnma(simd.splat(A * B2), d1, simd.fnma(simd.splat(B * A2), d2, t[5])),
+        simd.fnma(simd.splat(SUM), t[5], simd.fma(simd.splat(A), d1, simd.mul(simd.splat(B), d2))),
+        t[5],
+    ]
 }
 
 /// A^T m.
@@ -223,6 +238,9 @@ unsafe fn put_column<I: Simd>(simd: I, values: [I::V; TILE], into: *mut f32, str
 /// Adds B dV B^T of one tile to the pixels under it. Tiles come row by row: `overlaps` says whether there is one above
 /// and one to the left, whose last two rows or columns lie under this one's first; all other pixels are overwritten.
 ///
+/// Even and odd rows of the result depend on different sums of the rows of dV. They are computed one after the other,
+/// because all 36 values between the two halves of the transform do not fit in registers.
+///
 /// # Safety
 /// `v` is valid for reading `channels` values at each of the 36 positions, `stride` apart, and `into` for reading and
 /// writing them at each of the 6 x 6 pixels: rows `row` apart, pixels `channels` apart. `channels` is a multiple of 16.
@@ -237,30 +255,76 @@ pub(super) unsafe fn tile_in_back<I: Simd>(
     overlaps: [bool; 2],
 ) {
     for k in (0..channels).step_by(I::WIDTH) {
-        let mut half = [[simd.splat(0.0); TILE]; TILE];
-        for x in 0..TILE {
-            let mut d = [simd.splat(0.0); TILE];
-            for (y, d) in d.iter_mut().enumerate() {
-                // SAFETY: by the contract, position (y, x) has a vector at `k`.
-                *d = unsafe { simd.load(v.add((y * TILE + x) * stride + k)) };
-            }
-            for (half, d) in half.iter_mut().zip(input_back(simd, d)) {
-                half[x] = d;
-            }
-        }
-        for (y, half) in half.into_iter().enumerate() {
-            for (x, value) in input_back(simd, half).into_iter().enumerate() {
-                // SAFETY: by the contract, pixel (y, x) of the tile has a vector at `k`.
-                unsafe {
-                    let pixel = into.add(y * row + x * channels + k);
-                    let mut value = value;
-                    if y < 2 && overlaps[0] || x < 2 && overlaps[1] {
-                        value = simd.add(simd.load(pixel), value);
-                    }
-                    simd.store(pixel, value);
+        // SAFETY: by the contract, every position and every pixel has a vector at `k`.
+        unsafe {
+            let (v, into) = (v.add(k), into.add(k));
+            let mut even = [[simd.splat(0.0); TILE]; TILE / 2];
+            for x in 0..TILE {
+                let t = load_column(simd, v.add(x * stride), stride);
+                for (even, value) in even.iter_mut().zip(input_back_even(simd, t)) {
+                    even[x] = value;
                 }
             }
+            add_rows(simd, even, into, row, channels, overlaps);
+            let mut odd = [[simd.splat(0.0); TILE]; TILE / 2];
+            for x in 0..TILE {
+                let t = load_column(simd, v.add(x * stride), stride);
+                for (odd, value) in odd.iter_mut().zip(input_back_odd(simd, t)) {
+                    odd[x] = value;
+                }
+            }
+            add_rows(simd, odd, into.add(row), row, channels, overlaps);
         }
+    }
+}
+
+/// Reads a column of positions.
+///
+/// # Safety
+/// `from` is valid for reading a vector at every sixth position, which are `stride` apart.
+#[inline(always)]
+unsafe fn load_column<I: Simd>(simd: I, from: *const f32, stride: usize) -> [I::V; TILE] {
+    let mut values = [simd.splat(0.0); TILE];
+    let mut at = from.cast_mut();
+    for value in &mut values {
+        at = opaque(at);
+        // SAFETY: `at` is one of the column's positions, for which the contract makes it valid.
+        *value = unsafe { simd.load(at) };
+        at = at.wrapping_add(TILE * stride);
+    }
+    values
+}
+
+/// Transforms every second row of a tile and adds it to the pixels from `into` on, or overwrites them.
+///
+/// # Safety
+/// `into` is valid for reading and writing a vector at each of the pixels: every second row, rows `row` apart, pixels
+/// `channels` apart.
+#[inline(always)]
+unsafe fn add_rows<I: Simd>(
+    simd: I,
+    rows: [[I::V; TILE]; TILE / 2],
+    into: *mut f32,
+    row: usize,
+    channels: usize,
+    overlaps: [bool; 2],
+) {
+    let mut at = into;
+    for (y, values) in rows.into_iter().enumerate() {
+        at = opaque(at);
+        for (x, value) in input_back(simd, values).into_iter().enumerate() {
+            // SAFETY: pixel x of one of the rows, for which the contract makes `into` valid.
+            unsafe {
+                let pixel = at.add(x * channels);
+                let mut value = value;
+                // the first two rows of a tile are the first of the even and of the odd ones
+                if y == 0 && overlaps[0] || x < 2 && overlaps[1] {
+                    value = simd.add(simd.load(pixel), value);
+                }
+                simd.store(pixel, value);
+            }
+        }
+        at = at.wrapping_add(2 * row);
     }
 }
 
@@ -331,14 +395,8 @@ pub(super) unsafe fn tile_out<I: Simd>(
 unsafe fn output_values<I: Simd>(simd: I, m: *const f32, stride: usize) -> [[I::V; OUT]; OUT] {
     let mut half = [[simd.splat(0.0); TILE]; OUT];
     for x in 0..TILE {
-        let mut d = [simd.splat(0.0); TILE];
-        let mut at = m.wrapping_add(x * stride).cast_mut();
-        for d in &mut d {
-            at = opaque(at);
-            // SAFETY: `at` is a position of column x, for which the contract makes it valid.
-            *d = unsafe { simd.load(at) };
-            at = at.wrapping_add(TILE * stride);
-        }
+        // SAFETY: column x has a vector at every sixth position, by the contract.
+        let d = unsafe { load_column(simd, m.add(x * stride), stride) };
         for (half, d) in half.iter_mut().zip(output(simd, d)) {
             half[x] = d;
         }

@@ -1,0 +1,321 @@
+//! 1 x 1 convolutions with stride 1: matrix products of pixels and weights. There are no windows and no borders, so that
+//! the products read the input where it is, and only batch norm and ReLU make a copy, of a few rows at a time.
+
+use std::ops::Range;
+
+use equipoise_simd::{Simd, dispatch};
+
+use super::direct::{Direct, add_channel_sums};
+use super::{Backward, Forward, Geometry, Scratch, ScratchSize, cycles, groups, next_group};
+use crate::kernel::fused_norm::{Band, Frame, Source, drain, fill};
+use crate::kernel::gemm::{Gemm, Outer, Segment, gemm, outer};
+use crate::kernel::prefetch::Prefetch;
+
+/// Pixels in a group of small images, and in a band of a large one if its weights come from far away for every band.
+const PIXELS: usize = 192;
+/// Values of a band's input, its gradient and the output's gradient that fit in the cache of a core.
+const BAND_VALUES: usize = 64 << 10;
+/// Weights that fit in the cache beside a band.
+const CACHED_WEIGHTS: usize = 32 << 10;
+
+/// A planned 1 x 1 convolution.
+pub(super) struct Pointwise {
+    /// Packs the weights.
+    pub(super) direct: Direct,
+    geometry: Geometry,
+    /// Images that are worked on together.
+    pub(super) group: usize,
+    /// Rows of an image that are worked on together: all of them, if a group has several images.
+    band: usize,
+    segments: [Segment; 1],
+}
+
+impl Pointwise {
+    /// Whether the algorithm can compute a convolution.
+    pub(super) fn fits(geometry: &Geometry) -> bool {
+        let &Geometry { kernel, stride, pad, .. } = geometry;
+        kernel == 1 && stride == 1 && pad == 0
+    }
+
+    /// Plans a convolution for at most `images`.
+    pub(super) fn new(geometry: Geometry, images: usize) -> Self {
+        let [height, width] = geometry.size;
+        let group = PIXELS.div_ceil(height * width).next_power_of_two().min(images);
+        let least = if geometry.weights() > CACHED_WEIGHTS { PIXELS } else { PIXELS / 2 };
+        let pixels = (BAND_VALUES / (2 * geometry.inputs + geometry.outputs)).max(least);
+        let bands = if group == 1 { height.div_ceil((pixels / width).max(1)) } else { 1 };
+        Self {
+            direct: Direct::new(geometry, images),
+            geometry,
+            group,
+            // even bands
+            band: height.div_ceil(bands),
+            segments: [Segment { offset: 0, length: geometry.inputs }],
+        }
+    }
+
+    pub(super) fn scratch_size(&self) -> ScratchSize {
+        let Geometry { inputs, outputs, size: [_, width], .. } = self.geometry;
+        let pixels = self.group * self.band * width;
+        let (input, m) = (pixels * inputs, pixels * outputs);
+        ScratchSize { input, v: 0, m, gradient: input, du: 0, sums: 3 * inputs.max(outputs) }
+    }
+
+    /// Cuts images into bands: images with some of their rows.
+    fn bands(&self) -> impl Iterator<Item = Range<usize>> + use<> {
+        let (height, band) = (self.geometry.size[0], self.band);
+        (0..height).step_by(band).map(move |first| first..height.min(first + band))
+    }
+
+    /// The layout of an image whose rows follow each other.
+    fn frame(&self, channels: usize) -> Frame {
+        let [height, width] = self.geometry.size;
+        Frame { height, width, channels, row: width * channels }
+    }
+}
+
+dispatch! {
+    /// Runs the forward pass.
+    ///
+    /// # Safety
+    /// The contract of [`Convolution::forward`](super::Convolution::forward).
+    pub(super) unsafe fn forward(c: &Pointwise, run: &Forward, scratch: &Scratch) = forward_kernel
+}
+
+dispatch! {
+    /// Runs the backward pass.
+    ///
+    /// # Safety
+    /// The contract of [`Convolution::backward`](super::Convolution::backward).
+    pub(super) unsafe fn backward(c: &Pointwise, run: &Backward, scratch: &Scratch) = backward_kernel
+}
+
+/// # Safety
+/// The contract of [`Convolution::forward`](super::Convolution::forward).
+#[inline(always)]
+unsafe fn forward_kernel<I: Simd>(simd: I, c: &Pointwise, run: &Forward, scratch: &Scratch) {
+    let Geometry { inputs, outputs, size: [height, width], .. } = c.geometry;
+    for images in groups(&run.images, c.group) {
+        let work = images.len() * height * width * cycles::<I>(c.geometry.weights());
+        let mut prefetch = Prefetch::new(work, &images, &next_group(&images, &run.images, run.after, c.group));
+        if !run.cached {
+            let ahead = c.prefetch_distance();
+            prefetch.add(run.y, c.geometry.output_len(), ahead);
+            run.source.prefetch(c.geometry.input_len(), ahead, &mut prefetch);
+        }
+        for rows in c.bands() {
+            let pixels = images.len() * rows.len() * width;
+            // SAFETY: by the contract of `forward`, the source has the images, `y` their output, and the scratch a band of
+            // a group.
+            unsafe {
+                let a = read_input(simd, c, &run.source, &images, &rows, scratch.input);
+                let y = run.y.add((images.start * height + rows.start) * width * outputs);
+                let product = Gemm {
+                    count: 1,
+                    next: [0; 3],
+                    rows: pixels,
+                    columns: outputs,
+                    a,
+                    a_stride: inputs,
+                    segments: &c.segments,
+                    b: run.weights,
+                    c: y,
+                    c_stride: outputs,
+                    prefetch: &prefetch,
+                };
+                gemm(simd.level(), &product);
+                if let Some((shift, sums)) = run.sums {
+                    add_channel_sums(simd, y, pixels, outputs, shift, scratch.sums, sums);
+                }
+            }
+        }
+    }
+}
+
+/// # Safety
+/// The contract of [`Convolution::backward`](super::Convolution::backward).
+#[inline(always)]
+unsafe fn backward_kernel<I: Simd>(simd: I, c: &Pointwise, run: &Backward, scratch: &Scratch) {
+    let Geometry { inputs, size: [height, width], .. } = c.geometry;
+    let wanted = run.wants_input_gradient();
+    let mut fresh = true;
+    for images in groups(&run.images, c.group) {
+        let passes = if wanted { 2 } else { 1 };
+        let work = images.len() * height * width * passes * cycles::<I>(c.geometry.weights());
+        let mut prefetch = Prefetch::new(work, &images, &next_group(&images, &run.images, run.after, c.group));
+        let ahead = c.prefetch_distance();
+        run.source.prefetch(c.geometry.input_len(), ahead, &mut prefetch);
+        prefetch.add(run.back.g, c.geometry.output_len(), ahead);
+        prefetch.add(run.back.y, c.geometry.output_len(), ahead);
+        // the sink comes last
+        run.sink.prefetch(c.geometry.input_len(), ahead / 2.0, &mut prefetch);
+        for rows in c.bands() {
+            // SAFETY: by the contract of `backward`, source and output gradient have the images, and the scratch a band of
+            // a group; the sink, if it wants the gradient, has the images too. A frame's row of the scratch lies at its
+            // distance from the band's first.
+            unsafe {
+                let a = read_input(simd, c, &run.source, &images, &rows, scratch.input);
+                read_output_gradient(simd, c, run, &images, &rows, scratch.m);
+                let pixels = images.len() * rows.len() * width;
+                add_weight_gradient(simd, c, run, [a, scratch.m.cast_const()], pixels, fresh, &prefetch);
+                fresh = false;
+                if !wanted {
+                    continue;
+                }
+                input_gradient(simd, c, run, pixels, scratch, &prefetch);
+                let frame = c.frame(inputs);
+                for (i, n) in images.clone().enumerate() {
+                    let from = scratch.gradient.add(i * rows.len() * frame.row).wrapping_sub(rows.start * frame.row);
+                    let band = Band { image: n, rows: rows.clone() };
+                    drain(simd, &run.sink, &band, &frame, from, scratch.sums, run.sums);
+                }
+            }
+        }
+    }
+}
+
+impl Pointwise {
+    /// How far ahead a band is prefetched, as a share of the group's work.
+    #[inline(always)]
+    fn prefetch_distance(&self) -> f32 {
+        (2.0 * self.band as f32 / self.geometry.size[0] as f32).min(1.0)
+    }
+}
+
+/// Returns where the input of a band is: all pixels of some rows of `images`, one after the other. A joined source is
+/// read into its place, an active one into the scratch.
+///
+/// # Safety
+/// `source` is valid for every one of `images`, which are at most a group; `scratch` is valid for writing a band of a
+/// group. `rows` are all rows if there are several images.
+#[inline(always)]
+unsafe fn read_input<I: Simd>(
+    simd: I,
+    c: &Pointwise,
+    source: &Source,
+    images: &Range<usize>,
+    rows: &Range<usize>,
+    scratch: *mut f32,
+) -> *const f32 {
+    let (frame, length) = (c.frame(c.geometry.inputs), c.geometry.input_len());
+    let first = images.start * length + rows.start * frame.row;
+    // SAFETY: by the contract, the source has the images; image i of the scratch begins after i bands.
+    unsafe {
+        match *source {
+            Source::Plain(from) => from.add(first),
+            Source::Joined { keep, .. } => {
+                for n in images.clone() {
+                    let band = Band { image: n, rows: rows.clone() };
+                    fill(simd, source, &band, &frame, keep.add(n * length));
+                }
+                keep.add(first)
+            }
+            Source::Active(_) => {
+                for (i, n) in images.clone().enumerate() {
+                    let into = scratch.add(i * rows.len() * frame.row).wrapping_sub(rows.start * frame.row);
+                    fill(simd, source, &Band { image: n, rows: rows.clone() }, &frame, into);
+                }
+                scratch
+            }
+        }
+    }
+}
+
+/// Reads the output gradient of a band.
+///
+/// # Safety
+/// The contract of [`Convolution::backward`](super::Convolution::backward); `images` are at most a group of the run's,
+/// and `into` is valid for writing a band of a group.
+#[inline(always)]
+unsafe fn read_output_gradient<I: Simd>(
+    simd: I,
+    c: &Pointwise,
+    run: &Backward,
+    images: &Range<usize>,
+    rows: &Range<usize>,
+    into: *mut f32,
+) {
+    let Geometry { outputs, size: [height, width], .. } = c.geometry;
+    let first = (images.start * height + rows.start) * width * outputs;
+    let pixels = images.len() * rows.len() * width;
+    // a few pixels for every load of the factors, but not so many that memory is read with large steps only
+    for some in (0..pixels).step_by(8) {
+        for k in (0..outputs).step_by(I::WIDTH) {
+            // SAFETY: by the contract of `backward`, `run.back` has the images and three factors per channel.
+            unsafe {
+                let factors = run.back.factors(simd, outputs, k);
+                for pixel in some..pixels.min(some + 8) {
+                    let at = pixel * outputs + k;
+                    simd.store(into.add(at), run.back.at(simd, first + at, factors));
+                }
+            }
+        }
+    }
+}
+
+/// Adds the weight gradient of a band; a `fresh` one is overwritten.
+///
+/// # Safety
+/// The contract of [`Convolution::backward`](super::Convolution::backward); `a` is valid for reading the input, and `d`
+/// the output gradient, of as many `pixels`.
+#[inline(always)]
+unsafe fn add_weight_gradient<I: Simd>(
+    simd: I,
+    c: &Pointwise,
+    run: &Backward,
+    [a, d]: [*const f32; 2],
+    pixels: usize,
+    fresh: bool,
+    prefetch: &Prefetch,
+) {
+    let Geometry { inputs, outputs, .. } = c.geometry;
+    let sum = Outer {
+        count: 1,
+        next: [0; 3],
+        fresh,
+        rows: inputs,
+        columns: outputs,
+        size: [1, pixels],
+        a,
+        a_strides: [0, inputs],
+        d,
+        d_strides: [0, outputs],
+        w: run.dw,
+        w_stride: outputs,
+        prefetch,
+    };
+    // SAFETY: by the contract, `a` and `d` have the pixels, and `run.dw` has all weights.
+    unsafe { outer(simd.level(), &sum) }
+}
+
+/// Computes the input gradient of a band whose output gradient is in `scratch.m`, into `scratch.gradient`.
+///
+/// # Safety
+/// The contract of [`Convolution::backward`](super::Convolution::backward) with a sink that wants the gradient; `pixels`
+/// are at most those of a band.
+#[inline(always)]
+unsafe fn input_gradient<I: Simd>(
+    simd: I,
+    c: &Pointwise,
+    run: &Backward,
+    pixels: usize,
+    scratch: &Scratch,
+    prefetch: &Prefetch,
+) {
+    let Geometry { inputs, outputs, .. } = c.geometry;
+    let product = Gemm {
+        count: 1,
+        next: [0; 3],
+        rows: pixels,
+        columns: inputs,
+        a: scratch.m,
+        a_stride: outputs,
+        segments: &[Segment { offset: 0, length: outputs }],
+        b: run.weights,
+        c: scratch.gradient,
+        c_stride: inputs,
+        prefetch,
+    };
+    // SAFETY: by the contract, `scratch.m` and `scratch.gradient` have a band, and `run.weights` all weights.
+    unsafe { gemm(simd.level(), &product) }
+}
