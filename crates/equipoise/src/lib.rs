@@ -5,6 +5,7 @@
 
 mod checkpoints;
 mod clock;
+pub mod cluster;
 mod commands;
 mod failure;
 pub mod launch;
@@ -135,6 +136,11 @@ fn parse() -> Result<Cli, ExitCode> {
 #[must_use]
 pub fn main() -> ExitCode {
     signals::install();
+    run_command()
+}
+
+/// Parses the command line, calls the command, and maps its result to an exit code.
+fn run_command() -> ExitCode {
     let cli = match parse() {
         Ok(cli) => cli,
         Err(code) => return code,
