@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
-"""A model of the time of a training step on several machines (docs/cluster.md).
+"""A model of the time of a training step on several machines; see docs/cluster.md for how batches are shared out.
 
 On paper: a process computes its slices of the batch; every batch norm waits for a short exchange in both passes; the logits are
 gathered; gradients of weights travel, 2 (n - 1) / n of their bytes from each process, while earlier layers are computed.
 
 By simulation: the layers of the network in their order, with one network card per process that sends messages one after the other.
 
-    tools/cluster_model.py                              the table of the documentation
+    tools/cluster_model.py                              a table for 1 to 64 machines, from assumed seconds of one
     tools/cluster_model.py --check SECONDS LATENCY GBPS prediction for two processes of ResNet-32 at batch 128 from the seconds of one
 """
 

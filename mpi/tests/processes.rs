@@ -63,16 +63,17 @@ fn run(processes: usize, folder: &Path, args: &[&str]) -> String {
     text
 }
 
-/// Everything in a run folder that does not depend on the clock.
+/// Everything in a run folder that is not a measurement of time or memory.
 fn contents(run: &Path) -> Vec<(String, Vec<u8>)> {
     let names =
         ["checkpoint.eqp", "best.eqp", "metrics.jsonl", "norms.jsonl", "details.json", "samples.json", "result.json"];
     let read = |name: &str| {
         let bytes = fs::read(run.join(name)).ok()?;
-        let clock = |line: &&str| !line.contains("\"seconds\"") && !line.contains("\"images_per_second\"");
+        let measured = ["\"seconds\"", "\"images_per_second\"", "\"peak_mb\""];
+        let is_result = |line: &&str| !measured.iter().any(|key| line.contains(key));
         let bytes = match name {
             "result.json" => {
-                String::from_utf8_lossy(&bytes).lines().filter(clock).collect::<Vec<_>>().join("\n").into_bytes()
+                String::from_utf8_lossy(&bytes).lines().filter(is_result).collect::<Vec<_>>().join("\n").into_bytes()
             }
             _ => bytes,
         };
