@@ -12,13 +12,12 @@ use clap::Parser;
 use equipoise_criterion::Pool;
 use equipoise_nn::{Engine, Network};
 use equipoise_record::names::RESULT;
-use equipoise_record::{EpochRecord, GradientNorms};
 use equipoise_train::TrainError;
 use equipoise_train::run::{ExistingRun, Feedback, NoFeedback, RunContext, RunSource, SharedRun, train};
-use equipoise_train::trainer::{Directive, Observer, StepProgress};
 use equipoise_train::workers::{Workers, agree};
 
 use crate::arguments::parse;
+use crate::cluster::Follower;
 use crate::commands::train::{Args, introduce, print_config, save_every, settings, settings_of_run, show_result};
 use crate::failure::Failure;
 use crate::output::{message, note, quoted};
@@ -121,7 +120,7 @@ pub struct Launch {
     pub is_restart: bool,
 }
 
-/// Trains a run on an engine that `make` makes, and returns the exit code. `make` gets the network, the largest batch of this worker and
+/// Trains a run on an engine that `make` makes, and returns the exit code. `make` gets the network, the batch size of all workers and
 /// the seed of the initial weights.
 pub fn launch<E: Engine, W: Workers>(
     args: &TorchArgs,
@@ -164,7 +163,7 @@ fn run<E: Engine, W: Workers>(
     let pool = Pool::without_spinning(launch.threads).context("cannot start threads")?;
     let (console, root) = (Console::default(), args.train.settings.root.path());
     let feedback: &dyn Feedback = if is_first { &console } else { &NoFeedback };
-    let context = RunContext { data_root: &root, pool: &pool, feedback };
+    let context = RunContext { data_root: &root, pool: &pool, feedback, processes: None };
     let SharedRun { trainer, folder } = SharedRun::open(&source, workers, make, &context)?;
     // the engine leaves the threads of the CPU idle, or has its own
     let mut trainer = trainer.with_preparing_threads(pool.clone());
@@ -222,25 +221,4 @@ fn show_finished(args: &TorchArgs) -> Result<(), Failure> {
     note(&format!("{} is finished; this is its result", path.display()));
     let result = read_result(path, &settings_of_run(path)?)?;
     show_result(&args.train, &result, path, &mut io::stdout())
-}
-
-/// The observer of a worker that does not write: it only listens to signals.
-struct Follower;
-
-impl Follower {
-    fn directive() -> Directive {
-        if received().is_some() { Directive::Stop } else { Directive::Continue }
-    }
-}
-
-impl Observer for Follower {
-    fn step(&mut self, _: &StepProgress) -> Directive {
-        Self::directive()
-    }
-
-    fn evaluating(&mut self, _: usize, _: usize) -> Directive {
-        Self::directive()
-    }
-
-    fn epoch(&mut self, _: &EpochRecord, _: &GradientNorms) {}
 }

@@ -6,6 +6,7 @@
 mod arguments;
 mod checkpoints;
 mod clock;
+pub mod cluster;
 mod commands;
 mod failure;
 pub mod launch;
@@ -112,6 +113,11 @@ fn run(cli: Cli) -> Result<(), Failure> {
 #[must_use]
 pub fn main() -> ExitCode {
     signals::install();
+    run_command()
+}
+
+/// Parses the command line, calls the command, and maps its result to an exit code.
+fn run_command() -> ExitCode {
     let cli = match arguments::parse(std::env::args_os(), true) {
         Ok(cli) => cli,
         Err(code) => return ExitCode::from(code),

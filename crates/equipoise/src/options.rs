@@ -17,6 +17,7 @@ use equipoise_train::run::files::{make_paths_absolute, read_text};
 use equipoise_train::settings::{Architecture, DataSettings, SelectBest, Settings};
 
 use crate::checkpoints;
+use crate::cluster;
 use crate::failure::Failure;
 use crate::output::note;
 use crate::progress::Console;
@@ -324,14 +325,14 @@ pub(crate) fn read_config(option: &str, path: &Path, base: &Settings) -> Result<
 /// The number of threads.
 #[derive(clap::Args, Clone, Copy)]
 pub(crate) struct ThreadArgs {
-    /// Number of threads [default: all cores]. Results do not depend on it
+    /// Number of threads [default: all cores, shared out among the processes of a machine]. Results do not depend on it
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
     threads: Option<u16>,
 }
 
 impl ThreadArgs {
     pub(crate) fn pool(self) -> Result<Pool, Failure> {
-        pool(self.threads.unwrap_or(0).into())
+        pool(self.threads.map_or_else(cluster::default_threads, usize::from))
     }
 
     /// The number that the user chose.
@@ -419,7 +420,12 @@ impl Environment {
     }
 
     pub(crate) fn context(&self) -> RunContext<'_> {
-        RunContext { data_root: &self.data_root, pool: &self.pool, feedback: &self.console }
+        RunContext { processes: cluster::processes(), ..self.context_of_one_process() }
+    }
+
+    /// The context of what this process does alone.
+    pub(crate) fn context_of_one_process(&self) -> RunContext<'_> {
+        RunContext { data_root: &self.data_root, pool: &self.pool, feedback: &self.console, processes: None }
     }
 }
 

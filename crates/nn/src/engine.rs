@@ -2,6 +2,7 @@
 
 use crate::error::NnError;
 use crate::network::Network;
+use crate::slices::Slices;
 
 /// Settings of one optimizer step.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -124,6 +125,12 @@ pub trait Engine {
     /// If the engine computes with other workers and one of them cannot be reached.
     fn backward_without_images(&mut self) -> Result<(), NnError>;
 
+    /// How the engine cuts a batch, if it computes with other workers: the rows of a worker must then be those of
+    /// [`Slices::rows`], and all sums over the batch are taken over all workers. `None` for an engine that computes alone.
+    fn slices(&self) -> Option<Slices> {
+        None
+    }
+
     /// Freezes or unfreezes the backbone. With a frozen backbone only the head is trained: the rest works as in
     /// evaluation and its gradients are zero.
     ///
@@ -192,7 +199,7 @@ pub trait Engine {
     /// give their mean, whatever the running statistics were before.
     ///
     /// # Errors
-    /// As [`forward`](Self::forward).
+    /// As [`forward`](Self::forward). An engine that computes with other workers takes no images, too.
     fn estimate_statistics(&mut self, images: &[f32], share: f32) -> Result<(), NnError>;
 
     /// The values of every parameter or statistic of the network, in the network's order and in PyTorch's layout.

@@ -7,6 +7,7 @@ mod error;
 mod kernel;
 pub mod measure;
 pub mod network;
+mod slices;
 mod weights;
 
 pub use cpu::Cpu;
@@ -14,4 +15,5 @@ pub use engine::{Engine, Optimizer, TensorKind, UpdateRule};
 pub use error::NnError;
 pub use kernel::convolution::ConvolutionAlgorithm;
 pub use network::{Architecture, Network};
+pub use slices::{Peers, Slices, sum_by_rank};
 pub use weights::Weights;

@@ -14,6 +14,7 @@ use equipoise_data::batch::image_draw::ImageDraw;
 use equipoise_data::batch::mixup::blend;
 use equipoise_data::batch::pixel::PixelValue;
 use equipoise_data::batch::sampler::Shard;
+use equipoise_nn::Slices;
 use equipoise_pool::Pool;
 
 use crate::error::TrainError;
@@ -75,8 +76,10 @@ pub struct EpochBatches<'a> {
     pub levels: Vec<u8>,
     /// Images per batch, of all workers.
     pub batch_size: usize,
-    /// Which rows of a batch this worker computes.
+    /// Which of the workers this is.
     pub shard: Shard,
+    /// How the engine cuts a batch, if it computes with other workers.
+    pub slices: Option<Slices>,
     /// Threads that prepare a batch.
     pub pool: Pool,
     /// Seed of the run.
@@ -101,7 +104,7 @@ impl EpochBatches<'_> {
         batch.labels.extend(indices.iter().map(|index| train.labels[*index as usize]));
         batch.examples.clear();
         batch.examples.extend(indices.iter().map(|index| u64::from(*index)));
-        batch.rows = rows_of(indices.len(), self.shard);
+        batch.rows = rows_of(indices.len(), self.shard.rank(), self.shard.size(), self.slices);
         batch.images.resize(batch.rows.len() * train.image_len(), P::default());
         let draws: Vec<ImageDraw> = indices.iter().map(|index| self.draw(*index)).collect();
         train.loader.draw(&draws[batch.rows.clone()], &mut batch.images, &self.pool)?;

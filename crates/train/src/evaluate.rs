@@ -147,7 +147,7 @@ pub(crate) fn evaluate_rows(
     let mut images = Vec::new();
     for start in (0..total).step_by(batch_size) {
         let end = total.min(start + batch_size);
-        let rows = rows_of(end - start, shard);
+        let rows = rows_of(end - start, shard.rank(), shard.size(), None);
         let rows = start + rows.start..start + rows.end;
         let indices: Vec<u32> = rows.clone().map(|index| index as u32).collect();
         images.resize(indices.len() * split.image_len(), 0.0);
@@ -183,7 +183,7 @@ pub(crate) fn gather_outcomes(
     let mut parts: Vec<_> = messages.iter().map(|bytes| bytes.as_chunks::<{ Outcome::BYTES }>().0.iter()).collect();
     let mut all = Vec::with_capacity(total);
     for start in (0..total).step_by(batch_size) {
-        let rows = lengths(batch_size.min(total - start), 1, size);
+        let rows = lengths(batch_size.min(total - start), 1, size, None);
         for (part, rows) in parts.iter_mut().zip(rows) {
             all.extend(part.by_ref().take(rows).map(Outcome::from_bytes));
         }

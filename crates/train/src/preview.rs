@@ -190,6 +190,7 @@ fn augmented(
         levels: if settings.augment.follows_difficulty() { vec![MAX_LEVEL; classes] } else { Vec::new() },
         batch_size: order.len(),
         shard: Shard::WHOLE,
+        slices: None,
         pool: Pool::single(),
         seed: settings.seed,
         epoch,

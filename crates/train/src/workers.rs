@@ -5,12 +5,17 @@
 //! remembers. Each goes back through the network with the gradient of its own rows, and the gradients of the parameters are
 //! summed. All workers make the same steps, so an order of collective calls is all that they have to keep.
 //!
+//! An engine may sum over the workers itself ([`Engine::slices`](equipoise_nn::Engine::slices)): the CPU's adds along one fixed
+//! tree, so that the number of workers is not part of the result. Otherwise gradients are summed here, and each worker has
+//! batch-norm statistics of its own rows.
+//!
 //! A worker that cannot go on before a collective call says so in [`agree`], where the others are or will be, and all end with
 //! its error. A worker that fails later than that leaves, and the next collective call of the others fails.
 
 use std::ops::Range;
 
 use equipoise_data::batch::sampler::Shard;
+use equipoise_nn::Slices;
 use equipoise_support::with_causes;
 use thiserror::Error;
 
@@ -58,6 +63,53 @@ pub trait Workers {
     /// # Errors
     /// If a worker cannot be reached.
     fn sum(&mut self, values: &mut [f32]) -> Result<(), WorkersError>;
+
+    /// Called when this worker begins to train a run that all have built, for those that have to be told.
+    ///
+    /// # Errors
+    /// If a worker cannot be reached.
+    fn start_training(&mut self) -> Result<(), WorkersError> {
+        Ok(())
+    }
+
+    /// The machine that this worker runs on; empty if nobody needs to know.
+    fn node(&self) -> String {
+        String::new()
+    }
+}
+
+impl Workers for Box<dyn Workers> {
+    fn shard(&self) -> Shard {
+        (**self).shard()
+    }
+
+    fn max(&mut self, own: u64) -> Result<u64, WorkersError> {
+        (**self).max(own)
+    }
+
+    fn gather(&mut self, own: &[f32], lengths: &[usize], all: &mut Vec<f32>) -> Result<(), WorkersError> {
+        (**self).gather(own, lengths, all)
+    }
+
+    fn exchange(&mut self, own: &[u8]) -> Result<Vec<Vec<u8>>, WorkersError> {
+        (**self).exchange(own)
+    }
+
+    fn broadcast(&mut self, message: &mut Vec<u8>) -> Result<(), WorkersError> {
+        (**self).broadcast(message)
+    }
+
+    fn sum(&mut self, values: &mut [f32]) -> Result<(), WorkersError> {
+        (**self).sum(values)
+    }
+
+    fn start_training(&mut self) -> Result<(), WorkersError> {
+        (**self).start_training()
+    }
+
+    fn node(&self) -> String {
+        (**self).node()
+    }
 }
 
 /// A single process that trains alone.
@@ -95,17 +147,19 @@ impl Workers for SingleProcess {
 /// The number of a worker that cannot go on: larger than that of anything else that workers decide.
 const FAILED: u64 = u64::MAX;
 
-/// The rows of a batch that a worker computes. Workers differ by at most one row; some may have none.
+/// The rows of a batch that a worker computes: whole slices if the engine cuts batches into slices; else workers differ by at
+/// most one row. Some may have none.
 #[must_use]
-pub fn rows_of(batch: usize, shard: Shard) -> Range<usize> {
-    let end = |rank: usize| batch * rank / shard.size();
-    end(shard.rank())..end(shard.rank() + 1)
+pub fn rows_of(batch: usize, rank: usize, size: usize, slices: Option<Slices>) -> Range<usize> {
+    match slices {
+        Some(slices) => slices.rows(batch, rank, size),
+        None => batch * rank / size..batch * (rank + 1) / size,
+    }
 }
 
 /// The number of values of each worker, for a batch with this many values per row.
-pub(crate) fn lengths(batch: usize, per_row: usize, size: usize) -> Vec<usize> {
-    let end = |rank: usize| batch * rank / size;
-    (0..size).map(|rank| (end(rank + 1) - end(rank)) * per_row).collect()
+pub(crate) fn lengths(batch: usize, per_row: usize, size: usize, slices: Option<Slices>) -> Vec<usize> {
+    (0..size).map(|rank| rows_of(batch, rank, size, slices).len() * per_row).collect()
 }
 
 /// What this worker has, if no worker failed. Otherwise rank 0 has its own error, and all others, or rank 0 if it did not
@@ -154,10 +208,9 @@ mod tests {
     fn rows_cover_every_batch() {
         for size in 1..=5 {
             for batch in 0..=17 {
-                let shards = (0..size).map(|rank| Shard::new(rank, size).expect("one of them"));
-                let rows: Vec<Range<usize>> = shards.map(|shard| rows_of(batch, shard)).collect();
+                let rows: Vec<Range<usize>> = (0..size).map(|rank| rows_of(batch, rank, size, None)).collect();
                 assert_eq!(rows.iter().cloned().flatten().collect::<Vec<_>>(), (0..batch).collect::<Vec<_>>());
-                assert_eq!(lengths(batch, 3, size), rows.iter().map(|rows| 3 * rows.len()).collect::<Vec<_>>());
+                assert_eq!(lengths(batch, 3, size, None), rows.iter().map(|rows| 3 * rows.len()).collect::<Vec<_>>());
                 assert!(rows.iter().all(|rows| rows.len() <= batch.div_ceil(size)));
             }
         }

@@ -97,7 +97,7 @@ impl SplitCore {
         let (pool, data_root) = (threads::pool(py, num_threads)?, folder_of_datasets(data_root.as_deref()));
         let feedback = Warnings::default();
         let shared = py.detach(|| {
-            let context = RunContext { data_root: &data_root, pool: &pool, feedback: &feedback };
+            let context = RunContext { data_root: &data_root, pool: &pool, feedback: &feedback, processes: None };
             let data = prepare_split(&mut settings, normalize.as_ref(), options, &context)?;
             let mixing = match augmented {
                 true => settings.augment.mixing(&data.split.labels, data.classes.len())?.map(Arc::new),

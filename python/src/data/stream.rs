@@ -96,6 +96,7 @@ fn prepare_all<P: PixelValue>(
         levels: plan.levels.clone(),
         batch_size: plan.batch_size,
         shard: Shard::WHOLE,
+        slices: None,
         pool,
         seed: plan.seed,
         epoch: plan.epoch,

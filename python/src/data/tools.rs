@@ -96,7 +96,7 @@ pub(super) fn inspect(
     let settings = settings_of(json::object(settings, "settings")?)?;
     let (pool, data_root) = (threads::pool(py, num_threads)?, folder_of_datasets(data_root.as_deref()));
     let report = py.detach(|| {
-        let context = RunContext { data_root: &data_root, pool: &pool, feedback: &NoFeedback };
+        let context = RunContext { data_root: &data_root, pool: &pool, feedback: &NoFeedback, processes: None };
         inspection::inspect(&settings.data, settings.groups, &context)
     });
     let (report, _) = report.map_err(|error| errors::train(&error))?;

@@ -74,7 +74,7 @@ pub(crate) fn run(args: &Args, out: &mut impl Write) -> Result<(), Failure> {
     args.settings.note_data(&all[0])?;
     let environment = Environment::new(args.settings.threads, &args.settings.root)?;
     // shows that data and network fit before a folder is created
-    let chosen = trainer(all[0].clone(), None, &environment.context())?.settings().clone();
+    let chosen = trainer(all[0].clone(), None, &environment.context_of_one_process())?.settings().clone();
     all.iter_mut().for_each(|settings| settings.choose_as(&chosen));
     let folder = open_folder(args.output.as_deref(), &all[0])?;
     let finished = execute_all(args, &all, &folder, &environment)?;

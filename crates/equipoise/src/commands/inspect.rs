@@ -47,7 +47,7 @@ const BARS: usize = 40;
 
 pub(crate) fn run(args: &Args, out: &mut impl Write) -> Result<(), Failure> {
     let (pool, data_root) = (pool(0)?, args.dataset.root());
-    let context = RunContext { data_root: &data_root, pool: &pool, feedback: &Console::default() };
+    let context = RunContext { data_root: &data_root, pool: &pool, feedback: &Console::default(), processes: None };
     let (report, dataset) = inspect(&args.dataset.settings(), args.groups, &context)?;
     if let Some(file) = &args.output {
         let settings = preview_settings(args)?;

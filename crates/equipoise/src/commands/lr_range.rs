@@ -60,7 +60,7 @@ pub(crate) fn run(args: &Args, out: &mut impl Write) -> Result<(), Failure> {
     let settings = args.settings.settings(Settings::default(), args.criterion)?;
     args.settings.note_data(&settings)?;
     let environment = Environment::new(args.settings.threads, &args.settings.root)?;
-    let trainer = build::trainer(settings, None, &environment.context())?;
+    let trainer = build::trainer(settings, None, &environment.context_of_one_process())?;
     let (data, settings) = (trainer.data(), trainer.settings());
     let (method, batch_size) = (settings.criterion.method.id(), settings.batch_size);
     let about = format!("{}, {}, {method}, batch size {batch_size}.", data.name, settings.architecture());

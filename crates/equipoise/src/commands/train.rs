@@ -15,6 +15,7 @@ use equipoise_train::trainer::Trainer;
 use equipoise_train::workers::Workers;
 
 use crate::clock::duration;
+use crate::cluster;
 use crate::failure::Failure;
 use crate::options::{Environment, SettingArgs};
 use crate::output::{counted, note, open_in_browser, percent, quoted};
@@ -217,6 +218,10 @@ pub(crate) fn introduce<E: Engine, W: Workers>(trainer: &Trainer<E, W>, folder: 
     let (_, height, width) = data.train.loader.shape();
     let (folder, network) = (folder.path().display(), format!("{model} at {height} x {width}"));
     note(&format!("{}: {images}, {classes}; {criterion}, {network}; in {folder}", data.name));
+    if let Some(processes) = cluster::processes() {
+        let threads = counted(trainer.threads(), "thread");
+        note(&format!("{} with {threads} each", counted(processes.size(), "process")));
+    }
 }
 
 /// The criterion with its preset, which a criterion without parameters does not have.

@@ -3,42 +3,49 @@
 use super::Cpu;
 use super::plan::channel_step;
 use super::scratch::Shared;
+use super::sums::Parts;
+use crate::error::NnError;
 use crate::kernel::convolution::Backward;
 use crate::kernel::fused_norm::{ShortcutBack, Sink, Source};
 
 impl Cpu {
     /// Computes the gradients of all layers from that of the features.
-    pub(super) fn backbone_backward(&mut self, images: usize) {
+    pub(super) fn backbone_backward(&mut self, images: usize) -> Result<(), NnError> {
         self.average_pool_backward(images);
-        // tasks of the pass that wrote the last partial sums, and which of the two block gradients it wrote
-        let (mut tasks, mut current) = (images, 0);
+        // parts of the pass that wrote the last partial sums, and which of the two block gradients it wrote
+        let (mut parts, mut current) = (self.parts_by_image(images), 0);
         for block in (0..self.blocks.len()).rev() {
-            tasks = self.block_backward(block, current, tasks, images);
+            parts = self.block_backward(block, current, parts, images)?;
             current = 1 - current;
         }
         if self.network.stem.pool {
             self.max_pool_backward(current, images);
-            (tasks, current) = (images, 1 - current);
+            (parts, current) = (self.parts_by_image(images), 1 - current);
         }
-        self.norm_backward(0, tasks, 1, images);
+        self.add_parts(parts, [2, 3], self.layers[0].channels())?;
+        self.norm_backward(0, 1);
         let g = self.activation_gradients.blocks[current].as_ptr();
-        self.layer_backward(0, Source::Plain(self.activations.images.as_ptr()), g, Sink::Nothing, images);
+        self.layer_backward(0, Source::Plain(self.activations.images.as_ptr()), g, Sink::Nothing, images)?;
+        Ok(())
     }
 
-    /// Goes back through a block, from block gradient `current` to the other one. `tasks` is the number of tasks that
-    /// wrote the partial sums of the block's last batch norms; returns the number that wrote those of the block before.
-    fn block_backward(&mut self, block: usize, current: usize, tasks: usize, images: usize) -> usize {
+    /// Goes back through a block, from block gradient `current` to the other one. `parts` wrote the partial sums of the
+    /// block's last batch norms; returns the parts that wrote those of the block before.
+    fn block_backward(&mut self, block: usize, current: usize, parts: Parts, images: usize) -> Result<Parts, NnError> {
         let last = self.blocks[block].last();
         let block_gradient = self.activation_gradients.blocks[current].as_ptr();
         let input = Source::Plain(self.activations.block_inputs[block].as_ptr());
-        self.norm_backward(last, tasks, 1, images);
-        let shortcut = match self.blocks[block].projection {
+        let projection = self.blocks[block].projection;
+        let wanted = if projection.is_some() { 3 } else { 2 };
+        self.add_parts(parts, [wanted, 3], self.layers[last].channels())?;
+        self.norm_backward(last, 1);
+        let shortcut = match projection {
             None => self.shortcut_gradient(block, block_gradient),
             Some(projection) => {
-                self.norm_backward(projection, tasks, 2, images);
+                self.norm_backward(projection, 2);
                 let out = self.activation_gradients.projection.as_mut_ptr();
                 let sink = Sink::Plain { shortcut: ShortcutBack::Nothing, out };
-                self.layer_backward(projection, input, block_gradient, sink, images);
+                self.layer_backward(projection, input, block_gradient, sink, images)?;
                 ShortcutBack::Same(out)
             }
         };
@@ -50,8 +57,10 @@ impl Cpu {
             let layer = &self.layers[number];
             let source = Source::Active(layer.normed());
             let sink = Sink::Active { normed: layer.normed(), centered: layer.centered(), out };
-            let tasks = self.layer_backward(above, source, g, sink, images);
-            self.norm_backward(number, tasks, 1, images);
+            let channels = layer.channels();
+            let parts = self.layer_backward(above, source, g, sink, images)?;
+            self.add_parts(parts, [2, 3], channels)?;
+            self.norm_backward(number, 1);
             (g, above) = (out, number);
         }
         let out = self.activation_gradients.blocks[1 - current].as_mut_ptr();
@@ -59,11 +68,17 @@ impl Cpu {
         self.layer_backward(above, input, g, sink, images)
     }
 
-    /// Runs a layer's backward pass and sums its weight gradients. Returns the number of tasks, whose sums are in
-    /// `partial_sums`.
-    fn layer_backward(&mut self, number: usize, source: Source, g: *const f32, sink: Sink, images: usize) -> usize {
+    /// Runs a layer's backward pass and sums its weight gradients. Returns the parts whose sums are in `partial_sums`.
+    fn layer_backward(
+        &mut self,
+        number: usize,
+        source: Source,
+        g: *const f32,
+        sink: Sink,
+        images: usize,
+    ) -> Result<Parts, NnError> {
         let layer = &self.layers[number];
-        let (convolution, simd, slice_images) = (&layer.convolution, self.tasks.simd, layer.slice_images);
+        let (convolution, simd, slice_images) = (&layer.convolution, self.tasks.simd, self.slices.images());
         let inputs = convolution.geometry.inputs;
         let tasks = images.div_ceil(slice_images);
         self.partial_sums[..3 * tasks * inputs].fill(0.0);
@@ -93,13 +108,15 @@ impl Cpu {
             unsafe { convolution.backward(simd, &run, scratch) };
         });
         let slices = Shared::new(self.slice_gradients.as_ptr());
-        let dw = Shared::new(self.gradients[layer.weight.clone()].as_mut_ptr());
+        let weight = layer.weight.clone();
+        let dw = Shared::new(self.gradients[weight.clone()].as_mut_ptr());
         let step = channel_step(inputs);
         self.tasks.pool.run(inputs / step, |task| {
             // SAFETY: the tasks above wrote `tasks` slices; dw is the layer's part of the gradients; each task writes
             // its own rows.
             unsafe { convolution.collect(simd, slices.get(), tasks, task * step..(task + 1) * step, dw.get()) };
         });
-        tasks
+        self.start_gradient_sum(weight)?;
+        Ok(Parts { number: tasks, per_slice: 1 })
     }
 }

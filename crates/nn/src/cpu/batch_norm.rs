@@ -69,16 +69,15 @@ impl Layer {
 }
 
 impl Cpu {
-    /// Sets a layer's batch norm to the batch's statistics, which get this share of the running ones. For every task,
-    /// `partial_sums` has the sums of y - running mean and of its square.
-    pub(super) fn norm_by_batch(&mut self, number: usize, tasks: usize, images: usize, share: f32) {
+    /// Sets a layer's batch norm to the batch's statistics, which get this share of the running ones. `sums` has the sums
+    /// of y - running mean and of its square.
+    pub(super) fn norm_by_batch(&mut self, number: usize, share: f32) {
         let layer = &mut self.layers[number];
         let (channels, [height, width]) = (layer.channels(), layer.convolution.geometry.out());
-        let pixels = (images * height * width) as f64;
+        let pixels = (self.batch_images * height * width) as f64;
         for c in 0..channels {
             let (at_mean, at_variance) = (layer.mean.start + c, layer.variance.start + c);
-            let add = |row: usize| (0..tasks).map(|t| self.partial_sums[(2 * t + row) * channels + c]).sum::<f64>();
-            let (sum, squares) = (add(0) / pixels, add(1) / pixels);
+            let (sum, squares) = (self.sums[c] / pixels, self.sums[channels + c] / pixels);
             let mean = f64::from(self.statistics[at_mean]) + sum;
             let variance = (squares - sum * sum).max(0.0);
             let unbiased = variance * pixels / (pixels - 1.0).max(1.0);
@@ -100,15 +99,14 @@ impl Cpu {
         }
     }
 
-    /// Computes the gradients of a batch norm's parameters and the k of its input's gradient. For every task,
-    /// `partial_sums` has the sum of g and, in row `row`, that of g (y - mean). Frozen statistics do not depend on y.
-    pub(super) fn norm_backward(&mut self, number: usize, tasks: usize, row: usize, images: usize) {
+    /// Computes the gradients of a batch norm's parameters and the k of its input's gradient. `sums` has the sum of g and,
+    /// in row `row`, that of g (y - mean). Frozen statistics do not depend on y.
+    pub(super) fn norm_backward(&mut self, number: usize, row: usize) {
         let layer = &mut self.layers[number];
         let (channels, [height, width]) = (layer.channels(), layer.convolution.geometry.out());
-        let pixels = (images * height * width) as f64;
+        let pixels = (self.batch_images * height * width) as f64;
         for c in 0..channels {
-            let add = |row: usize| (0..tasks).map(|t| self.partial_sums[(3 * t + row) * channels + c]).sum::<f64>();
-            let (sum, product) = (add(0), add(row));
+            let (sum, product) = (self.sums[c], self.sums[row * channels + c]);
             let inverse = layer.inverse_deviation[c];
             let mean = f64::from(layer.coefficients[MEAN * channels + c]);
             let a = f64::from(self.parameters[layer.gamma.start + c]) * inverse;

@@ -46,7 +46,7 @@ impl Cpu {
         std::mem::swap(&mut ema.parameters, &mut self.parameters);
         std::mem::swap(&mut ema.statistics, &mut self.statistics);
         // the activations of the last pass belong to the other weights
-        self.trained_images = 0;
+        self.trained_images = None;
         self.pack();
         Ok(())
     }

@@ -2,6 +2,7 @@
 
 use super::Cpu;
 use super::scratch::Shared;
+use super::sums::Parts;
 use crate::error::NnError;
 use crate::kernel::convolution::Forward;
 use crate::kernel::fused_norm::Source;
@@ -41,11 +42,11 @@ impl Cpu {
 
     /// Computes the features of a batch and keeps what the backward pass needs. The batch gets this share of the running
     /// statistics; without one, batch norms use the running statistics as they are.
-    pub(super) fn backbone_forward(&mut self, images: usize, share: Option<f32>) {
+    pub(super) fn backbone_forward(&mut self, images: usize, share: Option<f32>) -> Result<(), NnError> {
         if share.is_none() {
             self.norm_by_running_statistics();
         }
-        self.layer_forward(0, Source::Plain(self.activations.images.as_ptr()), images, share);
+        self.layer_forward(0, Source::Plain(self.activations.images.as_ptr()), images, share)?;
         if self.network.stem.pool {
             self.max_pool_forward(images);
         }
@@ -56,22 +57,32 @@ impl Cpu {
             };
             for i in 0..self.blocks[block].layers.len() {
                 let layer = self.blocks[block].layers[i];
-                self.layer_forward(layer, source, images, share);
+                self.layer_forward(layer, source, images, share)?;
                 source = Source::Active(self.layers[layer].normed());
             }
             if let Some(projection) = self.blocks[block].projection {
                 let input = Source::Plain(self.activations.block_inputs[block].as_ptr());
-                self.layer_forward(projection, input, images, share);
+                self.layer_forward(projection, input, images, share)?;
             }
         }
         self.average_pool_forward(images);
+        Ok(())
     }
 
     /// Runs a layer's convolution, and sets its batch norm to the batch's statistics if these get a share of the running ones.
-    fn layer_forward(&mut self, number: usize, source: Source, images: usize, share: Option<f32>) {
+    fn layer_forward(
+        &mut self,
+        number: usize,
+        source: Source,
+        images: usize,
+        share: Option<f32>,
+    ) -> Result<(), NnError> {
         let layer = &mut self.layers[number];
-        let (channels, task_images) = (layer.channels(), layer.task_images);
-        let tasks = images.div_ceil(task_images);
+        let (channels, task_images, slice_tasks) = (layer.channels(), layer.task_images, layer.slice_tasks);
+        let slice_images = self.slices.images();
+        let first = |task: usize| task / slice_tasks * slice_images + task % slice_tasks * task_images;
+        let (slice, rest) = (images / slice_images, images % slice_images);
+        let tasks = slice * slice_tasks + rest.div_ceil(task_images);
         let partial_sums = &mut self.partial_sums[..tasks * 2 * channels];
         partial_sums.fill(0.0);
         let (source, y) = (Shared::new(source), Shared::new(layer.output.as_mut_ptr()));
@@ -82,8 +93,9 @@ impl Cpu {
         self.tasks.run(tasks, |task, next, scratch| {
             let run = Forward {
                 source: source.get(),
-                images: task * task_images..images.min((task + 1) * task_images),
-                after: next.map(|next| next * task_images),
+                images: first(task)
+                    ..images.min((first(task) + task_images).min((task / slice_tasks + 1) * slice_images)),
+                after: next.map(first),
                 cached: false,
                 weights: weights.get(),
                 y: y.get(),
@@ -96,7 +108,9 @@ impl Cpu {
             unsafe { convolution.forward(simd, &run, scratch) };
         });
         if let Some(share) = share {
-            self.norm_by_batch(number, tasks, images, share);
+            self.add_parts(Parts { number: tasks, per_slice: slice_tasks }, [2, 2], channels)?;
+            self.norm_by_batch(number, share);
         }
+        Ok(())
     }
 }

@@ -7,9 +7,10 @@
 use std::ops::Range;
 
 use super::Cpu;
-use super::plan::Offsets;
+use super::plan::{Offsets, PlanOptions};
 use super::scratch::Shared;
 use crate::buffer::Buffer;
+use crate::error::NnError;
 use crate::kernel::convolution::{Backward, Convolution, ConvolutionAlgorithm, Forward, Geometry};
 use crate::kernel::fused_norm::{OutputGradient, ShortcutBack, Sink, Source};
 use crate::kernel::stored;
@@ -57,10 +58,11 @@ fn normalize_backward(direction: &[f32], length: f32, gradient: &mut [f32]) {
 }
 
 impl HeadLayer {
-    pub(super) fn new(network: &Network, batch_size: usize, offsets: &mut Offsets) -> Self {
+    pub(super) fn new(network: &Network, options: &PlanOptions, offsets: &mut Offsets) -> Self {
+        let images = options.images;
         let (inputs, outputs) = (stored(network.features()), stored(network.classes));
         let geometry = Geometry { inputs, outputs, kernel: 1, stride: 1, pad: 0, size: [1, 1] };
-        let convolution = Convolution::new(geometry, ConvolutionAlgorithm::Direct, batch_size);
+        let convolution = Convolution::new(geometry, ConvolutionAlgorithm::Direct, options.slices.images());
         let mut identity = Buffer::new(3 * outputs);
         identity[..outputs].fill(1.0);
         Self {
@@ -74,11 +76,11 @@ impl HeadLayer {
             }),
             forward_weights: Buffer::new(convolution.packed()),
             backward_weights: Buffer::new(convolution.packed()),
-            features: Buffer::new(batch_size * inputs),
-            feature_lengths: vec![0.0; batch_size],
+            features: Buffer::new(images * inputs),
+            feature_lengths: vec![0.0; images],
             directions: Buffer::new(geometry.weights()),
             weight_lengths: vec![0.0; outputs],
-            logits: Buffer::new(batch_size * outputs),
+            logits: Buffer::new(images * outputs),
             identity,
             convolution,
         }
@@ -128,19 +130,34 @@ impl HeadLayer {
         self.kind == Head::Lws
     }
 
-    /// The gradients of trained scales from that of the logits. What a scale multiplies is still in the logits' place,
-    /// without the bias.
-    fn scale_gradients(&self, gradient: &[f32], classes: usize, bias: &[f32], gradients: &mut [f32]) {
-        let mut sums = vec![0.0; classes];
-        let rows = self.logits.chunks_exact(self.convolution.geometry.outputs).zip(gradient.chunks_exact(classes));
-        for (logits, row) in rows {
-            for (((sum, x), b), g) in sums.iter_mut().zip(logits).zip(bias).zip(row) {
+    /// Sums the gradient of the logits, and that of the scales, over the rows of a slice from `first` on, by class. What a
+    /// scale multiplies is still in the logits' place, without the bias.
+    fn add_gradients(&self, first: usize, gradient: &[f32], classes: usize, bias: &[f32], sums: &mut [f64]) {
+        let (of_bias, of_scale) = sums.split_at_mut(classes);
+        let logits = self.logits.chunks_exact(self.convolution.geometry.outputs).skip(first);
+        for (logits, row) in logits.zip(gradient.chunks_exact(classes)) {
+            of_bias.iter_mut().zip(row).for_each(|(sum, g)| *sum += f64::from(*g));
+            if self.scale.is_empty() {
+                continue;
+            }
+            for (((sum, x), b), g) in of_scale.iter_mut().zip(logits).zip(bias).zip(row) {
                 *sum += f64::from(x + b) * f64::from(*g);
             }
         }
+    }
+
+    /// Sets the gradients of bias and scales from the sums over the batch, by class.
+    fn set_gradients(&self, sums: &[f64], classes: usize, gradients: &mut [f32]) {
+        let (of_bias, of_scale) = sums.split_at(classes);
+        gradients[self.bias.clone()].fill(0.0);
+        if !self.is_cosine() {
+            gradients[self.bias.clone()].iter_mut().zip(of_bias).for_each(|(to, sum)| *to = *sum as f32);
+        }
+        let scale = &mut gradients[self.scale.clone()];
         match self.kind {
-            Head::Lws => gradients.iter_mut().zip(sums).for_each(|(to, sum)| *to = sum as f32),
-            _ => gradients[0] = sums.iter().sum::<f64>() as f32,
+            Head::Lws => scale.iter_mut().zip(of_scale).for_each(|(to, sum)| *to = *sum as f32),
+            Head::Cosine { learned: true, .. } => scale[0] = of_scale.iter().sum::<f64>() as f32,
+            Head::Linear | Head::Cosine { learned: false, .. } => {}
         }
     }
 
@@ -190,27 +207,26 @@ impl Cpu {
     }
 
     /// Computes the gradients of the head's parameters and of the features from that of the logits.
-    pub(super) fn head_backward(&mut self, gradient: &[f32], images: usize) {
-        let classes = self.network.classes;
-        if !self.head.scale.is_empty() {
-            let bias = &self.parameters[self.head.bias.clone()];
-            self.head.scale_gradients(gradient, classes, bias, &mut self.gradients[self.head.scale.clone()]);
+    /// Those of the weights are complete after [`head_finish`](Self::head_finish).
+    pub(super) fn head_backward(&mut self, gradient: &[f32], images: usize) -> Result<(), NnError> {
+        let (classes, slice_images) = (self.network.classes, self.slices.images());
+        let (head, bias) = (&self.head, &self.parameters[self.head.bias.clone()]);
+        let slices = self.own_slices.max(1);
+        self.sums.clear();
+        self.sums.resize(slices * 2 * classes, 0.0);
+        let rows = gradient.chunks(slice_images * classes).enumerate();
+        for (sums, (slice, rows)) in self.sums.chunks_exact_mut(2 * classes).zip(rows) {
+            head.add_gradients(slice * slice_images, rows, classes, bias, sums);
         }
+        self.add_slices(slices)?;
+        self.head.set_gradients(&self.sums, classes, &mut self.gradients);
         self.head.set_logits_gradient(gradient, classes, &self.parameters);
-        let bias = &mut self.gradients[self.head.bias.clone()];
-        bias.fill(0.0);
-        if !self.head.is_cosine() {
-            for (c, sum) in bias.iter_mut().take(classes).enumerate() {
-                *sum = gradient.iter().skip(c).step_by(classes).map(|g| f64::from(*g)).sum::<f64>() as f32;
-            }
-        }
         self.head_convolution_backward(images);
         let head = &self.head;
         if head.trains_scales_only() {
             self.gradients[head.weight.start..head.scale.start].fill(0.0);
         }
         if head.is_cosine() {
-            head.normalize_weights_backward(&mut self.gradients[head.weight.clone()]);
             let inputs = head.convolution.geometry.inputs;
             for n in 0..images {
                 let row = n * inputs..(n + 1) * inputs;
@@ -218,14 +234,22 @@ impl Cpu {
                 normalize_backward(&head.features[row], head.feature_lengths[n], gradient);
             }
         }
+        if self.head.trains_scales_only() { Ok(()) } else { self.start_gradient_sum(self.head.weight.clone()) }
+    }
+
+    /// Completes the gradients of the head's weights, when they are summed over the whole batch.
+    pub(super) fn head_finish(&mut self) {
+        if self.head.is_cosine() {
+            self.head.normalize_weights_backward(&mut self.gradients[self.head.weight.clone()]);
+        }
     }
 
     /// Computes the gradients of the head's weights and of its input from that of its output.
     fn head_convolution_backward(&mut self, images: usize) {
         let (head, simd) = (&self.head, self.tasks.simd);
         let convolution = &head.convolution;
-        let (inputs, group) = (convolution.geometry.inputs, convolution.forward.group);
-        let tasks = images.div_ceil(group);
+        let (inputs, slice_images) = (convolution.geometry.inputs, self.slices.images());
+        let tasks = images.div_ceil(slice_images);
         let g = head.logits.as_ptr();
         let source = Shared::new(Source::Plain(head.features.as_ptr()));
         let back = Shared::new(OutputGradient { g, y: g, k: head.identity.as_ptr() });
@@ -235,7 +259,7 @@ impl Cpu {
         let sink = Shared::new(Sink::Plain { shortcut: ShortcutBack::Nothing, out });
         let partial_sums = Shared::new(self.partial_sums.as_mut_ptr());
         self.tasks.run(tasks, |task, _, scratch| {
-            let images = task * group..images.min((task + 1) * group);
+            let images = task * slice_images..images.min((task + 1) * slice_images);
             // SAFETY: `slice_gradients` has the head's weights for every task, and `partial_sums` three values for
             // every task and channel; a plain sink leaves the sums as they are.
             let (dw, sums) = unsafe {

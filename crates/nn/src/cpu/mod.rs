@@ -9,6 +9,7 @@
 //! | `plan` | layers, where their values are, how passes are cut into tasks |
 //! | `memory` | what is kept of a batch between passes |
 //! | `scratch` | tasks and their scratch memory |
+//! | `sums` | sums over slices of a batch and over processes |
 //! | `forward`, `backward`, `evaluation` | the passes of the backbone |
 //! | `batch_norm`, `residual`, `max_pool`, `average_pool`, `head` | what surrounds the convolutions, forward and backward |
 //! | `optimizer`, `ema`, `packing` | what changes the weights, and brings them into the kernels' order |
@@ -28,6 +29,7 @@ mod packing;
 mod plan;
 mod residual;
 mod scratch;
+mod sums;
 mod tensors;
 
 use std::ops::Range;
@@ -45,6 +47,7 @@ use crate::engine::{Engine, Optimizer, TensorKind};
 use crate::error::NnError;
 use crate::kernel::convolution::ConvolutionAlgorithm;
 use crate::network::{Network, ResidualBlock};
+use crate::slices::{Peers, Slices};
 
 /// Most bytes of an engine. It is more than any machine has, and refused before sizes overflow.
 const MOST_BYTES: u64 = 1 << 42;
@@ -54,7 +57,12 @@ const MOST_IMAGES: usize = 1 << 16;
 /// Trains and evaluates a network on the CPU.
 pub struct Cpu {
     network: Network,
+    /// Most images that this process computes at a time.
     batch_size: usize,
+    slices: Slices,
+    /// Slices of this process.
+    own_slices: usize,
+    peers: Option<Box<dyn Peers>>,
     tasks: Tasks,
     layers: Vec<Layer>,
     blocks: Vec<ResidualBlock>,
@@ -71,11 +79,17 @@ pub struct Cpu {
     activation_gradients: ActivationGradients,
     /// Weight gradients of the slices of one layer.
     slice_gradients: Buffer,
-    /// Partial sums of batch norms, task after task.
+    /// Partial sums of batch norms, part after part.
     partial_sums: Vec<f64>,
+    /// Sums over the batch, of all processes.
+    sums: Vec<f64>,
+    /// The gradients that are being summed over all processes.
+    traveling: Vec<Range<usize>>,
+    /// Images of the batch, of all processes.
+    batch_images: usize,
     logits: Vec<f32>,
-    /// Images of the last forward pass in training, or 0 if no backward pass can follow.
-    trained_images: usize,
+    /// Images of the last forward pass in training, or `None` if no backward pass can follow.
+    trained_images: Option<usize>,
     /// Whether only the head is trained.
     frozen: bool,
     /// Whether batch norms use their running statistics in training.
@@ -109,18 +123,50 @@ impl Cpu {
         simd: SimdLevel,
         algorithm: ConvolutionAlgorithm,
     ) -> Result<Self, NnError> {
+        Self::build(network, batch_size, seed, pool, (simd, algorithm), None)
+    }
+
+    /// Builds an engine that computes its rows of batches of `batch_size` images, while other processes compute theirs. Every
+    /// process passes the rows that [`Slices::rows`] gives it.
+    ///
+    /// # Errors
+    /// As [`new`](Self::new).
+    pub fn with_peers(
+        network: Network,
+        batch_size: usize,
+        seed: u64,
+        pool: Pool,
+        peers: Box<dyn Peers>,
+    ) -> Result<Self, NnError> {
+        let kernels = (SimdLevel::best(), ConvolutionAlgorithm::default());
+        Self::build(network, batch_size, seed, pool, kernels, Some(peers))
+    }
+
+    fn build(
+        network: Network,
+        batch_size: usize,
+        seed: u64,
+        pool: Pool,
+        (simd, algorithm): (SimdLevel, ConvolutionAlgorithm),
+        peers: Option<Box<dyn Peers>>,
+    ) -> Result<Self, NnError> {
         network.check()?;
         if !(1..=MOST_IMAGES).contains(&batch_size) {
             return Err(NnError::BatchSize { got: batch_size, most: MOST_IMAGES });
         }
+        let slices = Slices::new(batch_size, peers.as_ref().map_or(1, |peers| peers.size()));
+        let [own_slices, batch_size] = sums::share(batch_size, &slices, peers.as_deref());
         let bytes = Self::bytes(&network, batch_size, pool.threads());
         if bytes > MOST_BYTES {
             return Err(NnError::Memory { batch_size, bytes });
         }
-        let plan = Plan::new(&network, &PlanOptions { batch_size, algorithm });
+        let plan = Plan::new(&network, &PlanOptions { images: batch_size, slices, algorithm });
         let activation = evaluation::GROUP.min(batch_size) * plan.largest_activation(batch_size);
         let mut engine = Self {
             batch_size,
+            slices,
+            own_slices,
+            peers,
             tasks: Tasks::new(pool, simd, &plan.scratch_size(), activation),
             parameters: Buffer::new(plan.offsets.parameters),
             gradients: Buffer::new(plan.offsets.parameters),
@@ -130,10 +176,13 @@ impl Cpu {
             ema: None,
             activations: Activations::new(&plan, &network, batch_size),
             activation_gradients: ActivationGradients::new(&plan, &network, batch_size),
-            slice_gradients: Buffer::new(plan.slice_gradients(batch_size)),
+            slice_gradients: Buffer::new(plan.slice_gradients(own_slices)),
             partial_sums: vec![0.0; 3 * batch_size * plan.most_channels()],
             logits: Vec::with_capacity(batch_size * network.classes),
-            trained_images: 0,
+            sums: Vec::new(),
+            traveling: Vec::new(),
+            batch_images: 0,
+            trained_images: None,
             frozen: false,
             frozen_norms: false,
             before_ascent: None,
@@ -152,6 +201,19 @@ impl Cpu {
         Ok(engine)
     }
 
+    /// Runs the forward pass of the backbone in training with these images, if all processes can, and returns their number.
+    fn train_backbone(&mut self, own: Result<usize, NnError>, share: Option<f32>) -> Result<usize, NnError> {
+        self.batch_images = self.images_of_all(&own)?;
+        let images = own?;
+        self.backbone_forward(images, share)?;
+        Ok(images)
+    }
+
+    /// The share that the next batch gets in the running statistics; `None` if these are frozen.
+    fn statistics_share(&self) -> Option<f32> {
+        (!self.frozen_norms).then_some(if self.ascended { 0.0 } else { batch_norm::MOMENTUM })
+    }
+
     /// Estimates the bytes of memory that an engine takes.
     #[must_use]
     pub fn bytes(network: &Network, batch_size: usize, threads: usize) -> u64 {
@@ -165,70 +227,82 @@ impl Engine for Cpu {
     }
 
     fn forward(&mut self, images: &[f32], train: bool) -> Result<&[f32], NnError> {
-        self.trained_images = 0;
-        let number = self.read_images(images)?;
-        if train && !self.frozen {
-            let share = if self.ascended { 0.0 } else { batch_norm::MOMENTUM };
-            self.backbone_forward(number, (!self.frozen_norms).then_some(share));
-        } else {
-            self.backbone_evaluate(number);
-        }
+        self.trained_images = None;
+        let number = self.read_images(images);
+        let number = match train && !self.frozen {
+            true => self.train_backbone(number, self.statistics_share())?,
+            false => {
+                let number = number?;
+                self.backbone_evaluate(number);
+                number
+            }
+        };
         self.head_forward(number);
-        self.trained_images = if train { number } else { 0 };
+        self.trained_images = train.then_some(number);
         Ok(&self.logits)
     }
 
     fn backward(&mut self, gradient: &[f32]) -> Result<(), NnError> {
-        let images = self.trained_images;
-        if images == 0 {
-            return Err(NnError::NoForward);
-        }
+        let images = self.trained_images.ok_or(NnError::NoForward)?;
         let want = images * self.network.classes;
         if gradient.len() != want {
             return Err(NnError::Length { what: "gradient of the logits", got: gradient.len(), want });
         }
-        self.head_backward(gradient, images);
+        self.trained_images = None;
+        self.traveling.clear();
+        self.head_backward(gradient, images)?;
         if !self.frozen {
-            self.backbone_backward(images);
+            self.backbone_backward(images)?;
         }
-        self.trained_images = 0;
+        self.finish_gradient_sums()?;
+        self.head_finish();
         Ok(())
     }
 
     fn forward_without_images(&mut self) -> Result<(), NnError> {
-        self.trained_images = 0;
+        self.trained_images = None;
+        if self.peers.is_some() {
+            if !self.frozen {
+                self.train_backbone(Ok(0), self.statistics_share())?;
+            }
+            self.trained_images = Some(0);
+        }
         Ok(())
     }
 
     fn backward_without_images(&mut self) -> Result<(), NnError> {
         self.gradients.fill(0.0);
-        Ok(())
+        if self.peers.is_some() { self.backward(&[]) } else { Ok(()) }
+    }
+
+    fn slices(&self) -> Option<Slices> {
+        self.peers.is_some().then_some(self.slices)
     }
 
     fn freeze_backbone(&mut self, frozen: bool) -> Result<(), NnError> {
         self.frozen = frozen;
-        self.trained_images = 0;
+        self.trained_images = None;
         self.gradients.fill(0.0);
         Ok(())
     }
 
     fn freeze_batch_norm(&mut self, frozen: bool) -> Result<(), NnError> {
         self.frozen_norms = frozen;
-        self.trained_images = 0;
+        self.trained_images = None;
         Ok(())
     }
 
     fn gradients(&mut self) -> Option<&mut [f32]> {
-        Some(&mut self.gradients)
+        self.peers.is_none().then_some(&mut self.gradients)
     }
 
     fn step(&mut self, optimizer: &Optimizer) -> Result<f64, NnError> {
-        self.trained_images = 0;
+        self.trained_images = None;
         Ok(self.optimizer_step(optimizer))
     }
 
     fn ascend(&mut self, rho: f32) -> Result<f64, NnError> {
-        self.trained_images = 0;
+        self.trained_images = None;
         Ok(self.ascent(rho))
     }
 
@@ -251,9 +325,12 @@ impl Engine for Cpu {
     }
 
     fn estimate_statistics(&mut self, images: &[f32], share: f32) -> Result<(), NnError> {
-        self.trained_images = 0;
-        let number = self.read_images(images)?;
-        self.backbone_forward(number, Some(share));
+        self.trained_images = None;
+        let number = match self.peers.is_some() && images.is_empty() {
+            true => Ok(0),
+            false => self.read_images(images),
+        };
+        self.train_backbone(number, Some(share))?;
         Ok(())
     }
 

@@ -1,7 +1,7 @@
 //! The plan of a network: where every layer's values are, and how its passes are cut into tasks.
 //!
-//! Tasks do not depend on the number of threads, and partial sums are added in the order of the tasks. Results are
-//! therefore the same for any number of threads.
+//! Tasks depend neither on the number of threads nor on that of processes, and their partial sums are added in a fixed
+//! order (`slices.rs`). Results are therefore the same for any number of threads and processes.
 
 use std::ops::Range;
 
@@ -11,14 +11,10 @@ use crate::buffer::Buffer;
 use crate::kernel::convolution::{Convolution, ConvolutionAlgorithm, Geometry, ScratchSize};
 use crate::kernel::{CHANNELS, stored};
 use crate::network::{Layer as LayerDescription, Network, ResidualBlock};
+use crate::slices::Slices;
 
-/// Most tasks of a layer's forward pass.
-const MOST_TASKS: usize = 16;
-/// Most slices of a batch in a layer's backward pass.
-const MOST_SLICES: usize = 8;
-/// Most transformed weights of all slices of a layer together, if there are more than two: each slice's gradient is
-/// transformed back.
-const SLICE_VALUES: usize = 640 << 10;
+/// Tasks of a slice in a layer's forward pass, at most.
+const TASKS_OF_SLICE: usize = 2;
 
 /// A convolution with its batch norm, ready to run.
 pub(super) struct Layer {
@@ -33,10 +29,9 @@ pub(super) struct Layer {
     pub(super) mean: Range<usize>,
     pub(super) variance: Range<usize>,
     /// Images of a task in the forward pass: several groups, so that a group can be prefetched while the one before is
-    /// computed.
+    /// computed. A slice has `slice_tasks` of them; one task computes a slice in the backward pass.
     pub(super) task_images: usize,
-    /// Images of a task in the backward pass, which has a sum of weight gradients of its own.
-    pub(super) slice_images: usize,
+    pub(super) slice_tasks: usize,
     /// The convolution's output y.
     pub(super) output: Buffer,
     /// The weights as the kernels of the forward and of the backward pass read them.
@@ -59,20 +54,21 @@ impl Layer {
             pad: layer.pad,
             size: layer.size,
         };
-        let batch_size = options.batch_size;
-        let convolution = Convolution::new(geometry, options.algorithm, batch_size);
+        let slice_images = options.slices.images();
+        let convolution = Convolution::new(geometry, options.algorithm, slice_images);
+        let task_images = slice_images.div_ceil(TASKS_OF_SLICE).next_multiple_of(convolution.forward.group);
         let (channels, [height, width]) = (geometry.outputs, geometry.out());
         let packed = convolution.packed();
         Self {
             unpadded: [layer.inputs, layer.outputs],
-            task_images: batch_size.div_ceil(MOST_TASKS).next_multiple_of(convolution.forward.group),
-            slice_images: slice_images(&convolution, batch_size),
+            task_images,
+            slice_tasks: slice_images.div_ceil(task_images),
             weight: offsets.take_parameters(geometry.weights()),
             gamma: offsets.take_parameters(channels),
             beta: offsets.take_parameters(channels),
             mean: offsets.take_statistics(channels),
             variance: offsets.take_statistics(channels),
-            output: Buffer::new(batch_size * height * width * channels),
+            output: Buffer::new(options.images * height * width * channels),
             forward_weights: Buffer::new(packed),
             // the gradient of the images is not computed
             backward_weights: Buffer::new(if first { 0 } else { packed }),
@@ -88,16 +84,12 @@ impl Layer {
     }
 }
 
-/// Images of a slice: few slices, so that their sums take little memory and time.
-fn slice_images(convolution: &Convolution, batch_size: usize) -> usize {
-    let slices = (SLICE_VALUES / convolution.packed()).clamp(2, MOST_SLICES);
-    batch_size.div_ceil(slices).next_multiple_of(convolution.backward.group)
-}
-
 /// What a plan depends on beside the network.
 #[derive(Clone, Copy)]
 pub(super) struct PlanOptions {
-    pub(super) batch_size: usize,
+    /// Most images that this process computes at a time.
+    pub(super) images: usize,
+    pub(super) slices: Slices,
     pub(super) algorithm: ConvolutionAlgorithm,
 }
 
@@ -135,7 +127,7 @@ impl Plan {
         let mut offsets = Offsets::default();
         let planned = |(number, layer)| Layer::new(number == 0, layer, &mut offsets, options);
         let layers = descriptions.iter().enumerate().map(planned).collect();
-        let head = HeadLayer::new(network, options.batch_size, &mut offsets);
+        let head = HeadLayer::new(network, options, &mut offsets);
         Self { layers, blocks, head, offsets }
     }
 
@@ -154,8 +146,8 @@ impl Plan {
     }
 
     /// Values of an image's largest activation.
-    pub(super) fn largest_activation(&self, batch_size: usize) -> usize {
-        self.layers.iter().map(|layer| layer.output.len() / batch_size).max().unwrap_or(0)
+    pub(super) fn largest_activation(&self, images: usize) -> usize {
+        self.layers.iter().map(|layer| layer.output.len() / images).max().unwrap_or(0)
     }
 
     /// Most channels of any input or output.
@@ -165,11 +157,8 @@ impl Plan {
     }
 
     /// Values of the weight gradients of all slices of a layer, where they are most.
-    pub(super) fn slice_gradients(&self, batch_size: usize) -> usize {
-        let head = &self.head.convolution;
-        let of_head = head.geometry.weights() * batch_size.div_ceil(head.forward.group);
-        let of_layer = |layer: &Layer| batch_size.div_ceil(layer.slice_images) * layer.convolution.geometry.weights();
-        self.layers.iter().map(of_layer).fold(of_head, usize::max)
+    pub(super) fn slice_gradients(&self, slices: usize) -> usize {
+        slices * self.convolutions().map(|convolution| convolution.geometry.weights()).max().unwrap_or(0)
     }
 
     /// Pieces of the packing after a step: a layer (the head comes last) with some of its input channels.

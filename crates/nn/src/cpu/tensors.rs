@@ -70,7 +70,7 @@ impl Cpu {
             }
         }
         // the activations of the last pass belong to the old values
-        self.trained_images = 0;
+        self.trained_images = None;
         if kind == TensorKind::Parameters {
             self.ascended = false;
             self.pack();

@@ -177,8 +177,7 @@ mod tests {
             assert_eq!(serde_json::from_str::<Architecture>(&json).expect("a name"), architecture);
         }
         let error = |name: &str| name.parse::<Architecture>().expect_err("unknown").to_string();
-        let known =
-            "resnet8, resnet14, resnet20, resnet32, resnet32x2, resnet32x4, resnet44, resnet56, resnet18, resnet34, resnet50";
+        let known = "resnet8, resnet14, resnet20, resnet32, resnet32x2, resnet32x4, resnet44, resnet56, resnet18, resnet34, resnet50";
         assert_eq!(
             error("resnet-32"),
             format!("unknown model 'resnet-32'; did you mean 'resnet32'? Known models: {known}")

@@ -16,18 +16,19 @@ use super::dataset::load;
 use super::files::input_error;
 use super::input::choose_input;
 use super::memory::available_bytes;
+use super::processes::build_together;
 use super::readable::prepare_readable;
 use super::repeated::repeated_images;
 use super::weights::{InitialWeights, initialize};
-use crate::checkpoint::Checkpoint;
+use crate::checkpoint::{Checkpoint, RawCheckpoint};
 use crate::error::TrainError;
 use crate::prepare::{RunData, SplitData, SplitOptions, check_dataset, take_validation_split};
 use crate::settings::{OptimizerKind, Settings};
 use crate::trainer::{Trainer, check_selection};
 use crate::workers::{SingleProcess, Workers, agree};
 
-/// The trainer of a run in a single process.
-pub type RunTrainer = Trainer<Cpu, SingleProcess>;
+/// The trainer of a run on the CPU, in one process or in one of several.
+pub type RunTrainer = Trainer<Cpu, Box<dyn Workers>>;
 
 /// Reads the dataset of a run, and chooses the network and image size if the settings leave them to the images. Pixels are
 /// normalized as given, or as suits the dataset.
@@ -107,28 +108,39 @@ pub fn network(settings: &Settings, data: &RunData) -> Result<Network, TrainErro
 /// # Errors
 /// Returns an error if there is not enough memory.
 pub fn engine(network: Network, batch_size: usize, seed: u64, pool: &Pool) -> Result<Cpu, TrainError> {
-    let bytes = Cpu::bytes(&network, batch_size, pool.threads());
-    if available_bytes().is_some_and(|available| bytes > available) {
-        return Err(NnError::Memory { batch_size, bytes }.into());
-    }
+    check_memory(&network, batch_size, pool)?;
     Ok(Cpu::new(network, batch_size, seed, pool.clone())?)
 }
 
-/// Builds the trainer of a run in a single process, at its start or at a checkpoint.
+/// Checks that there is memory for an engine.
+pub(super) fn check_memory(network: &Network, batch_size: usize, pool: &Pool) -> Result<(), TrainError> {
+    let bytes = Cpu::bytes(network, batch_size, pool.threads());
+    match available_bytes().is_some_and(|available| bytes > available) {
+        true => Err(NnError::Memory { batch_size, bytes }.into()),
+        false => Ok(()),
+    }
+}
+
+/// Builds the trainer of a run, at its start or at a checkpoint, together with the other processes if there are any.
 ///
 /// # Errors
 /// Returns an error if a setting, the dataset, the network or the checkpoint cannot be used.
 pub fn trainer(
     settings: Settings,
-    resume: Option<&Checkpoint>,
+    resume: Option<RawCheckpoint>,
     context: &RunContext<'_>,
 ) -> Result<RunTrainer, TrainError> {
+    if let Some(processes) = context.processes {
+        let checkpoint = resume.map_or_else(Vec::new, |checkpoint| checkpoint.to_bytes());
+        return build_together(processes, settings, checkpoint, context);
+    }
+    let resume = resume.map(Checkpoint::new).transpose()?;
     let make = |network, batch_size, seed| engine(network, batch_size, seed, context.pool);
-    trainer_with(settings, resume, SingleProcess, make, context)
+    trainer_with(settings, resume.as_ref(), Box::new(SingleProcess), make, context)
 }
 
-/// Builds the trainer of a run on an engine that `make` makes of the network, the largest batch of this worker and the seed of
-/// the initial weights.
+/// Builds the trainer of a run on an engine that `make` makes of the network, the batch size of all workers together and the
+/// seed of the initial weights.
 ///
 /// # Errors
 /// As [`trainer`].
@@ -140,13 +152,12 @@ pub fn trainer_with<E: Engine, W: Workers>(
     context: &RunContext<'_>,
 ) -> Result<Trainer<E, W>, TrainError> {
     let mut settings = settings.with_head_of_criterion();
-    let size = workers.shard().size();
     let build = || {
         let data = prepare(&mut settings, None, context)?;
         let images = data.train.labels.len();
         check_augmentation(&settings, data.files)?;
         warn_of_settings(&settings, images, context);
-        let batch_size = settings.batch_size.min(images).div_ceil(size);
+        let batch_size = settings.batch_size.min(images);
         let mut engine = make(network(&settings, &data)?, batch_size, settings.seed)?;
         if let (Some(path), None) = (&settings.model.weights, resume) {
             let initial = InitialWeights { path: path.as_ref(), reset_head: settings.model.reset_head };

@@ -5,6 +5,7 @@
 //! - [`inspection`]: a dataset before training.
 //! - [`weights`]: weights to start from, and checkpoints to use.
 //! - [`Run`]: a trainer with its folder. [`SharedRun`]: the same on any engine, with several workers. [`ExistingRun`]: what a folder already holds.
+//! - [`processes`]: rank 0 and the processes that train with it on the CPU.
 //! - [`evaluation`], [`prediction`]: a trained run on a dataset and on image files. [`export`]: its weights for other programs.
 
 pub mod build;
@@ -18,6 +19,7 @@ pub mod inspection;
 pub mod memory;
 mod name;
 pub mod prediction;
+pub mod processes;
 mod readable;
 mod repeated;
 mod result;
@@ -31,6 +33,7 @@ use equipoise_pool::Pool;
 
 pub use self::existing::{ExistingRun, read_config};
 pub use self::name::{comparison_name, run_name};
+use self::processes::Processes;
 pub use self::result::Measurements;
 pub use self::session::{Completion, OutputFolder, Run, train, write_result};
 pub use self::shared::{RunSource, SharedRun};
@@ -66,4 +69,6 @@ pub struct RunContext<'a> {
     pub pool: &'a Pool,
     /// Receiver of warnings and progress.
     pub feedback: &'a dyn Feedback,
+    /// Other processes that train with this one, if this is rank 0 of several.
+    pub processes: Option<&'a dyn Processes>,
 }

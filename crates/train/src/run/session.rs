@@ -13,7 +13,7 @@ use super::files::input_error;
 use super::name::run_name;
 use super::result::{Measurements, result};
 use super::{Feedback, RunContext};
-use crate::checkpoint::{Checkpoint, FoundCheckpoint, RawCheckpoint, files};
+use crate::checkpoint::{FoundCheckpoint, RawCheckpoint, files};
 use crate::error::TrainError;
 use crate::preview::samples;
 use crate::settings::Settings;
@@ -120,8 +120,7 @@ impl Run {
 
     fn open(folder: RunFolder, settings: Settings, context: &RunContext<'_>) -> Result<Self, TrainError> {
         let checkpoint = newest_checkpoint(&folder, context.feedback)?;
-        let checkpoint = checkpoint.map(Checkpoint::new).transpose()?;
-        let trainer = trainer(settings, checkpoint.as_ref(), context)?;
+        let trainer = trainer(settings, checkpoint, context)?;
         Ok(Self { trainer, folder })
     }
 }
@@ -161,6 +160,7 @@ pub fn train<'f, E: Engine, W: Workers>(
     observer: &mut dyn Observer,
 ) -> Result<Option<Completion>, TrainError> {
     let folder = folder.into();
+    trainer.workers().start_training()?;
     let end = trainer.run(folder, observer)?;
     if end == RunEnd::Interrupted {
         return Ok(None);

@@ -192,7 +192,7 @@ fn extend(folder: RunFolder, path: &Path, epochs: u64) -> Result<RunFolder, Trai
 }
 
 /// The checkpoint in a message of rank 0; `None` if there is none.
-fn read_checkpoint(bytes: &[u8]) -> Result<Option<Checkpoint>, TrainError> {
+pub(super) fn read_checkpoint(bytes: &[u8]) -> Result<Option<Checkpoint>, TrainError> {
     if bytes.is_empty() {
         return Ok(None);
     }

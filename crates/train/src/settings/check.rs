@@ -118,7 +118,12 @@ impl Settings {
         let has_weights = model.weights.is_some();
         let (epochs, norms) = (model.freeze_epochs, model.freeze_batch_norm);
         require(epochs == 0 || has_weights, "model.freeze_epochs", epochs, "0 without 'model.weights'")?;
-        require(epochs == 0 || !model.freeze_backbone, "model.freeze_epochs", epochs, "0 with 'model.freeze_backbone'")?;
+        require(
+            epochs == 0 || !model.freeze_backbone,
+            "model.freeze_epochs",
+            epochs,
+            "0 with 'model.freeze_backbone'",
+        )?;
         require(epochs < self.epochs, "model.freeze_epochs", epochs, "less than the number of epochs")?;
         require(!norms || has_weights, "model.freeze_batch_norm", norms, "false without 'model.weights'")?;
         let bn_images = self.optimizer.ema_bn_images;

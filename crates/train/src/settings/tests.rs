@@ -162,7 +162,10 @@ fn values_that_cannot_be_used_are_refused() {
             "[optimizer]\nema_epochs = 20.0\nema_bn_images = 100\n[model]\nweights = \"w\"\nfreeze_batch_norm = true",
             "setting 'optimizer.ema_bn_images' is 100; it must be 0 with 'model.freeze_batch_norm'",
         ),
-        ("[optimizer]\nlayer_decay = 1.5", "setting 'optimizer.layer_decay' is 1.5; it must be more than 0 and at most 1"),
+        (
+            "[optimizer]\nlayer_decay = 1.5",
+            "setting 'optimizer.layer_decay' is 1.5; it must be more than 0 and at most 1",
+        ),
         ("[model]\nfreeze_epochs = 3", "setting 'model.freeze_epochs' is 3; it must be 0 without 'model.weights'"),
         (
             "epochs = 3\n[model]\nweights = \"w\"\nfreeze_epochs = 3",

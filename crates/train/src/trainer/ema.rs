@@ -58,9 +58,11 @@ impl<E: Engine, W: Workers> Trainer<E, W> {
         let data = Arc::clone(&self.data);
         let mut batches = self.epoch_batches(&data);
         batches.order.truncate(self.settings.optimizer.ema_bn_images as usize);
-        // every worker sees all of these images, as many at a time as its engine has memory for
-        batches.batch_size = batches.batch_size.div_ceil(batches.shard.size());
-        batches.shard = Shard::WHOLE;
+        if batches.slices.is_none() {
+            // every worker sees all of these images, as many at a time as its engine has memory for
+            batches.batch_size = batches.batch_size.div_ceil(batches.shard.size());
+            batches.shard = Shard::WHOLE;
+        }
         std::thread::scope(|scope| {
             let prefetch = Prefetch::start(scope, &batches, 0);
             let mut images = 0;

@@ -125,11 +125,11 @@ impl<E: Engine, W: Workers> Trainer<E, W> {
         levels
     }
 
-    /// Makes the running statistics the mean over all workers, so that all evaluate the same network. Doing this twice
-    /// changes nothing but the rounding.
+    /// Makes the running statistics the mean over all workers, so that all evaluate the same network, unless the engine has
+    /// those of the whole batch. Doing this twice changes nothing but the rounding.
     pub(super) fn average_statistics(&mut self) -> Result<(), TrainError> {
         let size = self.workers.shard().size();
-        if size == 1 {
+        if size == 1 || self.engine.slices().is_some() {
             return Ok(());
         }
         let ema = self.has_ema().then_some(TensorKind::EmaStatistics);

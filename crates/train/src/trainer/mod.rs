@@ -16,6 +16,7 @@ mod final_evaluation;
 mod observer;
 mod range_test;
 mod resume;
+mod same_run;
 mod step;
 
 use std::sync::Arc;
@@ -172,23 +173,6 @@ impl<E: Engine, W: Workers> Trainer<E, W> {
         Ok(RunEnd::Finished)
     }
 
-    /// Checks that all workers train the same run from the same position.
-    fn check_workers(&mut self) -> Result<(), TrainError> {
-        if self.workers.shard().size() == 1 {
-            return Ok(());
-        }
-        let RunData { fingerprint, content, .. } = &*self.data;
-        let Position { epoch, step, .. } = self.position;
-        let own = format!("{}\n{fingerprint}\n{content}\n{epoch} {step}", self.settings.to_toml()?);
-        let all = self.workers.exchange(own.as_bytes())?;
-        match all.iter().position(|other| *other != all[0]) {
-            None => Ok(()),
-            Some(rank) => Err(TrainError::Unusable {
-                what: format!("worker {rank} has other settings, another dataset or another checkpoint than worker 0"),
-            }),
-        }
-    }
-
     /// Brings the records of a folder into line with the position.
     fn start_records(&mut self, folder: Option<&RunFolder>) -> Result<(), TrainError> {
         let Some(folder) = folder else { return Ok(()) };
@@ -219,8 +203,8 @@ impl<E: Engine, W: Workers> Trainer<E, W> {
             let prefetch = Prefetch::start(scope, &batches, self.position.step as usize);
             while self.position.step < steps {
                 let Some(batch) = prefetch.next() else { break };
-                // the other workers agree in their forward pass
-                let batch = batch.or_else(|error| agree(&mut self.workers, Err(error)))?;
+                // before the forward pass, in which engines may wait for each other
+                let batch = agree(&mut self.workers, batch)?;
                 self.step(&batch, self.learning_rate(self.position.step))?;
                 let progress = self.progress(batch.len(), steps);
                 prefetch.recycle(batch);
@@ -257,6 +241,7 @@ impl<E: Engine, W: Workers> Trainer<E, W> {
             levels: self.difficulty.as_ref().map_or_else(Vec::new, |difficulty| difficulty.levels().to_vec()),
             batch_size: self.settings.batch_size,
             shard: self.workers.shard(),
+            slices: self.engine.slices(),
             pool: self.preparing.clone(),
             seed: self.settings.seed,
             epoch,

@@ -160,7 +160,7 @@ fn whole_logits<'a>(
     batch: &TrainBatch,
     gathered: &'a mut Vec<f32>,
 ) -> Result<&'a [f32], TrainError> {
-    let (size, classes) = (workers.shard().size(), engine.network().classes);
+    let (size, classes, slices) = (workers.shard().size(), engine.network().classes, engine.slices());
     if size == 1 {
         return Ok(engine.forward(&batch.images, true)?);
     }
@@ -169,6 +169,6 @@ fn whole_logits<'a>(
         false => engine.forward(&batch.images, true),
     };
     let own = agree(workers, own.map_err(TrainError::from))?;
-    workers.gather(own, &lengths(batch.len(), classes, size), gathered)?;
+    workers.gather(own, &lengths(batch.len(), classes, size, slices), gathered)?;
     Ok(gathered)
 }

@@ -179,7 +179,6 @@ pub(crate) struct Pass {
 pub(crate) struct Convolution {
     pub(crate) geometry: Geometry,
     pub(crate) forward: Pass,
-    pub(crate) backward: Pass,
     plan: Plan,
 }
 
@@ -194,16 +193,16 @@ impl Convolution {
     pub(crate) fn new(geometry: Geometry, algorithm: ConvolutionAlgorithm, images: usize) -> Self {
         if algorithm == ConvolutionAlgorithm::Winograd && Winograd::fits(&geometry) {
             let plan = Winograd::new(geometry, images);
-            return Self { geometry, forward: plan.forward, backward: plan.backward, plan: Plan::Winograd(plan) };
+            return Self { geometry, forward: plan.forward, plan: Plan::Winograd(plan) };
         }
         if Pointwise::fits(&geometry) {
             let plan = Pointwise::new(geometry, images);
             let pass = Pass { group: plan.group, block: 0 };
-            return Self { geometry, forward: pass, backward: pass, plan: Plan::Pointwise(plan) };
+            return Self { geometry, forward: pass, plan: Plan::Pointwise(plan) };
         }
         let plan = Direct::new(geometry, images);
         let pass = Pass { group: plan.group, block: 0 };
-        Self { geometry, forward: pass, backward: pass, plan: Plan::Direct(plan) }
+        Self { geometry, forward: pass, plan: Plan::Direct(plan) }
     }
 
     /// Values of the weights packed for the forward pass, and as many for the backward pass.
@@ -292,11 +291,11 @@ impl Convolution {
         }
     }
 
-    /// Sums the slices' weight gradients of some input channels into `dw`, laid out as the weights.
+    /// Sums the slices' weight gradients of some input channels along the tree into `dw`, laid out as the weights. There are
+    /// at most eight slices.
     ///
     /// # Safety
-    /// `from` is valid for reading the weight gradients of `slices` slices (at least one), and `dw` for writing all
-    /// weights; what other threads write meanwhile belongs to other input channels.
+    /// `from` is valid for reading the weight gradients of `slices` slices, and `dw` for writing all weights; what other threads write meanwhile belongs to other input channels.
     pub(crate) unsafe fn collect(
         &self,
         level: SimdLevel,
@@ -336,13 +335,50 @@ unsafe fn sum_slices_kernel<I: Simd>(
             // SAFETY: `k` is a vector of the weights, because `outputs` is a multiple of 16; every slice and `dw` have
             // all weights, by the contract of `collect`.
             unsafe {
-                let mut sum = simd.load(from.add(k));
-                for slice in 1..slices {
-                    sum = simd.add(sum, simd.load(from.add(slice * geometry.weights() + k)));
+                let slice = from.add(k);
+                let mut sum = sum_of_four(simd, slice, geometry.weights(), 0, slices);
+                if slices > 4 {
+                    sum = simd.add(sum, sum_of_four(simd, slice, geometry.weights(), 4, slices));
                 }
-                simd.store(dw.add(k), sum);
+                // a sum of nothing, and one of negative zeros, is zero
+                simd.store(dw.add(k), simd.add(sum, simd.splat(0.0)));
             }
         }
+    }
+}
+
+/// A vector's sum over four slices from `first` on, neighbors first; slices that there are not count as zero.
+///
+/// # Safety
+/// `from` is valid for reading a vector at every multiple of `stride` below `slices`.
+#[inline(always)]
+unsafe fn sum_of_four<I: Simd>(simd: I, from: *const f32, stride: usize, first: usize, slices: usize) -> I::V {
+    // SAFETY: the contract of `sum_of_two` is the contract of this function.
+    unsafe {
+        let sum = sum_of_two(simd, from, stride, first, slices);
+        if first + 2 >= slices {
+            return sum;
+        }
+        simd.add(sum, sum_of_two(simd, from, stride, first + 2, slices))
+    }
+}
+
+/// A vector's sum over two slices from `first` on.
+///
+/// # Safety
+/// The contract of [`sum_of_four`].
+#[inline(always)]
+unsafe fn sum_of_two<I: Simd>(simd: I, from: *const f32, stride: usize, first: usize, slices: usize) -> I::V {
+    if first >= slices {
+        return simd.splat(0.0);
+    }
+    // SAFETY: both slices are below `slices`, for which the contract makes the pointer valid.
+    unsafe {
+        let sum = simd.load(from.add(first * stride));
+        if first + 1 == slices {
+            return sum;
+        }
+        simd.add(sum, simd.load(from.add((first + 1) * stride)))
     }
 }
 

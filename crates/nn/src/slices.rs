@@ -1,0 +1,170 @@
+//! How a batch is cut into slices, and how sums over a batch are added up: the same way for any number of processes.
+//!
+//! A batch has a fixed number of slices, by position. Every sum over a batch is taken inside each slice first, and then
+//! along one binary tree over the slices: neighbors first. A process computes the slices below one node of the tree, so
+//! that the upper part of the tree is what processes add up among each other. Results are therefore the same bits for
+//! one process and for several.
+
+use std::ops::{Add, Range};
+
+use crate::error::NnError;
+
+/// Slices of a batch for up to as many processes.
+pub(crate) const SLICES: usize = 8;
+/// Fewest images of a slice, where a batch has few: each slice has a sum of weight gradients of its own.
+const FEWEST_IMAGES: usize = 4;
+
+/// How a batch is cut into slices.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Slices {
+    /// Number of slices, a power of two.
+    number: usize,
+    /// Images of a slice, by position in the batch. The last slices of a batch may have fewer, or none.
+    images: usize,
+}
+
+impl Slices {
+    /// The slices of batches of `batch_size` images, of which a batch may have fewer. There are eight, but fewer of batches
+    /// that are smaller than 32, and for more than eight processes as many as the next power of two.
+    #[must_use]
+    pub fn new(batch_size: usize, processes: usize) -> Self {
+        let mut number = SLICES;
+        while number > 1 && batch_size < number * FEWEST_IMAGES {
+            number /= 2;
+        }
+        if processes > SLICES {
+            number = number.max(processes.next_power_of_two());
+        }
+        Self { number, images: batch_size.div_ceil(number).max(1) }
+    }
+
+    /// Images of a slice.
+    #[must_use]
+    pub fn images(&self) -> usize {
+        self.images
+    }
+
+    /// The slices of one of several processes: those below a node of the tree. Some processes may have none.
+    #[must_use]
+    pub fn of(&self, rank: usize, processes: usize) -> Range<usize> {
+        let (mut slices, mut ranks) = (0..self.number, 0..processes);
+        while ranks.len() > 1 {
+            let (slice, first) = (middle(&slices), middle(&ranks));
+            if rank < first {
+                (slices.end, ranks.end) = (slice, first);
+            } else {
+                (slices.start, ranks.start) = (slice, first);
+            }
+        }
+        slices
+    }
+
+    /// The rows that one of several processes computes of a batch of `rows`.
+    #[must_use]
+    pub fn rows(&self, rows: usize, rank: usize, processes: usize) -> Range<usize> {
+        let slices = self.of(rank, processes);
+        (slices.start * self.images).min(rows)..(slices.end * self.images).min(rows)
+    }
+}
+
+fn middle(range: &Range<usize>) -> usize {
+    range.start.midpoint(range.end)
+}
+
+/// Adds up one list of each process along the tree. `lists` has them by rank, one after the other, and the sum
+/// replaces the first.
+///
+/// # Panics
+/// If the lists have different lengths.
+pub fn sum_by_rank<T: Copy + Add<Output = T>>(lists: &mut [T], processes: usize) {
+    assert!(lists.len().is_multiple_of(processes), "{} values are not {processes} lists", lists.len());
+    let length = lists.len() / processes;
+    add(lists, length);
+}
+
+/// Adds up lists of this length along the tree, into the first of them.
+fn add<T: Copy + Add<Output = T>>(lists: &mut [T], length: usize) {
+    if lists.len() <= length {
+        return;
+    }
+    let (left, right) = lists.split_at_mut(lists.len() / length / 2 * length);
+    add(left, length);
+    add(right, length);
+    left.iter_mut().zip(right).take(length).for_each(|(sum, other)| *sum = *sum + *other);
+}
+
+/// The other processes that compute slices of the same batches. All processes make the same calls in the same order.
+pub trait Peers: Send + Sync {
+    /// Which of the processes this is.
+    fn rank(&self) -> usize;
+
+    /// How many processes there are.
+    fn size(&self) -> usize;
+
+    /// Sums short lists of values over all processes, along the tree of [`sum_by_rank`].
+    ///
+    /// # Errors
+    /// [`NnError::Device`] if a process cannot be reached.
+    fn sum(&mut self, values: &mut [f64]) -> Result<(), NnError>;
+
+    /// Begins the sum of a list of values over all processes, which goes on while this process computes. All processes begin
+    /// the same sums in the same order.
+    ///
+    /// # Errors
+    /// [`NnError::Device`] if a process cannot be reached.
+    fn start_sum(&mut self, values: &[f32]) -> Result<(), NnError>;
+
+    /// Waits for the oldest sum that was begun, and replaces its values by their sum along the tree of [`sum_by_rank`].
+    ///
+    /// # Errors
+    /// [`NnError::Device`] if a process cannot be reached.
+    fn finish_sum(&mut self, values: &mut [f32]) -> Result<(), NnError>;
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn processes_share_out_every_batch() {
+        for batch_size in [1, 3, 8, 16, 31, 32, 100, 128] {
+            for processes in 1..=20 {
+                let slices = Slices::new(batch_size, processes);
+                for rows in [0, 1, batch_size / 2, batch_size] {
+                    let all = (0..processes).flat_map(|rank| slices.rows(rows, rank, processes));
+                    assert_eq!(all.collect::<Vec<_>>(), (0..rows).collect::<Vec<_>>());
+                }
+                if processes <= SLICES {
+                    assert_eq!(slices, Slices::new(batch_size, 1), "the number of processes is not part of the result");
+                }
+            }
+        }
+        assert_eq!(Slices::new(128, 8), Slices { number: 8, images: 16 });
+        assert_eq!(Slices::new(16, 2), Slices { number: 4, images: 4 });
+        assert_eq!(Slices::new(100, 9), Slices { number: 16, images: 7 });
+        let of_three = [0, 1, 2].map(|rank| Slices::new(128, 3).of(rank, 3));
+        assert_eq!(of_three, [0..4, 4..6, 6..8], "every process has the slices below a node of the tree");
+    }
+
+    /// A sum over slices does not depend on how many processes there are.
+    #[test]
+    fn sums_follow_one_tree() {
+        let values: Vec<f32> = (0..24).map(|i| (i as f32 + 0.1).sin() * 10f32.powi(i % 7)).collect();
+        let mut whole = values.clone();
+        sum_by_rank(&mut whole, 8);
+        for processes in 1..=8 {
+            let slices = Slices::new(128, processes);
+            let own = |rank: usize| {
+                let slices = slices.of(rank, processes);
+                let mut own = values[3 * slices.start..3 * slices.end].to_vec();
+                sum_by_rank(&mut own, slices.len());
+                own[..3].to_vec()
+            };
+            let mut lists: Vec<f32> = (0..processes).flat_map(own).collect();
+            sum_by_rank(&mut lists, processes);
+            assert_eq!(lists[..3], whole[..3], "{processes} processes");
+        }
+        let in_order = |value: usize| (0..8).map(|slice| values[3 * slice + value]).sum::<f32>();
+        assert!((0..3).any(|value| in_order(value) != whole[value]), "the order matters");
+    }
+}

@@ -1,0 +1,215 @@
+//! Several processes compute slices of one batch and get the bits of one process, whatever their number. The processes are
+//! threads here, which exchange their sums through shared memory.
+
+use std::collections::VecDeque;
+use std::sync::{Arc, Barrier, Mutex};
+
+use equipoise_nn::network::Head;
+use equipoise_nn::{Architecture, Cpu, Engine, Network, NnError, Optimizer, Peers, Slices, TensorKind, sum_by_rank};
+use equipoise_pool::Pool;
+use equipoise_random::Draws;
+
+/// What the threads share.
+struct Room {
+    barrier: Barrier,
+    lists: Mutex<Vec<Vec<f64>>>,
+    short_lists: Mutex<Vec<Vec<f32>>>,
+}
+
+/// One of the threads.
+struct Thread {
+    rank: usize,
+    size: usize,
+    room: Arc<Room>,
+    started: VecDeque<Vec<f32>>,
+}
+
+/// Puts a list where all see it, and adds up those of all threads.
+fn sum<T: Copy + std::ops::Add<Output = T>>(
+    rank: usize,
+    barrier: &Barrier,
+    lists: &Mutex<Vec<Vec<T>>>,
+    values: &mut [T],
+) {
+    lists.lock().expect("no panic")[rank] = values.to_vec();
+    barrier.wait();
+    let mut all = lists.lock().expect("no panic").concat();
+    let threads = all.len() / values.len();
+    sum_by_rank(&mut all, threads);
+    values.copy_from_slice(&all[..values.len()]);
+    barrier.wait();
+}
+
+impl Peers for Thread {
+    fn rank(&self) -> usize {
+        self.rank
+    }
+
+    fn size(&self) -> usize {
+        self.size
+    }
+
+    fn sum(&mut self, values: &mut [f64]) -> Result<(), NnError> {
+        sum(self.rank, &self.room.barrier, &self.room.lists, values);
+        Ok(())
+    }
+
+    fn start_sum(&mut self, values: &[f32]) -> Result<(), NnError> {
+        self.started.push_back(values.to_vec());
+        Ok(())
+    }
+
+    fn finish_sum(&mut self, values: &mut [f32]) -> Result<(), NnError> {
+        let mut started = self.started.pop_front().expect("it was started");
+        sum(self.rank, &self.room.barrier, &self.room.short_lists, &mut started);
+        values.copy_from_slice(&started);
+        Ok(())
+    }
+}
+
+/// What is trained: a network, the batch size, and the numbers of images of its batches.
+#[derive(Clone)]
+struct Case {
+    network: Network,
+    batch_size: usize,
+    batches: Vec<usize>,
+    frozen: bool,
+}
+
+impl Case {
+    /// Values of the images, or of the gradients of the logits, of a batch.
+    fn values(&self, number: usize, batch: usize, per_row: usize) -> Vec<f32> {
+        let draws = Draws::new(7, 0, number as u64);
+        (0..batch * per_row).map(|i| draws.unit(i as u64) as f32 - 0.5).collect()
+    }
+}
+
+/// Everything that an engine ends with, and the logits of its rows in an evaluation.
+type Ended = (Vec<Vec<Vec<f32>>>, Vec<f32>);
+
+/// Trains as one of some processes.
+fn train(case: &Case, mut engine: Cpu, rank: usize, size: usize) -> Ended {
+    let Network { channels, size: [height, width], classes, .. } = case.network;
+    let slices = Slices::new(case.batch_size, size);
+    assert_eq!(engine.slices(), (size > 1).then_some(slices));
+    engine.freeze_backbone(case.frozen).expect("it can be frozen");
+    for (number, batch) in case.batches.iter().enumerate() {
+        let rows = slices.rows(*batch, rank, size);
+        let (images, gradients) = (channels * height * width, classes);
+        let of = |values: Vec<f32>, per_row: usize| values[rows.start * per_row..rows.end * per_row].to_vec();
+        let images = of(case.values(2 * number, *batch, images), images);
+        let gradients = of(case.values(2 * number + 1, *batch, gradients), gradients);
+        if rows.is_empty() {
+            engine.forward_without_images().expect("all take part");
+            engine.backward_without_images().expect("all take part");
+        } else {
+            engine.forward(&images, true).expect("it fits");
+            engine.backward(&gradients).expect("it fits");
+        }
+        engine.step(&Optimizer::sgd(0.1, 0.9, 1e-4)).expect("no device");
+        engine.estimate_statistics(&images, 0.25).expect("it fits");
+    }
+    let images = case.values(99, 2, channels * height * width);
+    let kinds = [TensorKind::Parameters, TensorKind::Gradients, TensorKind::Momentum, TensorKind::Statistics];
+    let tensors = kinds.map(|kind| engine.tensors(kind).expect("no device")).to_vec();
+    (tensors, engine.forward(&images[..], false).expect("it fits").to_vec())
+}
+
+/// Trains as some processes with some threads each; all must end alike.
+fn train_all(case: &Case, size: usize, threads: usize) -> Ended {
+    let pool = || Pool::new(threads).expect("threads");
+    if size == 1 {
+        let engine = Cpu::new(case.network.clone(), case.batch_size, 7, pool()).expect("valid");
+        return train(case, engine, 0, 1);
+    }
+    let room = Arc::new(Room {
+        barrier: Barrier::new(size),
+        lists: Mutex::new(vec![Vec::new(); size]),
+        short_lists: Mutex::new(vec![Vec::new(); size]),
+    });
+    let work = |rank: usize| {
+        let peers = Thread { rank, size, room: Arc::clone(&room), started: VecDeque::new() };
+        let engine = Cpu::with_peers(case.network.clone(), case.batch_size, 7, pool(), Box::new(peers)).expect("valid");
+        train(case, engine, rank, size)
+    };
+    let mut ended: Vec<Ended> = std::thread::scope(|scope| {
+        let work = &work;
+        let running: Vec<_> = (0..size).map(|rank| scope.spawn(move || work(rank))).collect();
+        running.into_iter().map(|one| one.join().expect("it ends")).collect()
+    });
+    let first = ended.swap_remove(0);
+    assert!(ended.iter().all(|other| *other == first), "all processes end alike");
+    first
+}
+
+fn network(architecture: Architecture, size: [usize; 2], head: Head) -> Network {
+    Network::new(architecture, 3, size, 5).expect("known").with_head(head)
+}
+
+/// The bits of one process, for up to eight of them and any number of threads; batches of an odd size, and short ones in which
+/// some processes have no images.
+#[test]
+fn the_number_of_processes_is_not_part_of_the_result() {
+    let cosine = Head::Cosine { scale: 16.0, learned: true };
+    let small = |head| Case {
+        network: network(Architecture::ResNet8, [9, 11], head),
+        batch_size: 35,
+        batches: vec![35, 12, 1],
+        frozen: false,
+    };
+    let photo = Case {
+        network: network(Architecture::ResNet18, [40, 40], Head::Linear),
+        batch_size: 16,
+        batches: vec![7],
+        frozen: false,
+    };
+    let frozen = Case { frozen: true, ..small(Head::Lws) };
+    for case in [small(Head::Linear), small(cosine), small(Head::Lws), frozen, photo] {
+        let one = train_all(&case, 1, 1);
+        assert!(one.0.iter().flatten().flatten().all(|x| x.is_finite()));
+        for (size, threads) in [(1, 2), (2, 2), (3, 1), (4, 1), (8, 1)] {
+            let several = train_all(&case, size, threads);
+            assert!(several == one, "{size} processes, {threads} threads, {:?}", case.network.head);
+        }
+    }
+}
+
+/// More than eight processes have slices of their own: they agree with each other, and with one process up to rounding.
+#[test]
+fn more_processes_have_more_slices() {
+    let case = Case {
+        network: network(Architecture::ResNet8, [9, 11], Head::Linear),
+        batch_size: 35,
+        batches: vec![35],
+        frozen: false,
+    };
+    let (one, many) = (train_all(&case, 1, 1), train_all(&case, 11, 1));
+    assert!(many == train_all(&case, 16, 1), "both have 16 slices");
+    let pairs = one.0.iter().flatten().flatten().zip(many.0.iter().flatten().flatten());
+    let largest = pairs.map(|(a, b)| (a - b).abs()).fold(0.0, f32::max);
+    assert!(largest < 1e-4, "{largest}");
+}
+
+/// A process whose images cannot be used ends the pass of all.
+#[test]
+fn a_bad_image_ends_the_pass_of_all() {
+    let network = network(Architecture::ResNet8, [8, 8], Head::Linear);
+    let room = Arc::new(Room {
+        barrier: Barrier::new(2),
+        lists: Mutex::new(vec![Vec::new(); 2]),
+        short_lists: Mutex::new(vec![Vec::new(); 2]),
+    });
+    let work = |rank: usize| {
+        let peers = Thread { rank, size: 2, room: Arc::clone(&room), started: VecDeque::new() };
+        let mut engine = Cpu::with_peers(network.clone(), 32, 0, Pool::single(), Box::new(peers)).expect("valid");
+        let mut images = vec![0.5; 16 * 3 * 8 * 8];
+        images[5] = if rank == 1 { f32::NAN } else { 0.0 };
+        engine.forward(&images, true).map(<[f32]>::len).expect_err("one of them is bad")
+    };
+    let work = &work;
+    let [first, second] = std::thread::scope(|scope| {
+        [0, 1].map(|rank| scope.spawn(move || work(rank))).map(|one| one.join().expect("it ends"))
+    });
+    assert_eq!(first.to_string(), "another process cannot compute its images");
+    assert!(matches!(second, NnError::NotFinite { image: 0, .. }));
+}

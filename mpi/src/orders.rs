@@ -1,0 +1,43 @@
+//! What rank 0 tells the other processes between runs.
+
+use equipoise_train::workers::WorkersError;
+
+use crate::comm::{Comm, MpiResult};
+use crate::workers::unreachable;
+
+/// What the others are to do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Kind {
+    /// Build a run.
+    Build = 1,
+    /// Train the run that was built.
+    Train = 2,
+    /// Leave.
+    End = 3,
+}
+
+/// The way from rank 0 to the others.
+#[derive(Clone, Copy)]
+pub(crate) struct Orders {
+    comm: Comm,
+}
+
+impl Orders {
+    pub(crate) fn new(comm: Comm) -> Self {
+        Self { comm }
+    }
+
+    /// Tells the others what to do. Only rank 0 does.
+    pub(crate) fn send(&self, kind: Kind, text: &[u8]) -> Result<(), WorkersError> {
+        let mut message: Vec<u8> = [kind as u8].into_iter().chain(text.iter().copied()).collect();
+        self.comm.broadcast(&mut message, false).map_err(unreachable)
+    }
+
+    /// Waits for what rank 0 says.
+    pub(crate) fn receive(&self) -> MpiResult<(Kind, Vec<u8>)> {
+        let mut message = Vec::new();
+        self.comm.broadcast(&mut message, true)?;
+        let kind = [Kind::Build, Kind::Train].into_iter().find(|kind| message.first() == Some(&(*kind as u8)));
+        Ok((kind.unwrap_or(Kind::End), message.split_off(message.len().min(1))))
+    }
+}

@@ -1,0 +1,245 @@
+//! The real program under `mpirun`, with several processes on this machine: the same bytes whatever their number, and faults.
+
+use std::fs;
+use std::io::Read;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+/// Time after which a job counts as hanging.
+const HANGS: Duration = Duration::from_secs(300);
+/// Settings of small runs: 1,897 images make batches of an odd size, and a short last one.
+const SMALL: [&str; 8] = ["--model", "resnet8", "--batch-size", "251", "--epochs", "2", "--threads", "1"];
+
+/// A new folder for a test.
+fn folder(name: &str) -> PathBuf {
+    let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("{name}-{}", std::process::id()));
+    let _ = fs::remove_dir_all(&path);
+    fs::create_dir_all(&path).expect("a folder");
+    path
+}
+
+/// The program with some processes.
+fn command(processes: usize, folder: &Path, args: &[&str]) -> Command {
+    let mut command = Command::new("mpirun");
+    command.args(["-n", &processes.to_string(), "--oversubscribe", "--bind-to", "none"]);
+    command.args([env!("CARGO_BIN_EXE_equipoise-mpi")]).args(args).current_dir(folder);
+    // for a test as root, in a container, with more processes than cores
+    command.env("OMPI_ALLOW_RUN_AS_ROOT", "1").env("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1");
+    command.env("OMPI_MCA_btl_vader_single_copy_mechanism", "none").env("OMPI_MCA_mpi_yield_when_idle", "1");
+    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    command
+}
+
+/// Waits for a job; its exit code, and what it wrote to standard error and output.
+fn wait(mut child: Child) -> (Option<i32>, String) {
+    let read = |mut from: Box<dyn Read + Send>| {
+        std::thread::spawn(move || {
+            let mut text = Vec::new();
+            let _ = from.read_to_end(&mut text);
+            String::from_utf8_lossy(&text).into_owned()
+        })
+    };
+    let texts =
+        [read(Box::new(child.stderr.take().expect("piped"))), read(Box::new(child.stdout.take().expect("piped")))];
+    let start = Instant::now();
+    let code = loop {
+        if let Some(status) = child.try_wait().expect("it can be waited for") {
+            break status.code();
+        }
+        if start.elapsed() > HANGS {
+            let _ = child.kill();
+            panic!("the job hangs");
+        }
+        std::thread::sleep(Duration::from_millis(5));
+    };
+    (code, texts.map(|text| text.join().expect("it ends")).concat())
+}
+
+/// Runs the program to its end.
+fn run(processes: usize, folder: &Path, args: &[&str]) -> String {
+    let (code, text) = wait(command(processes, folder, args).spawn().expect("mpirun is installed"));
+    assert_eq!(code, Some(0), "{processes} processes, {args:?}:\n{text}");
+    text
+}
+
+/// Everything in a run folder that is not a measurement of time or memory.
+fn contents(run: &Path) -> Vec<(String, Vec<u8>)> {
+    let names =
+        ["checkpoint.eqp", "best.eqp", "metrics.jsonl", "norms.jsonl", "details.json", "samples.json", "result.json"];
+    let read = |name: &str| {
+        let bytes = fs::read(run.join(name)).ok()?;
+        let measured = ["\"seconds\"", "\"images_per_second\"", "\"peak_mb\""];
+        let is_result = |line: &&str| !measured.iter().any(|key| line.contains(key));
+        let bytes = match name {
+            "result.json" => {
+                String::from_utf8_lossy(&bytes).lines().filter(is_result).collect::<Vec<_>>().join("\n").into_bytes()
+            }
+            _ => bytes,
+        };
+        Some((name.to_owned(), bytes))
+    };
+    let found: Vec<_> = names.iter().filter_map(|name| read(name)).collect();
+    assert!(found.len() >= names.len() - 1, "only {:?}", found.iter().map(|file| &file.0).collect::<Vec<_>>());
+    found
+}
+
+/// Compares two run folders byte for byte.
+fn assert_same(one: &Path, other: &Path) {
+    for ((name, one), (_, other)) in contents(one).iter().zip(contents(other)) {
+        assert!(*one == other, "{name} differs");
+    }
+}
+
+/// The same run with 1, 2, 3 and 4 processes.
+fn assert_same_runs(name: &str, args: &[&str]) {
+    let folder = folder(name);
+    for processes in [1, 2, 3, 4] {
+        let output = format!("{processes}");
+        let text = run(processes, &folder, &[&["train", "-o", &output][..], &SMALL, args].concat());
+        if processes > 1 {
+            assert!(text.contains(&format!("{processes} processes with 1 thread each")), "{text}");
+            assert_same(&folder.join("1"), &folder.join(output));
+        }
+    }
+}
+
+#[test]
+fn every_criterion_has_the_same_bits() {
+    let folder = folder("criteria");
+    let all = "softmax,class-balanced,effective-number,focal,ghm,equalization,seesaw,cwap,balanced-softmax,logit-adjusted,vs,cdt,\
+               ldam,label-aware-smoothing";
+    for processes in [1, 2, 4] {
+        let output = format!("{processes}");
+        let args = ["--criteria", all, "--batch-size", "499", "--epochs", "1", "--threads", "1", "-o", &output];
+        run(processes, &folder, &[&["compare"][..], &args].concat());
+        for criterion in all.split(',') {
+            let path = |processes: &str| folder.join(processes).join(format!("{criterion}-s0"));
+            assert_same(&path("1"), &path(&output));
+        }
+    }
+}
+
+#[test]
+fn mixup_ema_and_samplers_have_the_same_bits() {
+    let mixup = [
+        "--set",
+        "augment.mixup_alpha=0.4",
+        "--set",
+        "optimizer.ema_decay=0.9",
+        "--set",
+        "data.sampler=class-balanced",
+    ];
+    assert_same_runs("mixup", &mixup);
+    let statistics =
+        ["--set", "optimizer.ema_decay=0.9", "--set", "optimizer.ema_bn_images=300", "--val-fraction", "0.1"];
+    assert_same_runs("statistics", &statistics);
+}
+
+#[test]
+fn sam_adamw_and_difficulty_have_the_same_bits() {
+    let optimizer = ["--set", "optimizer.name=adamw", "--lr", "0.001", "--set", "optimizer.sam.rho=0.05"];
+    assert_same_runs("sam", &[&optimizer[..], &["--set", "augment.cutmix=0.5", "--criterion", "cwap"]].concat());
+}
+
+/// Ranks of a job as processes of this machine, by rank.
+fn ranks(folder: &Path) -> Vec<i32> {
+    let mut found = Vec::new();
+    for entry in fs::read_dir("/proc").expect("proc").flatten() {
+        let Ok(pid) = entry.file_name().to_string_lossy().parse::<i32>() else { continue };
+        let read = |name: &str| fs::read(entry.path().join(name)).unwrap_or_default();
+        let is_ours = fs::read_link(entry.path().join("cwd")).is_ok_and(|cwd| cwd == folder)
+            && read("comm").starts_with(b"equipoise-mpi");
+        let environment = String::from_utf8_lossy(&read("environ")).into_owned();
+        let rank = environment.split('\0').find_map(|line| line.strip_prefix("OMPI_COMM_WORLD_RANK="));
+        if let (true, Some(rank)) = (is_ours, rank.and_then(|rank| rank.parse::<usize>().ok())) {
+            found.push((rank, pid));
+        }
+    }
+    found.sort_unstable();
+    found.into_iter().map(|(_, pid)| pid).collect()
+}
+
+/// Kills of a random rank at a random time: none hangs, and all runs, resumed by another number of processes, end in the bytes of one that
+/// was left alone. `EQUIPOISE_KILLS` sets their number.
+#[test]
+fn killed_runs_resume_with_any_number_of_processes() {
+    let kills: u64 = std::env::var("EQUIPOISE_KILLS").ok().and_then(|kills| kills.parse().ok()).unwrap_or(4);
+    let folder = folder("kills");
+    run(1, &folder, &[&["train", "-o", "whole"][..], &SMALL].concat());
+    let mut state = 0x9e37_79b9_7f4a_7c15u64;
+    let mut random = |below: u64| {
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (state >> 33) % below
+    };
+    for number in 0..kills {
+        let (output, processes) = (format!("run{number}"), [2, 3, 4][random(3) as usize]);
+        let args = [&["train", "-o", &output, "--checkpoint-minutes", "0"][..], &SMALL].concat();
+        let child = command(processes, &folder, &args).spawn().expect("mpirun is installed");
+        while !folder.join(&output).join("checkpoint.eqp").exists() {
+            std::thread::sleep(Duration::from_millis(2));
+        }
+        std::thread::sleep(Duration::from_millis(random(2000)));
+        let (victim, killed) = (random(processes as u64) as usize, Instant::now());
+        if let Some(pid) = ranks(&folder).get(victim) {
+            // SAFETY: a plain system call; the process is a rank of the job above.
+            unsafe { libc::kill(*pid, libc::SIGKILL) };
+        }
+        let (code, text) = wait(child);
+        assert!(killed.elapsed() < Duration::from_secs(10), "ended after {:?}", killed.elapsed());
+        if code != Some(0) {
+            assert!(text.contains(&format!("rank {victim}")), "{text}");
+        }
+        let resumed = [1, 8, 2, 4][random(4) as usize];
+        run(resumed, &folder, &["train", "--resume", &output, "--threads", "1"]);
+        assert_same(&folder.join("whole"), &folder.join(&output));
+    }
+}
+
+/// Ctrl-C at `mpirun` stops the run, which is saved and goes on.
+#[test]
+fn interrupted_runs_are_saved() {
+    let folder = folder("interrupted");
+    run(1, &folder, &[&["train", "-o", "whole"][..], &SMALL].concat());
+    let child =
+        command(2, &folder, &[&["train", "-o", "run"][..], &SMALL].concat()).spawn().expect("mpirun is installed");
+    while !folder.join("run/checkpoint.eqp").exists() {
+        std::thread::sleep(Duration::from_millis(2));
+    }
+    let start = Instant::now();
+    // SAFETY: a plain system call; the process is ours.
+    unsafe { libc::kill(child.id() as i32, libc::SIGINT) };
+    let (code, text) = wait(child);
+    assert!(code != Some(0) && start.elapsed() < Duration::from_secs(10), "{text}");
+    run(4, &folder, &["train", "--resume", "run", "--threads", "1"]);
+    assert_same(&folder.join("whole"), &folder.join("run"));
+}
+
+/// A second job on the same folder is refused, and the first one goes on.
+#[test]
+fn a_second_job_is_refused() {
+    let folder = folder("second");
+    let first =
+        command(2, &folder, &[&["train", "-o", "run"][..], &SMALL].concat()).spawn().expect("mpirun is installed");
+    while !folder.join("run/checkpoint.eqp").exists() {
+        std::thread::sleep(Duration::from_millis(2));
+    }
+    let start = Instant::now();
+    let second =
+        command(2, &folder, &["train", "--resume", "run", "--threads", "1"]).spawn().expect("mpirun is installed");
+    let (code, text) = wait(second);
+    assert!(code != Some(0) && text.contains("is in use by"), "{text}");
+    assert!(start.elapsed() < Duration::from_secs(20), "{:?}", start.elapsed());
+    assert_eq!(wait(first).0, Some(0));
+}
+
+/// A wrong option ends all processes with the message of the program.
+#[test]
+fn wrong_options_end_all() {
+    let folder = folder("wrong");
+    let (code, text) =
+        wait(command(2, &folder, &["train", "--model", "resnet9"]).spawn().expect("mpirun is installed"));
+    assert!(code == Some(2) && text.matches("unknown model 'resnet9'").count() == 1, "{code:?} {text}");
+    let (code, text) = wait(command(3, &folder, &["train", "nowhere/at/all"]).spawn().expect("mpirun is installed"));
+    assert!(code == Some(2) && text.matches("nowhere/at/all").count() == 1, "{code:?} {text}");
+}
