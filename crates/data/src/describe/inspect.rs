@@ -6,6 +6,7 @@ use equipoise_pool::Pool;
 use serde::Serialize;
 
 use super::advice::{advice, on_broken_files};
+pub use super::feature_norms::FeatureReport;
 pub use super::findings::BrokenImage;
 use super::findings::Findings;
 use super::groups::GroupRule;
@@ -37,6 +38,9 @@ pub struct DatasetReport {
     pub sizes: Vec<(String, u64)>,
     /// Formats of the files with their number, the most common first.
     pub formats: Vec<(String, u64)>,
+    /// What the features are like, if the dataset has features in place of images.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub features: Option<FeatureReport>,
     /// What is odd about single images and folders.
     pub problems: Vec<Problem>,
     /// What follows from all this.
@@ -133,11 +137,13 @@ pub fn inspect(
         groups: groups.collect(),
         sizes: most_common(found.sizes.iter().map(|((w, h), n)| (format!("{w} x {h}"), *n))),
         formats: most_common(found.formats.iter().map(|(name, n)| ((*name).to_owned(), *n))),
+        features: FeatureReport::of(dataset),
         problems: Vec::new(),
         advice: Vec::new(),
         broken: Vec::new(),
     };
     report.advice = advice(&report, &grouped, &found);
+    report.advice.extend(report.features.iter().flat_map(FeatureReport::advice));
     report.problems = found.problems;
     let images =
         dataset.train.labels.len() + dataset.val.as_ref().map_or(0, |val| val.labels.len()) + dataset.test.labels.len();

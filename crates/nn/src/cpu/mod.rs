@@ -11,14 +11,17 @@
 //! | `scratch` | tasks and their scratch memory |
 //! | `forward`, `backward`, `evaluation` | the passes of the backbone |
 //! | `batch_norm`, `residual`, `max_pool`, `average_pool`, `head` | what surrounds the convolutions, forward and backward |
+//! | `features`, `dense` | a head on features, which has no convolutions: its hidden layer and its matrix products |
 //! | `optimizer`, `ema`, `packing` | what changes the weights, and brings them into the kernels' order |
 //! | `tensors` | tensors in and out, in PyTorch's layout |
 
 mod average_pool;
 mod backward;
 mod batch_norm;
+mod dense;
 mod ema;
 mod evaluation;
+mod features;
 mod forward;
 mod head;
 mod max_pool;
@@ -36,6 +39,7 @@ use equipoise_pool::Pool;
 use equipoise_simd::SimdLevel;
 
 use self::ema::Ema;
+use self::features::HiddenLayer;
 use self::head::HeadLayer;
 use self::memory::{ActivationGradients, Activations};
 use self::plan::{Layer, Plan, PlanOptions};
@@ -58,6 +62,8 @@ pub struct Cpu {
     tasks: Tasks,
     layers: Vec<Layer>,
     blocks: Vec<ResidualBlock>,
+    /// The hidden layer of a head on features.
+    hidden: Option<HiddenLayer>,
     head: HeadLayer,
     /// Flat buffers of everything that is trained, with padded channels.
     parameters: Buffer,
@@ -128,8 +134,8 @@ impl Cpu {
             ema: None,
             activations: Activations::new(&plan, &network, batch_size),
             activation_gradients: ActivationGradients::new(&plan, &network, batch_size),
-            slice_gradients: Buffer::new(plan.slice_gradients(batch_size)),
-            partial_sums: vec![0.0; 3 * batch_size * plan.most_channels()],
+            slice_gradients: Buffer::new(if network.is_on_features() { 0 } else { plan.slice_gradients(batch_size) }),
+            partial_sums: vec![0.0; if network.is_on_features() { 0 } else { 3 * batch_size * plan.most_channels() }],
             logits: Vec::with_capacity(batch_size * network.classes),
             trained_images: 0,
             frozen: false,
@@ -138,6 +144,7 @@ impl Cpu {
             packing: plan.packing(),
             layers: plan.layers,
             blocks: plan.blocks,
+            hidden: plan.hidden,
             head: plan.head,
             network,
         };
@@ -163,12 +170,17 @@ impl Engine for Cpu {
 
     fn forward(&mut self, images: &[f32], train: bool) -> Result<&[f32], NnError> {
         self.trained_images = 0;
-        let number = self.read_images(images)?;
-        if train && !self.frozen {
-            self.backbone_forward(number, if self.ascended { 0.0 } else { batch_norm::MOMENTUM });
+        let number = if self.network.is_on_features() {
+            self.features_forward(images)?
         } else {
-            self.backbone_evaluate(number);
-        }
+            let number = self.read_images(images)?;
+            if train && !self.frozen {
+                self.backbone_forward(number, if self.ascended { 0.0 } else { batch_norm::MOMENTUM });
+            } else {
+                self.backbone_evaluate(number);
+            }
+            number
+        };
         self.head_forward(number);
         self.trained_images = if train { number } else { 0 };
         Ok(&self.logits)
@@ -184,8 +196,10 @@ impl Engine for Cpu {
             return Err(NnError::Length { what: "gradient of the logits", got: gradient.len(), want });
         }
         self.head_backward(gradient, images);
-        if !self.frozen {
-            self.backbone_backward(images);
+        match (self.frozen, self.network.is_on_features()) {
+            (true, _) => {}
+            (false, true) => self.hidden_backward(images),
+            (false, false) => self.backbone_backward(images),
         }
         self.trained_images = 0;
         Ok(())
@@ -242,6 +256,10 @@ impl Engine for Cpu {
 
     fn estimate_statistics(&mut self, images: &[f32], share: f32) -> Result<(), NnError> {
         self.trained_images = 0;
+        if self.network.is_on_features() {
+            // it has no batch norm
+            return self.features_forward(images).map(|_| ());
+        }
         let number = self.read_images(images)?;
         self.backbone_forward(number, share);
         Ok(())

@@ -88,6 +88,7 @@ fn read_options(data: &DataSettings, left_out: &HashSet<PathBuf>) -> Result<Read
         split: SplitRule { test_fraction: data.test_fraction, seed: data.split_seed },
         path_column: data.path_column.clone(),
         label_column: data.label_column.clone(),
+        labels: data.labels.as_ref().map(PathBuf::from),
         group_by: data.group_by.as_deref().map(GroupBy::new).transpose()?,
         left_out: left_out.clone(),
     })
@@ -101,7 +102,7 @@ fn held_out(
     (data_root, left_out): (&Path, &HashSet<PathBuf>),
 ) -> Result<Split, TrainError> {
     let mut options = read_options(data, left_out)?;
-    (options.split.test_fraction, options.group_by) = (0.0, None);
+    (options.split.test_fraction, options.group_by, options.labels) = (0.0, None, None);
     let held = load_dataset(other, data_root, &options)?;
     let choice = SplitChoice::usual(&held);
     labeled_as(held, &dataset.classes, choice)

@@ -2,12 +2,15 @@
 //!
 //! - [`dataset`]: the dataset with its subset.
 //! - [`input`]: network and image size, by the images. [`build`]: from settings to a trainer.
+//! - [`baselines`]: classifiers that need no training, for features.
 //! - [`inspection`]: a dataset before training.
 //! - [`weights`]: weights to start from, and checkpoints to use.
 //! - [`Run`]: a trainer with its folder. [`SharedRun`]: the same on any engine, with several workers. [`ExistingRun`]: what a folder already holds.
 //! - [`evaluation`], [`prediction`]: a trained run on a dataset and on image files. [`export`]: its weights for other programs.
 
+pub mod baselines;
 pub mod build;
+mod class_means;
 pub mod dataset;
 pub mod evaluation;
 mod existing;
@@ -23,6 +26,7 @@ mod repeated;
 mod result;
 mod session;
 mod shared;
+mod weight_decay;
 pub mod weights;
 
 use std::path::Path;

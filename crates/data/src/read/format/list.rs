@@ -8,8 +8,8 @@
 //! numbers. A file may be named without its extension, and may be in a folder beside the list. Missing files are reported
 //! with their line.
 
-mod columns;
-mod delimited;
+pub(crate) mod columns;
+pub(crate) mod delimited;
 mod files;
 
 use std::collections::BTreeMap;
