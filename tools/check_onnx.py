@@ -1,4 +1,4 @@
-"""Compares exported ONNX files in onnxruntime with `equipoise predict`, for every kind of network and head.
+"""Compares exported ONNX files in onnxruntime with `equipoise predict`, for every kind of network and head, on images and on features.
 
     python3 tools/check_onnx.py target/release/equipoise
 
@@ -97,6 +97,79 @@ def compare(program, folder, run_folder):
     return max(np.abs(together - want).max(), np.abs(alone - want).max()), want.std(0).max()
 
 
+HEADS = {
+    "linear, standardized": ["--model", "linear"],
+    "cosine, unit length": ["--model", "cosine", "--set", "data.scaling=normalize"],
+    "mlp, as they are": ["--model", "mlp", "--set", "data.scaling=none", "--set", "model.hidden=33"],
+    "ldam, adjusted logits": ["--model", "linear", "--criterion", "ldam", "--set", "logit_adjustment=1"],
+}
+
+
+def predictions(program, run_folder, path, classes):
+    lines = run(program, "predict", run_folder, path, "--json", "--top", len(classes)).splitlines()
+    rows = [{p["label"]: p["probability"] for p in json.loads(line)["predictions"]} for line in lines]
+    return np.array([[row[name] for name in classes] for row in rows])
+
+
+def compare_head(program, folder, options):
+    """A head on features alone: the largest difference of probabilities, and how much they vary."""
+    folder.mkdir(parents=True)
+    random = np.random.default_rng(5)
+    labels = np.repeat(np.arange(CLASSES), IMAGES)
+    features = (random.normal(size=(labels.size, 21)) + 2 * np.eye(21)[labels] + 3).astype(np.float32)
+    np.savez(folder / "features.npz", features=features, labels=labels)
+    run(program, "train", folder / "features.npz", *options, *TRAINING, "--output", folder / "run", "--quiet")
+    session = export(program, folder, folder / "run")
+    classes = json.loads(session.get_modelmeta().custom_metadata_map["classes"])
+    want = predictions(program, folder / "run", folder / "features.npz", classes)
+    together = session.run(["probabilities"], {"features": features})[0]
+    alone = np.concatenate([session.run(["probabilities"], {"features": row[None]})[0] for row in features])
+    return max(np.abs(together - want).max(), np.abs(alone - want).max()), want.std(0).max()
+
+
+def write_backbone(path, pooled):
+    """A small backbone: a convolution with ReLU, averaged over positions inside or by the reader of its output."""
+    random = np.random.default_rng(9)
+    weight = onnx.numpy_helper.from_array(random.normal(size=(17, 3, 4, 4)).astype(np.float32) / 4, "conv.weight")
+    nodes = [
+        onnx.helper.make_node("Conv", ["input", "conv.weight"], ["conv"], strides=[4, 4]),
+        onnx.helper.make_node("Relu", ["conv"], ["relu" if pooled else "features"]),
+    ]
+    if pooled:
+        nodes.append(onnx.helper.make_node("GlobalAveragePool", ["relu"], ["pooled"]))
+        nodes.append(onnx.helper.make_node("Flatten", ["pooled"], ["features"]))
+    value = onnx.helper.make_tensor_value_info
+    shape = ["batch", 17] if pooled else ["batch", 17, 8, 8]
+    inputs = [value("input", onnx.TensorProto.FLOAT, ["batch", 3, 32, 32])]
+    outputs = [value("features", onnx.TensorProto.FLOAT, shape)]
+    graph = onnx.helper.make_graph(nodes, "backbone", inputs, outputs, [weight])
+    model = onnx.helper.make_model(graph, opset_imports=[onnx.helper.make_opsetid("", 17)], ir_version=8)
+    onnx.save(model, path)
+
+
+def compare_joined(program, folder, pooled):
+    """Images through a head that is joined with its backbone, against the head on the features of `embed`."""
+    make_images(folder / "images", 32, 3)
+    backbone, features = folder / "backbone.onnx", folder / "features.safetensors"
+    write_backbone(backbone, pooled)
+    library = next((Path(onnxruntime.__file__).parent / "capi").glob("libonnxruntime.so*"))
+    mean = ["--mean", "0.4,0.5,0.6", "--std", "0.2,0.3,0.25", "--resize", "32"]
+    run(program, "embed", backbone, folder / "images", "-o", features, "--onnxruntime", library, *mean)
+    run(program, "train", features, *TRAINING, "--output", folder / "run", "--quiet")
+    joined = folder / "joined.onnx"
+    run(program, "export", folder / "run", "--backbone", backbone, "--output", joined)
+    onnx.checker.check_model(str(joined), full_check=True)
+    session = onnxruntime.InferenceSession(str(joined), providers=["CPUExecutionProvider"])
+    about = session.get_modelmeta().custom_metadata_map
+    lines = run(program, "predict", folder / "run", features, "--json", "--top", CLASSES).splitlines()
+    rows = [json.loads(line) for line in lines]
+    classes = json.loads(about["classes"])
+    want = np.array([[{p["label"]: p["probability"] for p in row["predictions"]}[name] for name in classes] for row in rows])
+    batch = np.stack([pixels(row["path"], int(about["image_size"]), 3) for row in rows])
+    got = session.run(["probabilities"], {"images": batch})[0]
+    return np.abs(got - want).max(), want.std(0).max()
+
+
 def main(program):
     passed = failed = 0
     with tempfile.TemporaryDirectory() as folder:
@@ -111,6 +184,14 @@ def main(program):
             good = difference <= BOUND and spread > 1e-3
             passed, failed = passed + good, failed + (not good)
             print(f"{name}: probabilities differ by at most {difference:.1e} (they vary by {spread:.1e} between images)")
+        heads = [(name, lambda case, options=options: compare_head(program, case, options)) for name, options in HEADS.items()]
+        heads.append(("joined with its backbone", lambda case: compare_joined(program, case, True)))
+        heads.append(("joined with a backbone of maps", lambda case: compare_joined(program, case, False)))
+        for name, check in heads:
+            difference, spread = check(folder / f"features, {name}")
+            good = difference <= BOUND and spread > 1e-3
+            passed, failed = passed + good, failed + (not good)
+            print(f"features, {name}: probabilities differ by at most {difference:.1e} (they vary by {spread:.1e})")
     print(f"{passed} passed, {failed} failed")
     sys.exit(1 if failed or not passed else 0)
 

@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use serde::Serialize;
 
 use crate::error::DataError;
+use crate::features::Features;
 use crate::subset::grouping::FileGroups;
 
 /// Decoded 8-bit images of one size, planar: image after image, channel after channel, row after row.
@@ -58,6 +59,8 @@ pub enum Images {
     Memory(Pixels),
     /// Image files, decoded when they are needed.
     Files(Vec<PathBuf>),
+    /// Rows of features in place of images.
+    Features(Features),
 }
 
 impl Images {
@@ -67,6 +70,7 @@ impl Images {
         match self {
             Self::Memory(pixels) => pixels.len(),
             Self::Files(files) => files.len(),
+            Self::Features(features) => features.len(),
         }
     }
 
@@ -76,12 +80,34 @@ impl Images {
         self.len() == 0
     }
 
-    /// The file of an image, if the images are files.
+    /// The file of an image, if the images are files, or what a row of features is of.
     #[must_use]
     pub fn file(&self, index: usize) -> Option<&Path> {
         match self {
             Self::Memory(_) => None,
             Self::Files(files) => files.get(index).map(PathBuf::as_path),
+            Self::Features(features) => features.name(index),
+        }
+    }
+
+    /// The files of all images, or what all rows of features are of.
+    pub(crate) fn paths(&self) -> Option<Cow<'_, [PathBuf]>> {
+        match self {
+            Self::Memory(_) => None,
+            Self::Files(files) => Some(files.into()),
+            Self::Features(features) => (0..features.len())
+                .map(|row| features.name(row).map(Path::to_owned))
+                .collect::<Option<Vec<_>>>()
+                .map(Cow::from),
+        }
+    }
+
+    /// The features, if these are no images.
+    #[must_use]
+    pub fn features(&self) -> Option<&Features> {
+        match self {
+            Self::Features(features) => Some(features),
+            Self::Memory(_) | Self::Files(_) => None,
         }
     }
 
@@ -90,7 +116,7 @@ impl Images {
     pub fn pixels(&self) -> Option<&Pixels> {
         match self {
             Self::Memory(pixels) => Some(pixels),
-            Self::Files(_) => None,
+            Self::Files(_) | Self::Features(_) => None,
         }
     }
 }
@@ -152,6 +178,11 @@ impl Split {
         for split in splits {
             match (&mut all.images, split.images) {
                 (Images::Files(files), Images::Files(more)) => files.extend(more),
+                (Images::Features(features), Images::Features(more)) => {
+                    if !features.append(&more) {
+                        return None;
+                    }
+                }
                 (Images::Memory(pixels), Images::Memory(more))
                     if (pixels.channels, pixels.height, pixels.width) == (more.channels, more.height, more.width) =>
                 {
@@ -190,6 +221,7 @@ impl Split {
                 Images::Memory(Pixels { bytes: bytes.into(), ..*pixels })
             }
             Images::Files(files) => Images::Files(indices.iter().map(|index| files[*index as usize].clone()).collect()),
+            Images::Features(features) => Images::Features(features.subset(indices)),
         };
         Self { images, labels: indices.iter().map(|index| self.labels[*index as usize]).collect() }
     }

@@ -7,6 +7,7 @@ use equipoise_support::nearest;
 use thiserror::Error;
 
 use crate::acquire::catalog::{KNOWN_DATASETS, KnownDataset};
+use crate::features::error::FeatureError;
 
 /// An image file that cannot be used.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -456,6 +457,23 @@ pub enum DataError {
         /// The fingerprint of the training images.
         want: String,
     },
+    /// A file of features or labels cannot be used.
+    #[error("{}: {what}", path.display())]
+    Features {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong with it.
+        what: FeatureError,
+    },
+    /// A file of labels is given for images, which have their own.
+    #[error("--labels {}: only features take their labels from a file; images have theirs in folders or lists", labels.display())]
+    LabelsOfImages {
+        /// The file of labels.
+        labels: PathBuf,
+    },
+    /// Features were asked for as pixels of 8 bits.
+    #[error("features are no pixels: they have no levels from 0 to 255")]
+    NoPixels,
     /// A subset file without images.
     #[error("{}: it lists no image", path.display())]
     EmptySubset {

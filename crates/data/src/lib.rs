@@ -1,13 +1,14 @@
 //! Image datasets with long tails: from files on disk to images, labels, counts and batches.
 //!
 //! Data flows from [`acquire`] and [`read`] to a [`Dataset`], and from there through [`subset`] to [`batch`]; [`describe`]
-//! looks at a dataset before training.
+//! looks at a dataset before training. [`features`] are rows of numbers in place of images.
 
 pub mod acquire;
 pub mod batch;
 pub mod dataset;
 pub mod describe;
 pub mod error;
+pub mod features;
 mod hash;
 mod load;
 pub mod read;
@@ -15,5 +16,6 @@ pub mod subset;
 
 pub use dataset::{Dataset, Images, Pixels, Problem, Split};
 pub use error::DataError;
+pub use features::Features;
 pub use load::{is_list, load};
 pub use read::options::ReadOptions;

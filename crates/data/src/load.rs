@@ -3,15 +3,18 @@
 use std::path::Path;
 
 use crate::acquire::catalog::KnownDataset;
-use crate::dataset::Dataset;
+use crate::dataset::{Dataset, Images};
 use crate::error::DataError;
+use crate::features;
+use crate::features::read::is_feature_file;
 use crate::read::format::{cifar, class_folders, idx, inat, list, tiny_imagenet};
 use crate::read::options::ReadOptions;
 use crate::read::source::cannot_read;
 use crate::read::tar::is_tar;
 
 /// Reads a known dataset by its name (from the data folder `root`), or from a path: a CIFAR folder or archive, a folder of
-/// IDX files, Tiny-ImageNet, iNaturalist, a list, a folder with a list and its images, or a tree with a folder per class. A list or tree without splits is split
+/// IDX files, Tiny-ImageNet, iNaturalist, a list, a folder with a list and its images, a file of features, or a tree with a folder
+/// per class. A list or tree without splits is split
 /// as the options say. Files that they leave out are in no split.
 ///
 /// # Errors
@@ -19,9 +22,12 @@ use crate::read::tar::is_tar;
 pub fn load(name_or_path: &str, root: &Path, options: &ReadOptions) -> Result<Dataset, DataError> {
     let mut dataset = read(name_or_path, root, options)?;
     dataset.leave_out(&options.left_out);
+    if let (Some(labels), false) = (&options.labels, matches!(dataset.train.images, Images::Features(_))) {
+        return Err(DataError::LabelsOfImages { labels: labels.clone() });
+    }
     match &options.group_by {
         Some(by) if dataset.groups.is_empty() => {
-            let what = "only images in class folders or in a list can be grouped".to_owned();
+            let what = "only images in class folders or in a list, and features with paths or a list of labels, can be grouped".to_owned();
             return Err(DataError::GroupBy { text: by.text().to_owned(), what });
         }
         _ => {}
@@ -43,6 +49,8 @@ fn read(name_or_path: &str, root: &Path, options: &ReadOptions) -> Result<Datase
     }
     if list::is_list(path) {
         list::list(path, options)
+    } else if is_feature_file(path) {
+        features::read::dataset(path, options)
     } else if path.is_file() {
         load_archive(path)
     } else {

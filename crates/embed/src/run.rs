@@ -159,6 +159,7 @@ impl<'a> Source<'a> {
             Ok(match &split.images {
                 Images::Files(files) => Loader::unchecked(files.clone(), transform),
                 Images::Memory(pixels) => Loader::photographs(pixels, transform),
+                Images::Features(_) => return Err(DataError::NoPixels.into()),
             })
         };
         let plain = loader(PhotoCrop::CenterCrop { resize: how.resize })?;
@@ -253,6 +254,7 @@ fn key(
         match &split.images {
             Images::Files(files) => files.hash(&mut hasher),
             Images::Memory(pixels) => pixels.bytes.hash(&mut hasher),
+            Images::Features(_) => return Err(DataError::NoPixels.into()),
         }
     }
     Ok(hasher.finish())

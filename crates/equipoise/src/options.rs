@@ -14,7 +14,7 @@ use equipoise_train::recipe::RECOMMENDED;
 use equipoise_train::run::RunContext;
 use equipoise_train::run::dataset::{LoadedDataset, load};
 use equipoise_train::run::files::{make_paths_absolute, read_text};
-use equipoise_train::settings::{Architecture, DataSettings, SelectBest, Settings};
+use equipoise_train::settings::{Architecture, DataSettings, OptimizerKind, SelectBest, Settings};
 
 use crate::checkpoints;
 use crate::cluster;
@@ -30,8 +30,8 @@ const HELD_OUT: u32 = 5;
 pub(crate) struct SettingArgs {
     /// Name of a dataset (see `equipoise data list`) or a path [default: that of the run that --weights names, else fashion-mini]
     pub(crate) data: Option<String>,
-    /// Network: resnet8, 14, 20, 32, 32x2, 32x4, 44 or 56 for small images, resnet18, 34 or 50 for photographs [default: resnet32
-    /// or resnet18, by the size of the images; resnet8 for `compare` without a dataset]
+    /// Network: resnet8, 14, 20, 32, 32x2, 32x4, 44 or 56 for small images, resnet18, 34 or 50 for photographs, linear, cosine or mlp for
+    /// features [default: resnet32 or resnet18, by the size of the images; linear for features; resnet8 for `compare` without a dataset]
     #[arg(long, value_name = "NAME")]
     model: Option<Architecture>,
     /// Draw a long-tailed subset with this imbalance factor
@@ -140,6 +140,9 @@ impl SettingArgs {
         if source.is_none() && !self.names_data()? {
             check_needs_no_data(&settings.data)?;
         }
+        if settings.optimizer.name == OptimizerKind::Lbfgs && self.epochs.is_none() {
+            settings.epochs = 1;
+        }
         settings.check()?;
         make_paths_absolute(&mut settings);
         Ok(settings.with_head_of_criterion())
@@ -213,7 +216,7 @@ impl SettingArgs {
         put(&self.data, &mut settings.data.dataset);
         put(&self.epochs, &mut settings.epochs);
         put(&self.batch_size, &mut settings.batch_size);
-        put(&self.lr, &mut settings.optimizer.learning_rate);
+        put_some(&self.lr, &mut settings.optimizer.learning_rate);
         put(&self.seed, &mut settings.seed);
         put(&self.val_fraction, &mut settings.data.val_fraction);
         if let Some(fraction) = self.val {
@@ -270,12 +273,16 @@ pub(crate) struct ColumnArgs {
     /// Column of a CSV or JSON-lines list that names the classes [default: one with a usual name]
     #[arg(long, value_name = "NAME")]
     pub(crate) label_column: Option<String>,
+    /// Labels of features: a .npy array, or a CSV or text file with a line per row [default: in the file of features, or beside it]
+    #[arg(long, value_name = "FILE")]
+    pub(crate) labels: Option<String>,
 }
 
 impl ColumnArgs {
     fn apply(&self, data: &mut DataSettings) {
         data.path_column = self.path_column.clone().or(data.path_column.take());
         data.label_column = self.label_column.clone().or(data.label_column.take());
+        data.labels = self.labels.clone().or(data.labels.take());
     }
 }
 

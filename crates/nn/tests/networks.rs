@@ -25,6 +25,7 @@ fn networks() -> Vec<Network> {
         shortcut: Shortcut::Padded,
         stages: vec![stage(2, 16, 1), stage(1, 32, 2)],
         head: Head::Linear,
+        feature_input: None,
     };
     let pooled = Stem { width: 8, kernel: 7, stride: 2, pool: true };
     vec![

@@ -83,7 +83,7 @@ impl Graph {
 
 impl Node {
     /// A `NodeProto`.
-    fn encode(&self) -> Message {
+    pub(crate) fn encode(&self) -> Message {
         let node = self.inputs.iter().fold(Message::default(), |node, input| node.bytes(1, input.as_bytes()));
         let node = node.bytes(2, self.name.as_bytes()).bytes(3, self.name.as_bytes());
         let node = node.bytes(4, self.operator.as_bytes());
@@ -106,7 +106,7 @@ impl Attribute {
 
 impl Constant {
     /// A `TensorProto`.
-    fn encode(self) -> Message {
+    pub(crate) fn encode(self) -> Message {
         let add = |tensor: Message, side: &usize| tensor.repeated_integer(1, *side as u64);
         let tensor = self.shape.iter().fold(Message::default(), add).integer(2, self.data_type);
         tensor.bytes(8, self.name.as_bytes()).bytes(9, &self.bytes)
@@ -115,7 +115,7 @@ impl Constant {
 
 impl Value {
     /// A `ValueInfoProto`.
-    fn encode(&self) -> Message {
+    pub(crate) fn encode(&self) -> Message {
         let batch = Message::default().bytes(2, b"batch");
         let size = |side: &usize| Message::default().integer(1, *side as u64);
         let dimensions = std::iter::once(batch).chain(self.shape.iter().map(size));

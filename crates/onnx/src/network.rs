@@ -21,6 +21,8 @@ pub struct Model<'a> {
     pub mean: &'a [f32],
     /// Standard deviation of the pixels by channel, in 0..=1.
     pub std: &'a [f32],
+    /// How a head scales its features; `None` for a network on images.
+    pub features: Option<FeatureScale<'a>>,
     /// Factor of the logits.
     pub logit_scale: f32,
     /// Added to the logits after the factor; empty for nothing.
@@ -33,10 +35,27 @@ pub struct Model<'a> {
     pub version: &'a str,
 }
 
+/// How a head on features scales them.
+#[derive(Clone, Copy, Debug)]
+pub enum FeatureScale<'a> {
+    /// By a factor and an offset for each.
+    Affine {
+        /// The factors.
+        scale: &'a [f32],
+        /// The offsets.
+        offset: &'a [f32],
+    },
+    /// To length 1.
+    UnitLength,
+    /// Not at all.
+    Nothing,
+}
+
 /// The bytes of an ONNX file.
 ///
 /// Its input `images` is batch x channels x height x width, with pixels in 0..=1; they are normalized inside. Its outputs are
-/// `logits`, with factor and offsets, and `probabilities`, both batch x classes, and the `features` that the head reads.
+/// `logits`, with factor and offsets, and `probabilities`, both batch x classes, and the `features` that the head reads. The input
+/// of a head on features is `features`, batch x features, which are scaled inside.
 ///
 /// # Panics
 /// If the values do not have the network's shapes.
@@ -46,15 +65,34 @@ pub fn write(model: &Model<'_>) -> Vec<u8> {
 }
 
 fn graph(model: &Model<'_>) -> Graph {
-    let mut builder = Builder { graph: Graph { name: model.network.name.clone(), ..Graph::default() }, model };
+    let mut graph = Graph { name: model.network.name.clone(), ..Graph::default() };
+    if model.network.is_on_features() {
+        graph.input("features", &[model.network.channels], "features of an image, as its backbone computes them");
+        feature_head(&mut graph, model, "features", "");
+        return graph;
+    }
+    let mut builder = Builder { graph, model, prefix: "" };
     let features = builder.backbone();
     builder.head(&features);
+    let network = model.network;
+    builder.graph.output("features", &[network.features()], "features, the input of the head");
     builder.graph
+}
+
+/// Adds a head on features, which are the value `input`. The names of all its nodes but `logits` and `probabilities` start with `prefix`.
+pub(crate) fn feature_head(graph: &mut Graph, model: &Model<'_>, input: &str, prefix: &str) {
+    let mut builder = Builder { graph: std::mem::take(graph), model, prefix };
+    let scaled = builder.scaled_features(input);
+    let hidden = builder.hidden(&scaled);
+    builder.head(&hidden);
+    *graph = builder.graph;
 }
 
 struct Builder<'a> {
     graph: Graph,
     model: &'a Model<'a>,
+    /// Start of the names of the head's nodes.
+    prefix: &'a str,
 }
 
 impl Builder<'_> {
@@ -150,41 +188,74 @@ impl Builder<'_> {
         x
     }
 
+    /// Features as the head was trained on them.
+    fn scaled_features(&mut self, input: &str) -> String {
+        let (width, prefix) = (self.model.network.channels, self.prefix);
+        match self.model.features {
+            Some(FeatureScale::Affine { scale, offset }) => {
+                let scale = self.graph.floats(&format!("{prefix}scale"), &[1, width], scale.iter().copied());
+                let offset = self.graph.floats(&format!("{prefix}offset"), &[1, width], offset.iter().copied());
+                let scaled = self.graph.node("Mul", &format!("{prefix}features.times"), &[input, &scale], []);
+                self.graph.node("Add", &format!("{prefix}features.scaled"), &[&scaled, &offset], [])
+            }
+            Some(FeatureScale::UnitLength) => self.unit_length(input, &format!("{prefix}features.scaled")),
+            Some(FeatureScale::Nothing) | None => input.to_owned(),
+        }
+    }
+
+    /// The hidden layer of a head on features, if it has one.
+    fn hidden(&mut self, input: &str) -> String {
+        let Model { network, parameters, .. } = self.model;
+        let (width, prefix) = (network.features(), self.prefix);
+        if parameters.len() < 2 || network.feature_input.is_none_or(|input| input.hidden.is_none()) {
+            return input.to_owned();
+        }
+        let weight = self.graph.floats(
+            &format!("{prefix}hidden.weight"),
+            &[width, network.channels],
+            parameters[0].iter().copied(),
+        );
+        let bias = self.graph.floats(&format!("{prefix}hidden.bias"), &[width], parameters[1].iter().copied());
+        let transposed = [Attribute::Integer("transB", 1)];
+        let sum = self.graph.node("Gemm", &format!("{prefix}hidden"), &[input, &weight, &bias], transposed);
+        self.graph.node("Relu", &format!("{prefix}hidden.relu"), &[&sum], [])
+    }
+
     /// From features to logits and probabilities.
     fn head(&mut self, features: &str) {
         let network = self.model.network;
-        let head = network.head_name();
+        let head = format!("{}{}", self.prefix, network.head_name());
         let input = match network.head {
             Head::Linear | Head::Lws => features.to_owned(),
-            Head::Cosine { .. } => self.unit_features(features),
+            Head::Cosine { .. } => self.unit_length(features, &format!("{}features.normalized", self.prefix)),
         };
         let (weight, bias) = self.head_values();
         let weight = self.graph.floats(&format!("{head}.weight"), &[network.classes, network.features()], weight);
         let bias = self.graph.floats(&format!("{head}.bias"), &[network.classes], bias);
         let transposed = [Attribute::Integer("transB", 1)];
         let logits = self.graph.node("Gemm", "logits", &[&input, &weight, &bias], transposed);
-        let temperature = self.graph.floats("temperature", &[], [self.model.temperature]);
-        let scaled = self.graph.node("Div", "logits.scaled", &[&logits, &temperature], []);
+        let temperature = self.graph.floats(&format!("{}temperature", self.prefix), &[], [self.model.temperature]);
+        let scaled = self.graph.node("Div", &format!("{}logits.scaled", self.prefix), &[&logits, &temperature], []);
         self.graph.node("Softmax", "probabilities", &[&scaled], [Attribute::Integer("axis", 1)]);
         self.graph.output("logits", &[network.classes], "logits, after any adjustment");
         self.graph.output("probabilities", &[network.classes], "probabilities of the classes");
-        self.graph.output("features", &[network.features()], "features, the input of the head");
     }
 
     /// Features divided by their length.
-    fn unit_features(&mut self, features: &str) -> String {
+    fn unit_length(&mut self, features: &str, name: &str) -> String {
         let attributes = [Attribute::Integers("axes", vec![1]), Attribute::Integer("keepdims", 1)];
-        let length = self.graph.node("ReduceL2", "features.length", &[features], attributes);
-        let least = self.graph.floats("features.least_length", &[], [1e-12]);
-        let length = self.graph.node("Max", "features.safe_length", &[&length, &least], []);
-        self.graph.node("Div", "features.normalized", &[features, &length], [])
+        let length = self.graph.node("ReduceL2", &format!("{name}.length"), &[features], attributes);
+        let least = self.graph.floats(&format!("{name}.least_length"), &[], [1e-12]);
+        let length = self.graph.node("Max", &format!("{name}.safe_length"), &[&length, &least], []);
+        self.graph.node("Div", name, &[features, &length], [])
     }
 
     /// Weights and biases of the head, with all factors and offsets folded in.
     fn head_values(&self) -> (Vec<f32>, Vec<f32>) {
         let Model { network, parameters, logit_scale, logit_offsets, .. } = self.model;
         let (features, scale) = (network.features(), f64::from(*logit_scale));
-        let values = &parameters[3 * network.layers().0.len()..];
+        let hidden = if network.feature_input.is_some_and(|input| input.hidden.is_some()) { 2 } else { 0 };
+        let values = &parameters[3 * network.layers().0.len() + hidden..];
         let zeros = vec![0.0; network.classes];
         let row = |class: usize| values[0][class * features..][..features].iter().map(|w| f64::from(*w));
         let length = |class: usize| row(class).map(|w| w * w).sum::<f64>().sqrt().max(1e-12);
@@ -228,6 +299,7 @@ mod tests {
             statistics: &statistics.collect::<Vec<_>>(),
             mean: &[0.5; 3],
             std: &[0.25; 3],
+            features: None,
             logit_scale: 2.0,
             logit_offsets,
             temperature: 1.5,

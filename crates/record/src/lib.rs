@@ -1,12 +1,13 @@
 //! The folder of a training run: the records in its files, and the one owner of the folder itself.
 //!
 //! - [`RunFolder`]: the lock, atomic writes, checkpoint rotation. [`names`]: every file name in a run folder.
-//! - The records, one module per file: [`metrics`] (`metrics.jsonl`, `times.jsonl`), [`norms`], [`details`], [`result`],
+//! - The records, one module per file: [`baselines`], [`metrics`] (`metrics.jsonl`, `times.jsonl`), [`norms`], [`details`], [`result`],
 //!   [`samples`].
 //!
 //! The trainer writes the records and the report reads them; neither depends on the other. A value that is not known is
 //! `None`, never 0. Files of older versions lack some fields, so those fields have defaults.
 
+pub mod baselines;
 pub mod details;
 pub mod folder;
 pub mod metrics;
@@ -15,6 +16,7 @@ pub mod norms;
 pub mod result;
 pub mod samples;
 
+pub use baselines::BaselineResult;
 pub use details::{ConfusedPair, CorrectImages, EvaluationDetails, GroupMembers, HardExample, ReliabilityBin};
 pub use folder::{FolderError, RunFolder};
 pub use metrics::{ClassCounts, EpochRecord, EpochTime, GroupAccuracy, Metrics};

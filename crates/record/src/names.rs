@@ -36,6 +36,8 @@ pub const EVENTS_SUFFIX: &str = ".equipoise";
 pub const COMPARISON: &str = "compare.toml";
 /// The table of a comparison, in JSON.
 pub const COMPARISON_RESULT: &str = "compare.json";
+/// Results of classifiers without training in the folder of a comparison on features.
+pub const BASELINES: &str = "baselines.json";
 
 /// The file that the writing process locks. It contains the process id.
 pub(crate) const LOCK: &str = "lock";

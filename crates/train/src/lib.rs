@@ -5,6 +5,7 @@
 //! - [`prepare`]: the dataset of a run, ready for training.
 //! - [`batches`]: the training batches of an epoch.
 //! - [`preview`]: a picture of augmented training images.
+//! - [`lbfgs`]: a solver for heads on features, in place of steps.
 //! - [`trainer`]: the training loop, over the [`Engine`](equipoise_nn::Engine) and [`Workers`](workers::Workers) traits.
 //! - [`mod@evaluate`], [`metrics`], [`details`]: evaluation of a network, counted first and divided last.
 //! - [`checkpoint`]: the state of a run in a file with a checksum.
@@ -15,6 +16,7 @@ pub mod details;
 mod difficulty;
 pub mod error;
 pub mod evaluate;
+pub mod lbfgs;
 pub mod metrics;
 mod norms;
 pub mod prepare;

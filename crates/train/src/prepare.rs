@@ -97,11 +97,12 @@ impl SplitLoader {
     }
 }
 
-/// The names of image files.
+/// The names of image files, or of what rows of features are of.
 fn file_names(images: &Images) -> Option<Vec<String>> {
+    let name = |index: usize| images.file(index).map(|file| file.display().to_string());
     match images {
         Images::Memory(_) => None,
-        Images::Files(files) => Some(files.iter().map(|file| file.display().to_string()).collect()),
+        Images::Files(_) | Images::Features(_) => (0..images.len()).map(name).collect(),
     }
 }
 
@@ -117,7 +118,7 @@ fn broken_files(files: Vec<UnreadableFile>, labels: &[u32], classes: &[String]) 
 pub(crate) fn find_broken(dataset: &Dataset, pool: &Pool, progress: Progress<'_>) -> Vec<BrokenFile> {
     let splits = [Some(&dataset.train), dataset.val.as_ref(), Some(&dataset.test)];
     let of = |split: &Split| match &split.images {
-        Images::Memory(_) => Vec::new(),
+        Images::Memory(_) | Images::Features(_) => Vec::new(),
         Images::Files(files) => {
             broken_files(unreadable_files(files, pool, progress), &split.labels, &dataset.classes).collect()
         }
@@ -196,7 +197,7 @@ impl RunData {
         let counts = class_counts(&dataset.train.labels, dataset.classes.len())?;
         let groups = settings.groups.groups(&counts);
         let (fingerprint, content) = (fingerprint(&dataset), content(&dataset));
-        let normalize = normalized.cloned().unwrap_or_else(|| default_normalize(&dataset));
+        let normalize = normalized.cloned().unwrap_or_else(|| default_normalize(&dataset, settings));
         let files = matches!(dataset.train.images, Images::Files(_));
         let evaluation = transform(settings, files, &normalize, false);
         let shown = ChosenImages::for_report(&dataset.train, &groups, settings.seed);
@@ -237,7 +238,10 @@ impl RunData {
         let shape = self.train.loader.shape();
         match self.val.iter().chain([&self.test]).find(|split| split.loader.shape() != shape) {
             Some(split) => {
-                let what = format!("training images are {shape:?}, others {:?}", split.loader.shape());
+                let what = match self.train.loader.is_of_features() {
+                    true => format!("training rows have {} features, others {}", shape.0, split.loader.shape().0),
+                    false => format!("training images are {shape:?}, others {:?}", split.loader.shape()),
+                };
                 Err(TrainError::Dataset { dataset: self.name.clone(), what })
             }
             None => Ok(()),
@@ -311,7 +315,7 @@ impl SplitData {
         take_validation_split(&mut dataset, settings)?;
         let counts = class_counts(&dataset.train.labels, dataset.classes.len())?;
         let groups = settings.groups.groups(&counts);
-        let normalize = normalized.cloned().unwrap_or_else(|| default_normalize(&dataset));
+        let normalize = normalized.cloned().unwrap_or_else(|| default_normalize(&dataset, settings));
         let files = matches!(dataset.train.images, Images::Files(_));
         let transform = transform(settings, files, &normalize, options.augmented);
         let split = match options.split {
@@ -410,12 +414,13 @@ pub(crate) fn take_validation_split(dataset: &mut Dataset, settings: &Settings) 
     Ok(())
 }
 
-/// The normalization for a dataset: the published one where there is one, else that of the training images.
-pub(crate) fn default_normalize(dataset: &Dataset) -> Normalize {
+/// The normalization for a dataset: the published one where there is one, else that of the training images or features.
+pub(crate) fn default_normalize(dataset: &Dataset, settings: &Settings) -> Normalize {
     let published = KnownDataset::by_name(&dataset.name).and_then(KnownDataset::normalize);
     published.unwrap_or_else(|| match &dataset.train.images {
         Images::Memory(pixels) => Normalize::of(pixels, &(0..pixels.len() as u32).collect::<Vec<_>>()),
         Images::Files(_) => Normalize::imagenet(),
+        Images::Features(features) => settings.data.scaling.fit(features),
     })
 }
 
@@ -425,6 +430,9 @@ pub(crate) fn default_normalize(dataset: &Dataset) -> Normalize {
 #[must_use]
 pub fn transform(settings: &Settings, files: bool, normalize: &Normalize, train: bool) -> Transform {
     let (architecture, normalize) = (settings.architecture(), normalize.clone());
+    if architecture.is_for_features() {
+        return Transform::Features { scaling: settings.data.scaling, normalize };
+    }
     let photographs = files && !architecture.is_for_small_images();
     let image_size = match settings.data.image_size {
         0 if photographs => architecture.default_image_size() as u32,

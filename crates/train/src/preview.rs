@@ -43,6 +43,10 @@ pub fn preview(dataset: &Dataset, settings: &Settings, pool: &Pool) -> Result<Ve
     settings.check()?;
     let mut settings = settings.clone();
     choose_input(&mut settings, dataset);
+    if dataset.train.images.features().is_some() {
+        let what = "it has features, which are no pictures".to_owned();
+        return Err(TrainError::Dataset { dataset: dataset.name.clone(), what });
+    }
     let counts = class_counts(&dataset.train.labels, dataset.classes.len())?;
     let groups = settings.groups.groups(&counts);
     let chosen = ChosenImages::new(&dataset.train, &groups, IMAGES_PER_GROUP, settings.seed);
@@ -50,8 +54,12 @@ pub fn preview(dataset: &Dataset, settings: &Settings, pool: &Pool) -> Result<Ve
         let what = "it has no training images".to_owned();
         return Err(TrainError::Dataset { dataset: dataset.name.clone(), what });
     }
-    let source =
-        Source { classes: &dataset.classes, normalize: &default_normalize(dataset), settings: &settings, pool };
+    let source = Source {
+        classes: &dataset.classes,
+        normalize: &default_normalize(dataset, &settings),
+        settings: &settings,
+        pool,
+    };
     let tiles = source.tiles(&chosen, VERSIONS)?;
     let mut sheet: Vec<SheetGroup> =
         groups.iter().map(|group| SheetGroup { title: title(group), columns: Vec::new() }).collect();
@@ -67,6 +75,9 @@ pub fn preview(dataset: &Dataset, settings: &Settings, pool: &Pool) -> Result<Ve
 /// # Errors
 /// If an image cannot be read.
 pub(crate) fn samples(data: &RunData, settings: &Settings, pool: &Pool) -> Result<TrainingSamples, TrainError> {
+    if data.train.loader.is_of_features() {
+        return Ok(TrainingSamples { groups: Vec::new() });
+    }
     let (chosen, source) = (&data.shown, Source { classes: &data.classes, normalize: &data.normalize, settings, pool });
     let tiles = source.tiles(chosen, REPORTED_VERSIONS)?;
     let (images, mixed): (Vec<Vec<Pixels>>, Vec<Vec<String>>) = tiles

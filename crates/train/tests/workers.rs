@@ -250,7 +250,7 @@ fn workers_resume_where_they_stopped() {
 fn all_workers_train_the_same_run() {
     let work = |workers: Crew| {
         let mut settings = settings(false);
-        settings.optimizer.learning_rate += if workers.shard().rank() == 1 { 0.1 } else { 0.0 };
+        settings.optimizer.learning_rate = Some(if workers.shard().rank() == 1 { 0.2 } else { 0.1 });
         let mut trainer = trainer(settings, workers, FailsIn::Nothing);
         trainer.run(None, &mut NoObserver).expect_err("they differ").to_string()
     };

@@ -19,6 +19,8 @@ use super::small::SmallTransform;
 use super::thumbnail;
 use crate::dataset::{Images, Pixels};
 use crate::error::{DataError, UnreadableFile};
+use crate::features::Features;
+use crate::features::scaling::FeatureScaling;
 use crate::read::decode::{DecodeLimits, DecodedImage, decode, read_image};
 
 /// Called now and then, from any thread, with the number of images done and the number of all images.
@@ -45,6 +47,13 @@ pub enum Transform {
         /// Normalization.
         normalize: Normalize,
     },
+    /// Rows of features are scaled.
+    Features {
+        /// How they are scaled.
+        scaling: FeatureScaling,
+        /// Factor and offset of every feature.
+        normalize: Normalize,
+    },
 }
 
 /// Decoded images that stay in memory.
@@ -53,6 +62,8 @@ enum Cache {
     Pixels(Pixels),
     /// The photographs that fit into the limit.
     Photos(Vec<Option<DecodedImage>>),
+    /// Rows of features, which stay in their files.
+    Features(Features),
     Nothing,
 }
 
@@ -67,6 +78,8 @@ pub struct Loader {
 
 /// Images per task of the pool.
 const IMAGES_PER_TASK: usize = 8;
+/// Rows of features per task of the pool.
+const ROWS_PER_TASK: usize = 64;
 
 impl Loader {
     /// Decodes all images once; `cache_bytes` is the limit on decoded files that are kept.
@@ -85,6 +98,10 @@ impl Loader {
             (Images::Memory(pixels), Transform::Small { .. }) => {
                 return Ok(Self { cache: Cache::Pixels(pixels), files: Vec::new(), transform, idle });
             }
+            (Images::Features(features), Transform::Features { .. }) => {
+                return Ok(Self { cache: Cache::Features(features), files: Vec::new(), transform, idle });
+            }
+            (Images::Features(_), _) | (_, Transform::Features { .. }) => return Err(DataError::NoPixels),
             (Images::Memory(_), Transform::Photo { .. }) => return Err(DataError::NoPhotographs),
             (Images::Files(files), _) => files,
         };
@@ -92,7 +109,7 @@ impl Loader {
         let scan = Scan { total: loader.files.len(), done: AtomicU64::new(0), failed: Mutex::default(), progress };
         let cache = match &loader.transform {
             Transform::Small { image_size, .. } => loader.scan_small(&scan, *image_size as usize, cache_bytes, pool),
-            Transform::Photo { .. } => loader.scan_photos(&scan, cache_bytes, pool),
+            Transform::Photo { .. } | Transform::Features { .. } => loader.scan_photos(&scan, cache_bytes, pool),
         };
         scan.finish()?;
         loader.cache = cache;
@@ -156,11 +173,19 @@ impl Loader {
         Cache::Photos(photos)
     }
 
-    /// Channels, height and width of the images in a batch.
+    /// Whether these are rows of features rather than images.
+    #[must_use]
+    pub fn is_of_features(&self) -> bool {
+        matches!(self.cache, Cache::Features(_))
+    }
+
+    /// Channels, height and width of the images in a batch; rows of features are images of one pixel.
     #[must_use]
     pub fn shape(&self) -> (usize, usize, usize) {
         match (&self.cache, &self.transform) {
             (Cache::Pixels(pixels), _) => (pixels.channels, pixels.height, pixels.width),
+            (Cache::Features(features), _) => (features.width(), 1, 1),
+            (_, Transform::Features { normalize, .. }) => (normalize.scale.len(), 1, 1),
             (_, Transform::Small { image_size, .. } | Transform::Photo { image_size, .. }) => {
                 (3, *image_size as usize, *image_size as usize)
             }
@@ -207,6 +232,19 @@ impl Loader {
         let (channels, height, width) = self.shape();
         let stride = channels * height * width;
         assert_eq!(out.len(), images.len() * stride, "the output must hold every pixel of the batch");
+        if let (Cache::Features(features), Transform::Features { scaling, normalize }) = (&self.cache, &self.transform)
+        {
+            let out = P::as_features(out).ok_or(DataError::NoPixels)?;
+            let rows = images.chunks(ROWS_PER_TASK).zip(out.chunks_mut(ROWS_PER_TASK * stride));
+            let mut tasks: Vec<(&[ImageDraw], &mut [f32])> = rows.collect();
+            pool.each(&mut tasks, |_, (images, out)| {
+                for (image, row) in images.iter().zip(out.chunks_exact_mut(stride)) {
+                    features.copy_row(image.index as usize, row);
+                    scaling.apply(normalize, row);
+                }
+            });
+            return Ok(());
+        }
         // photographs take so long that each is worth a task
         let mut tasks: Vec<(&ImageDraw, &mut [P], Option<UnreadableFile>)> =
             images.iter().zip(out.chunks_exact_mut(stride)).map(|(image, out)| (image, out, None)).collect();
@@ -234,6 +272,10 @@ impl Loader {
             Cache::Pixels(pixels) => thumbnail::of_pixels(pixels, i, side),
             Cache::Photos(photos) => photos[i].as_ref().map_or_else(read, |photo| thumbnail::of_image(photo, side)),
             Cache::Nothing => read(),
+            Cache::Features(features) => match features.name(i) {
+                Some(file) => decode_file(file).and_then(|photo| thumbnail::of_image(&photo, side)),
+                None => Err("features have no picture".to_owned()),
+            },
         };
         thumbnail.map_err(|what| {
             let path = self.files.get(i).cloned().unwrap_or_default();
@@ -248,6 +290,9 @@ impl Loader {
         out: &mut [P],
         photo_transform: &mut PhotoTransform,
     ) -> Result<(), String> {
+        if matches!(self.transform, Transform::Features { .. }) {
+            return Err(DataError::NoPixels.to_string());
+        }
         let decoded;
         let index = draw.index as usize;
         let image = match &self.cache {
@@ -266,6 +311,8 @@ impl Loader {
                 let pixels = Pixels { channels: 3, height: side, width: side, bytes: bytes.into() };
                 transform.image(&pixels, 0, draw, &mut transform.scratch(&pixels), out);
             }
+            // refused above
+            Transform::Features { .. } => {}
         }
         Ok(())
     }
@@ -281,6 +328,7 @@ impl Loader {
             Transform::Photo { image_size, augmentation, normalize, .. } => {
                 PhotoTransform::new(*image_size, *augmentation, normalize.clone())
             }
+            Transform::Features { normalize, .. } => PhotoTransform::new(1, Augmentation::NONE, normalize.clone()),
         });
         let value = f(&mut transform);
         idle().push(transform);

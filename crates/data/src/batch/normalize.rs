@@ -95,6 +95,12 @@ impl Normalize {
         &self.scale
     }
 
+    /// Offsets, by channel: -mean / std.
+    #[must_use]
+    pub fn offset(&self) -> &[f32] {
+        &self.offset
+    }
+
     /// The normalized value of a level in 0..=255.
     #[must_use]
     pub fn value(&self, channel: usize, level: f32) -> f32 {

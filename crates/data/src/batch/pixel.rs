@@ -29,6 +29,9 @@ pub trait PixelValue: private::Sealed + Copy + Default + Send + Sync + 'static {
 
     /// A mixture of two pixels; `share` is that of the first.
     fn blend(self, other: Self, share: f32) -> Self;
+
+    /// The values themselves, if they can be features.
+    fn as_features(values: &mut [Self]) -> Option<&mut [f32]>;
 }
 
 impl PixelValue for f32 {
@@ -60,6 +63,10 @@ impl PixelValue for f32 {
     fn blend(self, other: Self, share: f32) -> Self {
         share * self + (1.0 - share) * other
     }
+
+    fn as_features(values: &mut [Self]) -> Option<&mut [f32]> {
+        Some(values)
+    }
 }
 
 impl PixelValue for u8 {
@@ -88,5 +95,9 @@ impl PixelValue for u8 {
     #[inline(always)]
     fn blend(self, other: Self, share: f32) -> Self {
         (share * f32::from(self) + (1.0 - share) * f32::from(other) + 0.5) as Self
+    }
+
+    fn as_features(_: &mut [Self]) -> Option<&mut [f32]> {
+        None
     }
 }

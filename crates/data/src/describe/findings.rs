@@ -65,9 +65,9 @@ impl Findings {
             sizes: BTreeMap::new(),
             formats: BTreeMap::new(),
         };
-        let path = |id: ImageId| match splits[id.split] {
-            Some(Split { images: Images::Files(files), .. }) => files[id.index].display().to_string(),
-            _ => format!("{}[{}]", SPLITS[id.split], id.index),
+        let path = |id: ImageId| match splits[id.split].and_then(|split| split.images.file(id.index)) {
+            Some(file) => file.display().to_string(),
+            None => format!("{}[{}]", SPLITS[id.split], id.index),
         };
         let total: u64 = splits.iter().flatten().map(|split| split.labels.len() as u64).sum();
         let done = AtomicU64::new(0);
@@ -127,7 +127,8 @@ impl Findings {
                 *self.overlap.entry((SPLITS[earlier.split], SPLITS[id.split])).or_default() += 1;
             }
             let class = if earlier_label == label { "" } else { ", with another label" };
-            let what = format!("the same image as {}{class}", path(earlier));
+            let thing = if summary.format == "features" { "row" } else { "image" };
+            let what = format!("the same {thing} as {}{class}", path(earlier));
             self.problems.push(Problem { path: path(id), what });
         }
     }
@@ -188,6 +189,14 @@ fn summaries(
                     Ok(ImageSummary { key, width, height, format: "in memory", look: None, misnamed: None })
                 }
                 Images::Files(files) => summary_of_file(&files[index], index.is_multiple_of(every)),
+                Images::Features(features) => {
+                    let mut row = vec![0.0; features.width()];
+                    features.copy_row(index, &mut row);
+                    let bytes: Vec<u8> = row.iter().flat_map(|x| x.to_le_bytes()).collect();
+                    let (width, height) = (row.len() as u64, 1);
+                    let key = content_key(width, height, &bytes);
+                    Ok(ImageSummary { key, width, height, format: "features", look: None, misnamed: None })
+                }
             };
         }
         step(summaries.len() as u64);

@@ -28,10 +28,10 @@ struct Group<'a> {
 const PURPOSES: [&str; 3] = ["training", "validation", "testing"];
 
 impl ImageGroups {
-    /// The groups of a dataset, split as it is; `None` if its images are not grouped.
+    /// The groups of a dataset, split as it is; `None` unless a column or an expression groups its images.
     #[must_use]
     pub fn of(dataset: &Dataset) -> Option<Self> {
-        if dataset.groups.is_empty() {
+        if dataset.groups.is_empty() || dataset.groups.by().is_empty() {
             return None;
         }
         let groups = groups(dataset);

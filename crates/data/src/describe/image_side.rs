@@ -17,6 +17,7 @@ pub fn usual_image_side(split: &Split) -> Option<u32> {
             let sides = sample.filter_map(|file| dimensions(file)).map(|(width, height)| width.min(height));
             median(sides.collect())
         }
+        Images::Features(_) => None,
     }
 }
 

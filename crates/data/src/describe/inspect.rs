@@ -6,6 +6,7 @@ use equipoise_pool::Pool;
 use serde::Serialize;
 
 use super::advice::{advice, on_broken_files};
+pub use super::feature_norms::FeatureReport;
 pub use super::findings::BrokenImage;
 use super::findings::Findings;
 use super::groups::GroupRule;
@@ -41,6 +42,9 @@ pub struct DatasetReport {
     /// How images that belong together were split, if they are grouped.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub image_groups: Option<String>,
+    /// What the features are like, if the dataset has features in place of images.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub features: Option<FeatureReport>,
     /// What is odd about single images and folders.
     pub problems: Vec<Problem>,
     /// What follows from all this.
@@ -138,6 +142,7 @@ pub fn inspect(
         sizes: most_common(found.sizes.iter().map(|((w, h), n)| (format!("{w} x {h}"), *n))),
         formats: most_common(found.formats.iter().map(|(name, n)| ((*name).to_owned(), *n))),
         image_groups: None,
+        features: FeatureReport::of(dataset),
         problems: Vec::new(),
         advice: Vec::new(),
         broken: Vec::new(),
@@ -147,6 +152,7 @@ pub fn inspect(
         report.image_groups = Some(summary);
         report.advice.extend(warnings);
     }
+    report.advice.extend(report.features.iter().flat_map(FeatureReport::advice));
     report.problems = found.problems;
     let images =
         dataset.train.labels.len() + dataset.val.as_ref().map_or(0, |val| val.labels.len()) + dataset.test.labels.len();

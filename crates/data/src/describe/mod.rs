@@ -3,6 +3,7 @@
 mod advice;
 pub mod broken_files;
 pub mod contact_sheet;
+pub mod feature_norms;
 mod findings;
 pub mod groups;
 pub mod image_groups;

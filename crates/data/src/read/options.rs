@@ -15,6 +15,8 @@ pub struct ReadOptions {
     pub path_column: Option<String>,
     /// The column of a list that names the classes; `None` for one with a usual name.
     pub label_column: Option<String>,
+    /// The labels of a file of features: a `.npy` array, or text with a line per row; `None` if they are in the file or beside it.
+    pub labels: Option<PathBuf>,
     /// Which images belong together, so that no split divides them; `None` if each stands alone.
     pub group_by: Option<GroupBy>,
     /// Files that are left out before images are split, because they cannot be read.

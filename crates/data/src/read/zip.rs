@@ -32,6 +32,29 @@ pub(crate) fn walk(
     reader: &mut (impl Read + Seek),
     mut visit: impl FnMut(&Path, Option<&mut dyn Read>) -> Result<(), DataError>,
 ) -> Result<(), DataError> {
+    walk_places(path, reader, |name, entry| visit(name, entry.map(|(_, reader)| reader)))
+}
+
+/// Where the bytes of an entry are in the archive.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct EntryPlace {
+    /// Where its packed bytes start.
+    pub(crate) start: u64,
+    /// Number of its bytes once unpacked.
+    pub(crate) size: u64,
+    /// Whether it is stored as it is, so that it can be read in place.
+    pub(crate) is_stored: bool,
+}
+
+/// As [`walk`], with the place of every file in the archive.
+///
+/// # Errors
+/// As [`walk`].
+pub(crate) fn walk_places(
+    path: &Path,
+    reader: &mut (impl Read + Seek),
+    mut visit: impl FnMut(&Path, Option<(EntryPlace, &mut dyn Read)>) -> Result<(), DataError>,
+) -> Result<(), DataError> {
     let corrupt = |what| corrupt(path, what);
     let Directory { bytes, start, count } = directory(path, reader)?;
     let (mut rest, mut counted) = (&bytes[..], 0u64);
@@ -69,9 +92,13 @@ pub(crate) fn walk(
         }
         reader.seek(SeekFrom::Start(data)).map_err(cannot_read(path))?;
         let packed = reader.by_ref().take(entry.packed);
+        let place = EntryPlace { start: data, size: entry.size, is_stored: entry.method == 0 };
+        if place.is_stored && entry.packed != entry.size {
+            return Err(corrupt("a stored entry has two sizes"));
+        }
         match entry.method {
-            0 => visit(&entry.name, Some(&mut CheckedReader::new(packed, &entry)))?,
-            8 => visit(&entry.name, Some(&mut CheckedReader::new(DeflateDecoder::new(packed), &entry)))?,
+            0 => visit(&entry.name, Some((place, &mut CheckedReader::new(packed, &entry))))?,
+            8 => visit(&entry.name, Some((place, &mut CheckedReader::new(DeflateDecoder::new(packed), &entry))))?,
             _ => return Err(hostile("neither stored nor deflated")),
         }
     }

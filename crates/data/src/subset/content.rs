@@ -22,6 +22,11 @@ pub fn content_hash(split: &Split) -> u64 {
                 hash.add(&bytes[..bytes.len().min(MAX_BYTES)]);
                 hash.add(&(bytes.len() as u64).to_le_bytes());
             }
+            Images::Features(features) => {
+                let mut row = vec![0.0; features.width()];
+                features.copy_row(index, &mut row);
+                row.iter().for_each(|x| hash.add(&x.to_le_bytes()));
+            }
         }
     }
     hash.finish()

@@ -109,6 +109,35 @@ pub(crate) fn split_files(
     Ok((labeled(&train, names), labeled(&test, names)))
 }
 
+/// Splits rows of features into training and test as files are split. The key of a row depends on its name, or on its number.
+pub(crate) fn split_rows(
+    all: &Split,
+    options: &ReadOptions,
+    (classes, groups): (usize, &FileGroups),
+) -> Result<(Split, Split), DataError> {
+    let rule = options.split;
+    rule.check()?;
+    let draw = |example: u64| Example { seed: rule.seed, epoch: 0, example }.draws(Stream::TestSplit).at(0);
+    let at_least = usize::from(rule.test_fraction > 0.0);
+    let paths = all.images.paths();
+    if let (Some(paths), false) = (&paths, groups.is_empty()) {
+        let of = (&all.labels[..], &groups.of(paths)[..]);
+        return Ok(all.divided(&held_out_groups(of, classes, (rule.test_fraction, at_least), &draw)));
+    }
+    let key = |index: &u32| match &paths {
+        Some(paths) => draw(fnv1a(paths[*index as usize].as_os_str().as_encoded_bytes())),
+        None => draw(u64::from(*index)),
+    };
+    let mut held = vec![false; all.labels.len()];
+    for indices in indices_by_class(&all.labels, classes)? {
+        let keys: Vec<u64> = indices.iter().map(key).collect();
+        for (index, chosen) in indices.iter().zip(held_out(&keys, rule.test_fraction, at_least)) {
+            held[*index as usize] = chosen;
+        }
+    }
+    Ok(all.divided(&held))
+}
+
 /// How a validation split is taken out of a training split.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct ValidationRule {
@@ -131,9 +160,9 @@ pub fn split_validation(
 ) -> Result<(Split, Split), DataError> {
     let ValidationRule { fraction, at_least, seed } = rule;
     let draw = |example: u64| Example { seed, epoch: 0, example }.draws(Stream::ValidationSplit).at(0);
-    if let (Images::Files(files), false) = (&train.images, groups.is_empty()) {
+    if let (Some(files), false) = (train.images.paths(), groups.is_empty()) {
         class_counts(&train.labels, classes)?;
-        let of = (&train.labels[..], &groups.of(files)[..]);
+        let of = (&train.labels[..], &groups.of(&files)[..]);
         return Ok(train.divided(&held_out_groups(of, classes, (fraction, at_least as usize), &draw)));
     }
     let key = |index: &u32| draw(u64::from(*index));

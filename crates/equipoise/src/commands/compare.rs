@@ -5,7 +5,8 @@ use std::path::{Path, PathBuf};
 
 use equipoise_criterion::Id;
 use equipoise_record::RunFolder;
-use equipoise_record::names::{COMPARISON, COMPARISON_RESULT, is_comparison};
+use equipoise_record::names::{BASELINES, COMPARISON, COMPARISON_RESULT, is_comparison};
+use equipoise_train::run::baselines::baselines;
 use equipoise_train::run::build::trainer;
 use equipoise_train::run::comparison_name;
 use equipoise_train::settings::{Architecture, Settings};
@@ -22,11 +23,14 @@ use crate::training::{DisplayOptions, RunDisplay, execute_or_read};
 #[command(after_long_help = "\
 Without a dataset: `softmax`, `balanced-softmax` and `cwap` on the built-in dataset, with resnet8, 30 epochs and a batch size of 32.
 
+On features the table also has the nearest class mean and the nearest neighbors, which need no training.
+
 A comparison that was stopped continues with the same command and --output.
 
 Examples:
   equipoise compare
   equipoise compare cifar10 --imbalance 100 --epochs 40 --seeds 3
+  equipoise compare features.safetensors --seeds 5
   equipoise compare path/to/images --criteria softmax,balanced-softmax,cwap --val-fraction 0.1 -o runs/images")]
 pub(crate) struct Args {
     #[command(flatten)]
@@ -74,9 +78,14 @@ pub(crate) fn run(args: &Args, out: &mut impl Write) -> Result<(), Failure> {
     args.settings.note_data(&all[0])?;
     let environment = Environment::new(args.settings.threads, &args.settings.root)?;
     // shows that data and network fit before a folder is created
-    let chosen = trainer(all[0].clone(), None, &environment.context_of_one_process())?.settings().clone();
+    let first = trainer(all[0].clone(), None, &environment.context_of_one_process())?;
+    let (chosen, baselines) = (first.settings().clone(), baselines(first.data(), &environment.pool)?);
+    drop(first);
     all.iter_mut().for_each(|settings| settings.choose_as(&chosen));
     let folder = open_folder(args.output.as_deref(), &all[0])?;
+    if !baselines.is_empty() {
+        folder.write(BASELINES, serde_json::to_string(&baselines)?.as_bytes())?;
+    }
     let finished = execute_all(args, &all, &folder, &environment)?;
     let WrittenReport { page, comparisons } = write_report(&finished.folders, &folder)?;
     let path = folder.path().display().to_string();

@@ -70,6 +70,7 @@ pub(crate) fn run(args: &Args, out: &mut impl Write) -> Result<(), Failure> {
         split: args.split,
         path_column: args.columns.path_column.clone(),
         label_column: args.columns.label_column.clone(),
+        labels: args.columns.labels.clone(),
         groups: args.groups,
         logit_adjustment: args.post_hoc.logit_adjustment,
         tau_norm: args.post_hoc.tau_norm,

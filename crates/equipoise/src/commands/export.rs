@@ -4,7 +4,7 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 
 use clap::ValueEnum;
-use equipoise_train::run::export::{to_onnx, to_safetensors};
+use equipoise_train::run::export::{to_joined_onnx, to_onnx, to_safetensors};
 
 use crate::checkpoints::{self, describe, warn_if_untrained};
 use crate::failure::Failure;
@@ -17,11 +17,12 @@ metadata of the file hold the names of the classes, the image size, how to resiz
 docs/export.md shows how to use them.
 
 An ONNX file takes pixels in 0 to 1 and returns logits and probabilities, for any number of images; normalization and all adjustments of \
-logits are inside.
+logits are inside. That of a head on features takes the features; with --backbone it takes images.
 
 Examples:
   equipoise export runs/fashion-mini-balanced-softmax-resnet32-s0 -o weights.safetensors
-  equipoise export runs/fashion-mini-balanced-softmax-resnet32-s0 -o network.onnx")]
+  equipoise export runs/fashion-mini-balanced-softmax-resnet32-s0 -o network.onnx
+  equipoise export runs/features-balanced-softmax-linear-s0 --backbone dinov2.onnx -o classifier.onnx")]
 pub(crate) struct Args {
     /// Run folder or checkpoint
     run: PathBuf,
@@ -31,6 +32,9 @@ pub(crate) struct Args {
     /// File to write, such as weights.safetensors or network.onnx; an existing file is not overwritten
     #[arg(short, long, value_name = "FILE")]
     output: PathBuf,
+    /// ONNX file of the backbone that computed the features of the run: the two are joined, images in, probabilities out
+    #[arg(long, value_name = "MODEL")]
+    backbone: Option<PathBuf>,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -78,12 +82,18 @@ impl Format {
 
 pub(crate) fn run(args: &Args, out: &mut impl Write) -> Result<(), Failure> {
     let format = Format::of(&args.output, args.format)?;
+    if args.backbone.is_some() && format != Format::Onnx {
+        return Err(Failure::usage("--backbone: only an ONNX file can be joined with a backbone"));
+    }
     let checkpoint = checkpoints::read(&args.run)?;
     warn_if_untrained(&checkpoint.header);
     let version = env!("CARGO_PKG_VERSION");
     let bytes = match format {
         Format::Safetensors => to_safetensors(&checkpoint, version)?,
-        Format::Onnx => to_onnx(&checkpoint, version)?,
+        Format::Onnx => match &args.backbone {
+            Some(backbone) => to_joined_onnx(&checkpoint, backbone, version)?,
+            None => to_onnx(&checkpoint, version)?,
+        },
     };
     let header = &checkpoint.header;
     let path = args.output.display();

@@ -21,6 +21,7 @@ Examples:
   equipoise inspect fashion-mini
   equipoise inspect cifar10 --imbalance 100
   equipoise inspect path/to/cifar-10-batches-bin --json
+  equipoise inspect features.safetensors
   equipoise inspect fashion-mini --augment randaugment=[2,9] --augment cutout=8 --output batch.png
   equipoise inspect path/to/images --augment recommended --output batch.png")]
 pub(crate) struct Args {
@@ -83,12 +84,21 @@ fn preview_settings(args: &Args) -> Result<Settings, Failure> {
 fn print_report(report: &DatasetReport, out: &mut impl Write) -> Result<(), Failure> {
     let (train, test, classes) = (report.train, report.test, counted(report.classes.len(), "class"));
     let val = report.val.map_or_else(String::new, |val| format!(", {val} validation"));
-    writeln!(out, "{}: {train} training{val} and {test} test images, {classes}", report.dataset)?;
+    let things = if report.features.is_some() { "rows of features" } else { "images" };
+    writeln!(out, "{}: {train} training{val} and {test} test {things}, {classes}", report.dataset)?;
     let listed = |things: &[(String, u64)]| {
         let shown: Vec<String> = things.iter().take(5).map(|(what, n)| format!("{what} ({n})")).collect();
         format!("{}{}", shown.join(", "), if things.len() > 5 { ", ..." } else { "" })
     };
-    writeln!(out, "formats: {}; sizes: {}", listed(&report.formats), listed(&report.sizes))?;
+    match &report.features {
+        Some(features) => {
+            let ([shortest, median, longest], constant) = (features.norms, features.constant);
+            let constant = if constant > 0 { format!(", {constant} of them constant") } else { String::new() };
+            let norms = format!("lengths of rows {shortest:.3} to {longest:.3}, median {median:.3}");
+            writeln!(out, "{} features{constant}; {norms}", features.dimensions)?;
+        }
+        None => writeln!(out, "formats: {}; sizes: {}", listed(&report.formats), listed(&report.sizes))?,
+    }
     writeln!(out, "imbalance factor {:.1}, Gini {:.2}", report.imbalance_factor, report.gini)?;
     if let Some(groups) = &report.image_groups {
         writeln!(out, "{groups}")?;

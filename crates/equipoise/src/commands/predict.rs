@@ -4,7 +4,9 @@ use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
 use anyhow::anyhow;
+use equipoise_data::features::read::{features, is_feature_file};
 use equipoise_data::read::image_paths::ImagePaths;
+use equipoise_data::{Images, Split};
 use equipoise_report::csv_field;
 use equipoise_train::checkpoint::CheckpointHeader;
 use equipoise_train::run::prediction::{PredictionOptions, Predictor, Probability};
@@ -20,7 +22,8 @@ use crate::progress::Progress;
 #[command(after_long_help = "\
 A PATH is an image; a folder, whose images are found however deep; a list (a .txt file with a path per line, or a CSV, TSV or JSON-lines \
 list as `train` reads it, with or without labels; paths are relative to the list or to a folder beside it); a quoted pattern such as \
-'photos/**/*.jpg'; or - for paths on standard input.
+'photos/**/*.jpg'; or - for paths on standard input. For a run on features, a PATH is a .npy, .npz or \
+safetensors file, and every row is predicted.
 
 An image that cannot be read is named and left out; the exit code is 1 then. CSV has the columns path, label and probability, and with \
 --top 3 also label_2, probability_2 and so on. A text that a spreadsheet would run as a formula gets a ' in front, unless --raw is given.
@@ -65,14 +68,20 @@ pub(crate) fn run(args: &Args, out: &mut impl Write) -> Result<(), Failure> {
     warn_if_untrained(&checkpoint.header);
     warn_of_second_correction(&checkpoint.header, args.post_hoc);
     let pool = args.threads.pool()?;
-    let files = find_images(args, &checkpoint.header)?;
+    let (images, files) = match checkpoint.header.network.is_on_features() {
+        true => find_features(&args.paths)?,
+        false => {
+            let files = find_images(args, &checkpoint.header)?;
+            (Images::Files(files.clone()), files)
+        }
+    };
     let options = PredictionOptions {
         logit_adjustment: args.post_hoc.logit_adjustment,
         tau_norm: args.post_hoc.tau_norm,
         tta: args.post_hoc.tta.into(),
         top: args.top.into(),
     };
-    let mut predictor = Predictor::new(checkpoint, files.clone(), &options, &pool)?;
+    let mut predictor = Predictor::new(checkpoint, images, &options, &pool)?;
     let failed = match &args.output {
         None => predict(args, &mut predictor, &files, out)?,
         Some(path) => {
@@ -87,6 +96,26 @@ pub(crate) fn run(args: &Args, out: &mut impl Write) -> Result<(), Failure> {
         failed if failed == files.len() => Err(Failure::usage("none of the images can be read")),
         failed => Err(anyhow!("{failed} of {} images cannot be read; the others are predicted", files.len()).into()),
     }
+}
+
+/// The rows of features in these files, and a name for each: what it is of, or its file and number.
+fn find_features(paths: &[PathBuf]) -> Result<(Images, Vec<PathBuf>), Failure> {
+    let (mut splits, mut names) = (Vec::new(), Vec::new());
+    for path in paths {
+        if !is_feature_file(path) {
+            let what = "the run was trained on features: name .npy, .npz or safetensors files (`equipoise embed` computes them)";
+            return Err(Failure::usage(format!("{}: {what}", path.display())));
+        }
+        let features = features(path)?;
+        let name = |row: usize| {
+            features.name(row).map_or_else(|| PathBuf::from(format!("{}[{row}]", path.display())), Path::to_owned)
+        };
+        names.extend((0..features.len()).map(name));
+        splits.push(Split { labels: vec![0; features.len()], images: Images::Features(features) });
+    }
+    let joined =
+        Split::joined(splits).ok_or_else(|| Failure::usage("the files differ in their numbers of features"))?;
+    Ok((joined.images, names))
 }
 
 /// The image files that the paths stand for.

@@ -41,6 +41,8 @@ Examples:
   equipoise train path/to/images --val-fraction 0.1 --set augment.randaugment=[2,9]
   equipoise train path/to/photos --model resnet50 --image-size 160 --batch-size 32 --lr 0.05 -o runs/photos
   equipoise train cifar10 --imbalance 100 --val 0.1 -o runs/held-out && equipoise train --refit runs/held-out
+  equipoise train features.safetensors --criterion balanced-softmax
+  equipoise train embeddings.npy --labels labels.csv --model cosine
   equipoise train --resume runs/fashion-mini-balanced-softmax-resnet32-s0
   equipoise train --from runs/my-images-softmax-resnet32-s0 --retrain-head
   equipoise train --config recommended --print-config")]
@@ -55,7 +57,7 @@ pub(crate) struct Args {
     pub(crate) output: Option<PathBuf>,
     /// Continue the run in this folder; name the dataset if it has moved. --epochs gives it another number of epochs, if its schedule
     /// allows that
-    #[arg(long, value_name = "DIR", conflicts_with_all = ["output", "model", "imbalance", "batch_size", "lr", "seed", "val", "val_fraction", "image_size", "path_column", "label_column", "test_data", "val_data", "group_by", "test_fraction", "strict", "weights", "freeze_backbone", "preset", "config", "set", "criterion"])]
+    #[arg(long, value_name = "DIR", conflicts_with_all = ["output", "model", "imbalance", "batch_size", "lr", "seed", "val", "val_fraction", "image_size", "path_column", "label_column", "labels", "test_data", "val_data", "group_by", "test_fraction", "strict", "weights", "freeze_backbone", "preset", "config", "set", "criterion"])]
     pub(crate) resume: Option<PathBuf>,
     /// Run whose data, network and settings a second stage starts from; needs --retrain-head
     #[arg(long, value_name = "DIR", requires = "retrain_head", conflicts_with_all = ["resume", "refit", "weights", "freeze_backbone", "config"])]
@@ -65,7 +67,7 @@ pub(crate) struct Args {
     #[arg(long, requires = "from")]
     retrain_head: bool,
     /// Train on all training images with the settings of this finished run, which held some out (--val)
-    #[arg(long, value_name = "RUN", conflicts_with_all = ["resume", "model", "imbalance", "epochs", "batch_size", "lr", "val", "val_fraction", "image_size", "path_column", "label_column", "test_data", "val_data", "group_by", "test_fraction", "strict", "weights", "freeze_backbone", "preset", "config", "set", "criterion"])]
+    #[arg(long, value_name = "RUN", conflicts_with_all = ["resume", "model", "imbalance", "epochs", "batch_size", "lr", "val", "val_fraction", "image_size", "path_column", "label_column", "labels", "test_data", "val_data", "group_by", "test_fraction", "strict", "weights", "freeze_backbone", "preset", "config", "set", "criterion"])]
     refit: Option<PathBuf>,
     /// Print the settings as TOML and exit
     #[arg(long)]

@@ -2,6 +2,7 @@
 
 mod config;
 mod export;
+mod features;
 mod heads;
 mod messages;
 mod predict;

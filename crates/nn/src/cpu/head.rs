@@ -37,14 +37,17 @@ pub(super) struct HeadLayer {
     /// The lengths of the weights, by class.
     weight_lengths: Vec<f32>,
     /// The logits without bias and scale, and later their gradients.
-    logits: Buffer,
+    pub(super) logits: Buffer,
     /// The k of a gradient that passes unchanged: 1, 0, 0 for every class.
     identity: Buffer,
 }
 
+/// Length that shorter vectors are divided by: a zero vector stays zero.
+const SHORTEST: f64 = 1e-12;
+
 /// Divides values by their length and returns the length. A zero vector stays zero.
 pub(super) fn normalize(values: &mut [f32]) -> f32 {
-    let length = values.iter().map(|x| f64::from(*x).powi(2)).sum::<f64>().sqrt().max(1e-12);
+    let length = values.iter().map(|x| f64::from(*x).powi(2)).sum::<f64>().sqrt().max(SHORTEST);
     values.iter_mut().for_each(|x| *x = (f64::from(*x) / length) as f32);
     length as f32
 }
@@ -93,24 +96,31 @@ impl HeadLayer {
     /// Normalizes the weights of every class, which are columns.
     pub(super) fn normalize_weights(&mut self, weight: &[f32]) {
         let classes = self.convolution.geometry.outputs;
-        for c in 0..classes {
-            let mut column: Vec<f32> = weight.iter().skip(c).step_by(classes).copied().collect();
-            self.weight_lengths[c] = normalize(&mut column);
-            for (to, x) in self.directions.iter_mut().skip(c).step_by(classes).zip(column) {
-                *to = x;
+        let mut squares = vec![0.0f64; classes];
+        for row in weight.chunks_exact(classes) {
+            squares.iter_mut().zip(row).for_each(|(square, x)| *square += f64::from(*x).powi(2));
+        }
+        let lengths: Vec<f64> = squares.into_iter().map(|square| square.sqrt().max(SHORTEST)).collect();
+        for (to, row) in self.directions.chunks_exact_mut(classes).zip(weight.chunks_exact(classes)) {
+            for ((to, x), length) in to.iter_mut().zip(row).zip(&lengths) {
+                *to = (f64::from(*x) / length) as f32;
             }
         }
+        self.weight_lengths.iter_mut().zip(lengths).for_each(|(to, length)| *to = length as f32);
     }
 
     /// Turns the gradients of the normalized weights into those of the weights.
     fn normalize_weights_backward(&self, gradient: &mut [f32]) {
         let classes = self.convolution.geometry.outputs;
-        for c in 0..classes {
-            let direction: Vec<f32> = self.directions.iter().skip(c).step_by(classes).copied().collect();
-            let mut column: Vec<f32> = gradient.iter().skip(c).step_by(classes).copied().collect();
-            normalize_backward(&direction, self.weight_lengths[c], &mut column);
-            for (to, x) in gradient.iter_mut().skip(c).step_by(classes).zip(column) {
-                *to = x;
+        let mut along = vec![0.0f64; classes];
+        for (directions, row) in self.directions.chunks_exact(classes).zip(gradient.chunks_exact(classes)) {
+            for ((along, d), g) in along.iter_mut().zip(directions).zip(row) {
+                *along += f64::from(*d) * f64::from(*g);
+            }
+        }
+        for (directions, row) in self.directions.chunks_exact(classes).zip(gradient.chunks_exact_mut(classes)) {
+            for (((g, d), along), length) in row.iter_mut().zip(directions).zip(&along).zip(&self.weight_lengths) {
+                *g = ((f64::from(*g) - along * f64::from(*d)) / f64::from(*length)) as f32;
             }
         }
     }
@@ -175,8 +185,29 @@ impl HeadLayer {
 impl Cpu {
     /// Computes the logits from the features.
     pub(super) fn head_forward(&mut self, images: usize) {
+        if self.network.is_on_features() {
+            self.head_product(images);
+        } else {
+            self.head_convolution_forward(images);
+        }
+        let head = &self.head;
+        let outputs = head.convolution.geometry.outputs;
+        let (bias, scales) = (&self.parameters[head.bias.clone()], head.scales(&self.parameters));
+        self.logits.clear();
+        for row in head.logits.chunks_exact(outputs).take(images) {
+            let row = row.iter().zip(bias).take(self.network.classes);
+            match head.kind {
+                Head::Linear => self.logits.extend(row.map(|(x, b)| x + b)),
+                Head::Cosine { .. } => self.logits.extend(row.map(|(x, _)| scales[0] * x)),
+                Head::Lws => self.logits.extend(row.zip(scales).map(|((x, b), scale)| scale * (x + b))),
+            }
+        }
+    }
+
+    /// Computes the logits without bias and scale.
+    fn head_convolution_forward(&mut self, images: usize) {
         let (head, simd) = (&mut self.head, self.tasks.simd);
-        let (outputs, group) = (head.convolution.geometry.outputs, head.convolution.forward.group);
+        let group = head.convolution.forward.group;
         let source = Shared::new(Source::Plain(head.features.as_ptr()));
         let (y, weights) = (Shared::new(head.logits.as_mut_ptr()), Shared::new(head.forward_weights.as_ptr()));
         let convolution = &head.convolution;
@@ -194,16 +225,6 @@ impl Cpu {
             // task writes the logits of its own images and its own scratch.
             unsafe { convolution.forward(simd, &run, scratch) };
         });
-        let (bias, scales) = (&self.parameters[head.bias.clone()], head.scales(&self.parameters));
-        self.logits.clear();
-        for row in head.logits.chunks_exact(outputs).take(images) {
-            let row = row.iter().zip(bias).take(self.network.classes);
-            match head.kind {
-                Head::Linear => self.logits.extend(row.map(|(x, b)| x + b)),
-                Head::Cosine { .. } => self.logits.extend(row.map(|(x, _)| scales[0] * x)),
-                Head::Lws => self.logits.extend(row.zip(scales).map(|((x, b), scale)| scale * (x + b))),
-            }
-        }
     }
 
     /// Computes the gradients of the head's parameters and of the features from that of the logits.
@@ -221,12 +242,17 @@ impl Cpu {
         self.add_slices(slices)?;
         self.head.set_gradients(&self.sums, classes, &mut self.gradients);
         self.head.set_logits_gradient(gradient, classes, &self.parameters);
-        self.head_convolution_backward(images);
+        if self.network.is_on_features() {
+            self.head_product_backward(images);
+        } else {
+            self.head_convolution_backward(images);
+        }
         let head = &self.head;
         if head.trains_scales_only() {
             self.gradients[head.weight.start..head.scale.start].fill(0.0);
         }
-        if head.is_cosine() {
+        // a head on features computes no gradient of them
+        if head.is_cosine() && !self.activation_gradients.features.is_empty() {
             let inputs = head.convolution.geometry.inputs;
             for n in 0..images {
                 let row = n * inputs..(n + 1) * inputs;

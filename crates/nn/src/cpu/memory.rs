@@ -20,7 +20,10 @@ pub(super) struct Activations {
 impl Activations {
     pub(super) fn new(plan: &Plan, network: &Network, batch_size: usize) -> Self {
         let length = |size: [usize; 2], channels: usize| batch_size * size[0] * size[1] * channels;
-        let stem = &plan.layers[0];
+        // a head on features reads them where its first layer does
+        let Some(stem) = plan.layers.first() else {
+            return Self { images: Buffer::new(0), block_inputs: Vec::new(), pool_taps: Vec::new() };
+        };
         let stem_output = stem.convolution.geometry.out();
         let first = if network.stem.pool { pooled(stem_output) } else { stem_output };
         let first = length(first, stem.channels());
@@ -47,7 +50,10 @@ pub(super) struct ActivationGradients {
 
 impl ActivationGradients {
     pub(super) fn new(plan: &Plan, network: &Network, batch_size: usize) -> Self {
-        let (mut block_length, mut inner, mut projection) = (plan.layers[0].output.len(), 0, 0);
+        let stem = plan.layers.first().map_or(0, |layer| layer.output.len());
+        let (mut block_length, mut inner, mut projection) = (stem, 0, 0);
+        // without layers before it, nobody needs the gradient of what the head reads
+        let has_features = plan.hidden.is_some() || !plan.layers.is_empty();
         for block in &plan.blocks {
             let (last, others) = block.layers.split_last().expect("a block has layers");
             block_length = block_length.max(plan.layers[*last].output.len());
@@ -62,7 +68,7 @@ impl ActivationGradients {
             blocks: [Buffer::new(block_length), Buffer::new(block_length)],
             inner: [Buffer::new(inner), Buffer::new(if two_inside { inner } else { 0 })],
             projection: Buffer::new(projection),
-            features: Buffer::new(batch_size * stored(network.features())),
+            features: Buffer::new(if has_features { batch_size * stored(network.features()) } else { 0 }),
         }
     }
 }
@@ -77,7 +83,8 @@ pub(super) fn bytes(network: &Network, batch_size: usize, threads: usize) -> u64
     let block_outputs = blocks.iter().map(|block| &layers[block.last()]).map(|last| values(last.out(), last.outputs));
     let kept = outputs().sum::<u64>() + block_outputs.sum::<u64>();
     let image = (network.channels * network.size[0] * network.size[1]) as u64;
-    let per_image = kept + 3 * largest + 2 * image;
+    let per_image =
+        kept + 3 * largest + 2 * image + 3 * stored(network.features()) as u64 + 3 * stored(network.classes) as u64;
     let parameters = 12 * network.parameter_count() as u64;
     // a thread's frames and tiles of a few images, and the transformed weights of a layer
     let windows = layers.iter().filter(|layer| layer.kernel > 1);

@@ -12,14 +12,17 @@
 //! | `sums` | sums over slices of a batch and over processes |
 //! | `forward`, `backward`, `evaluation` | the passes of the backbone |
 //! | `batch_norm`, `residual`, `max_pool`, `average_pool`, `head` | what surrounds the convolutions, forward and backward |
+//! | `features`, `dense` | a head on features, which has no convolutions: its hidden layer and its matrix products |
 //! | `optimizer`, `ema`, `packing` | what changes the weights, and brings them into the kernels' order |
 //! | `tensors` | tensors in and out, in PyTorch's layout |
 
 mod average_pool;
 mod backward;
 mod batch_norm;
+mod dense;
 mod ema;
 mod evaluation;
+mod features;
 mod forward;
 mod head;
 mod max_pool;
@@ -38,6 +41,7 @@ use equipoise_pool::Pool;
 use equipoise_simd::SimdLevel;
 
 use self::ema::Ema;
+use self::features::HiddenLayer;
 use self::head::HeadLayer;
 use self::memory::{ActivationGradients, Activations};
 use self::plan::{Layer, Plan, PlanOptions};
@@ -66,6 +70,8 @@ pub struct Cpu {
     tasks: Tasks,
     layers: Vec<Layer>,
     blocks: Vec<ResidualBlock>,
+    /// The hidden layer of a head on features.
+    hidden: Option<HiddenLayer>,
     head: HeadLayer,
     /// Flat buffers of everything that is trained, with padded channels.
     parameters: Buffer,
@@ -176,8 +182,8 @@ impl Cpu {
             ema: None,
             activations: Activations::new(&plan, &network, batch_size),
             activation_gradients: ActivationGradients::new(&plan, &network, batch_size),
-            slice_gradients: Buffer::new(plan.slice_gradients(own_slices)),
-            partial_sums: vec![0.0; 3 * batch_size * plan.most_channels()],
+            slice_gradients: Buffer::new(if network.is_on_features() { 0 } else { plan.slice_gradients(own_slices) }),
+            partial_sums: vec![0.0; if network.is_on_features() { 0 } else { 3 * batch_size * plan.most_channels() }],
             logits: Vec::with_capacity(batch_size * network.classes),
             sums: Vec::new(),
             traveling: Vec::new(),
@@ -190,6 +196,7 @@ impl Cpu {
             packing: plan.packing(),
             layers: plan.layers,
             blocks: plan.blocks,
+            hidden: plan.hidden,
             head: plan.head,
             network,
         };
@@ -228,13 +235,17 @@ impl Engine for Cpu {
 
     fn forward(&mut self, images: &[f32], train: bool) -> Result<&[f32], NnError> {
         self.trained_images = None;
-        let number = self.read_images(images);
-        let number = match train && !self.frozen {
-            true => self.train_backbone(number, self.statistics_share())?,
-            false => {
-                let number = number?;
-                self.backbone_evaluate(number);
-                number
+        let number = if self.network.is_on_features() {
+            self.features_forward(images)?
+        } else {
+            let number = self.read_images(images);
+            match train && !self.frozen {
+                true => self.train_backbone(number, self.statistics_share())?,
+                false => {
+                    let number = number?;
+                    self.backbone_evaluate(number);
+                    number
+                }
             }
         };
         self.head_forward(number);
@@ -251,8 +262,10 @@ impl Engine for Cpu {
         self.trained_images = None;
         self.traveling.clear();
         self.head_backward(gradient, images)?;
-        if !self.frozen {
-            self.backbone_backward(images)?;
+        match (self.frozen, self.network.is_on_features()) {
+            (true, _) => {}
+            (false, true) => self.hidden_backward(images),
+            (false, false) => self.backbone_backward(images)?,
         }
         self.finish_gradient_sums()?;
         self.head_finish();
@@ -326,6 +339,10 @@ impl Engine for Cpu {
 
     fn estimate_statistics(&mut self, images: &[f32], share: f32) -> Result<(), NnError> {
         self.trained_images = None;
+        if self.network.is_on_features() {
+            // it has no batch norm
+            return self.features_forward(images).map(|_| ());
+        }
         let number = match self.peers.is_some() && images.is_empty() {
             true => Ok(0),
             false => self.read_images(images),

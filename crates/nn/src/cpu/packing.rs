@@ -23,7 +23,7 @@ impl Cpu {
         let head_weights =
             if head.is_cosine() { head.directions.as_ptr() } else { self.parameters[head.weight.clone()].as_ptr() };
         let parameters = &self.parameters;
-        let mut packings: Vec<Packing<'_>> = Vec::with_capacity(self.layers.len() + 1);
+        let mut packings: Vec<Packing<'_>> = Vec::with_capacity(self.layers.len() + 2);
         for (number, layer) in self.layers.iter_mut().enumerate() {
             let backward = if number == 0 { std::ptr::null_mut() } else { layer.backward_weights.as_mut_ptr() };
             packings.push(Packing {
@@ -33,11 +33,22 @@ impl Cpu {
                 backward: Shared::new(backward),
             });
         }
+        let is_first = self.network.is_on_features() && self.hidden.is_none();
+        if let Some(hidden) = &mut self.hidden {
+            packings.push(Packing {
+                convolution: &hidden.convolution,
+                weights: Shared::new(parameters[hidden.weight.clone()].as_ptr()),
+                forward: Shared::new(hidden.forward_weights.as_mut_ptr()),
+                // the gradient of the features is not computed
+                backward: Shared::new(std::ptr::null_mut()),
+            });
+        }
+        let backward = if is_first { std::ptr::null_mut() } else { head.backward_weights.as_mut_ptr() };
         packings.push(Packing {
             convolution: &head.convolution,
             weights: Shared::new(head_weights),
             forward: Shared::new(head.forward_weights.as_mut_ptr()),
-            backward: Shared::new(head.backward_weights.as_mut_ptr()),
+            backward: Shared::new(backward),
         });
         let (pieces, simd) = (&self.packing, self.tasks.simd);
         self.tasks.pool.run(pieces.len(), |task| {

@@ -6,6 +6,7 @@
 use std::ops::Range;
 
 use super::batch_norm;
+use super::features::HiddenLayer;
 use super::head::HeadLayer;
 use crate::buffer::Buffer;
 use crate::kernel::convolution::{Convolution, ConvolutionAlgorithm, Geometry, ScratchSize};
@@ -116,6 +117,8 @@ impl Offsets {
 pub(super) struct Plan {
     pub(super) layers: Vec<Layer>,
     pub(super) blocks: Vec<ResidualBlock>,
+    /// The hidden layer of a head on features.
+    pub(super) hidden: Option<HiddenLayer>,
     pub(super) head: HeadLayer,
     /// Lengths of the flat buffers.
     pub(super) offsets: Offsets,
@@ -127,20 +130,24 @@ impl Plan {
         let mut offsets = Offsets::default();
         let planned = |(number, layer)| Layer::new(number == 0, layer, &mut offsets, options);
         let layers = descriptions.iter().enumerate().map(planned).collect();
+        let hidden = HiddenLayer::new(network, options.images, &mut offsets);
         let head = HeadLayer::new(network, options, &mut offsets);
-        Self { layers, blocks, head, offsets }
+        Self { layers, blocks, hidden, head, offsets }
     }
 
     fn convolutions(&self) -> impl Iterator<Item = &Convolution> {
-        self.layers.iter().map(|layer| &layer.convolution).chain([&self.head.convolution])
+        let hidden = self.hidden.iter().map(|hidden| &hidden.convolution);
+        self.layers.iter().map(|layer| &layer.convolution).chain(hidden).chain([&self.head.convolution])
     }
 
     /// Scratch that every task of every layer fits in.
     pub(super) fn scratch_size(&self) -> ScratchSize {
+        // the matrix products of a head on features need none
+        let Some(last) = self.layers.last() else { return ScratchSize::default() };
         let mut size =
             self.convolutions().map(Convolution::scratch_size).fold(ScratchSize::default(), ScratchSize::max);
         // the average pool needs an image of the last layer
-        let last = self.layers[self.layers.len() - 1].convolution.geometry;
+        let last = last.convolution.geometry;
         size.input = size.input.max(last.out()[0] * last.out()[1] * last.outputs);
         size
     }
@@ -161,7 +168,7 @@ impl Plan {
         slices * self.convolutions().map(|convolution| convolution.geometry.weights()).max().unwrap_or(0)
     }
 
-    /// Pieces of the packing after a step: a layer (the head comes last) with some of its input channels.
+    /// Pieces of the packing after a step: a layer (a hidden layer and the head come last) with some of its input channels.
     pub(super) fn packing(&self) -> Vec<(usize, Range<usize>)> {
         let mut pieces = Vec::new();
         for (number, convolution) in self.convolutions().enumerate() {

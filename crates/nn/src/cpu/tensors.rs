@@ -111,6 +111,13 @@ impl Cpu {
         };
         let mut layouts: Vec<TensorLayout> = self.layers.iter().flat_map(of_layer).collect();
         if !kind.is_statistics() {
+            if let Some(hidden) = &self.hidden {
+                let Geometry { inputs, outputs, .. } = hidden.convolution.geometry;
+                let [features, width] = [self.network.channels, self.network.features()];
+                let (shape, padded) = ([1, features, width], [inputs, outputs]);
+                layouts.push(TensorLayout { start: hidden.weight.start, shape, padded });
+                layouts.push(TensorLayout::vector(hidden.bias.start, width));
+            }
             layouts.extend(self.head_layouts());
         }
         layouts

@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use super::{BlockKind, Shortcut, Stage, Stem};
 use crate::error::NnError;
 
-/// A published residual network, by the name under which it is usually known.
+/// A published residual network, by the name under which it is usually known, or a head on features.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "&'static str")]
 pub enum Architecture {
@@ -36,6 +36,12 @@ pub enum Architecture {
     ResNet34,
     /// ResNet-50 for large images, as in torchvision.
     ResNet50,
+    /// A linear head on features.
+    Linear,
+    /// A cosine head on features.
+    Cosine,
+    /// A head on features with a hidden layer.
+    Mlp,
 }
 
 /// The parts of a [`Network`](super::Network) that its architecture decides.
@@ -47,8 +53,8 @@ pub(super) struct Layout {
 }
 
 impl Architecture {
-    /// Every architecture, those for small images first.
-    pub const ALL: [Self; 11] = [
+    /// Every architecture: those for small images, those for photographs, and heads on features.
+    pub const ALL: [Self; 14] = [
         Self::ResNet8,
         Self::ResNet14,
         Self::ResNet20,
@@ -60,6 +66,9 @@ impl Architecture {
         Self::ResNet18,
         Self::ResNet34,
         Self::ResNet50,
+        Self::Linear,
+        Self::Cosine,
+        Self::Mlp,
     ];
 
     /// The usual name, in lower case: `resnet32`.
@@ -77,6 +86,9 @@ impl Architecture {
             Self::ResNet18 => "resnet18",
             Self::ResNet34 => "resnet34",
             Self::ResNet50 => "resnet50",
+            Self::Linear => "linear",
+            Self::Cosine => "cosine",
+            Self::Mlp => "mlp",
         }
     }
 
@@ -84,6 +96,12 @@ impl Architecture {
     #[must_use]
     pub fn is_for_small_images(self) -> bool {
         !matches!(self, Self::ResNet18 | Self::ResNet34 | Self::ResNet50)
+    }
+
+    /// Whether this is a head on features rather than a network on images.
+    #[must_use]
+    pub fn is_for_features(self) -> bool {
+        matches!(self, Self::Linear | Self::Cosine | Self::Mlp)
     }
 
     /// The height and width of the images that the architecture was published for: 32 or 224.
@@ -105,6 +123,12 @@ impl Architecture {
             Self::ResNet18 => large(BlockKind::Basic, [2, 2, 2, 2]),
             Self::ResNet34 => large(BlockKind::Basic, [3, 4, 6, 3]),
             Self::ResNet50 => large(BlockKind::Bottleneck, [3, 4, 6, 3]),
+            Self::Linear | Self::Cosine | Self::Mlp => Layout {
+                stem: Stem { width: 1, kernel: 1, stride: 1, pool: false },
+                block: BlockKind::Basic,
+                shortcut: Shortcut::Padded,
+                stages: Vec::new(),
+            },
         }
     }
 }
@@ -177,7 +201,8 @@ mod tests {
             assert_eq!(serde_json::from_str::<Architecture>(&json).expect("a name"), architecture);
         }
         let error = |name: &str| name.parse::<Architecture>().expect_err("unknown").to_string();
-        let known = "resnet8, resnet14, resnet20, resnet32, resnet32x2, resnet32x4, resnet44, resnet56, resnet18, resnet34, resnet50";
+        let known = "resnet8, resnet14, resnet20, resnet32, resnet32x2, resnet32x4, resnet44, resnet56, resnet18, \
+             resnet34, resnet50, linear, cosine, mlp";
         assert_eq!(
             error("resnet-32"),
             format!("unknown model 'resnet-32'; did you mean 'resnet32'? Known models: {known}")

@@ -108,10 +108,14 @@ impl Builder<'_> {
 }
 
 impl Network {
-    /// All layers in the order of the state dict, and the blocks that they form. The first layer is the stem's.
+    /// All layers in the order of the state dict, and the blocks that they form. The first layer is the stem's; a head on
+    /// features has none.
     #[must_use]
     pub fn layers(&self) -> (Vec<Layer>, Vec<ResidualBlock>) {
         let (layers, blocks) = (Vec::new(), Vec::new());
+        if self.is_on_features() {
+            return (layers, blocks);
+        }
         let mut builder = Builder { network: self, layers, blocks, channels: self.channels, size: self.size };
         builder.stem();
         for (s, stage) in self.stages.iter().enumerate() {
@@ -123,14 +127,15 @@ impl Network {
         (builder.layers, builder.blocks)
     }
 
-    /// Multiply-adds of the convolutions and the head in one image's forward pass.
+    /// Multiply-adds of the convolutions, the hidden layer and the head in one image's forward pass.
     #[must_use]
     pub fn multiply_adds(&self) -> u64 {
         let layer = |layer: &Layer| {
             let [height, width] = layer.out();
             (layer.inputs * layer.outputs * layer.kernel * layer.kernel * height * width) as u64
         };
-        self.layers().0.iter().map(layer).sum::<u64>() + (self.features() * self.classes) as u64
+        let hidden = self.hidden().map_or(0, |hidden| self.channels * hidden);
+        self.layers().0.iter().map(layer).sum::<u64>() + (hidden + self.features() * self.classes) as u64
     }
 }
 

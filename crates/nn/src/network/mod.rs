@@ -39,6 +39,17 @@ pub struct Network {
     pub stages: Vec<Stage>,
     /// Last layer, from features to logits.
     pub head: Head,
+    /// What comes before the head of a network on features; `None` for a network on images. Such a network has one row of
+    /// features per image, as channels of a single pixel, and neither stem nor stages.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub feature_input: Option<FeatureInput>,
+}
+
+/// What comes before the head of a network on features.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FeatureInput {
+    /// Width of a hidden layer with ReLU; `None` if the head reads the features themselves.
+    pub hidden: Option<usize>,
 }
 
 /// The first convolution, with its batch norm and ReLU.
@@ -121,9 +132,27 @@ impl Network {
     pub fn new(architecture: Architecture, channels: usize, size: [usize; 2], classes: usize) -> Result<Self, NnError> {
         let architecture::Layout { stem, block, shortcut, stages } = architecture.layout();
         let (name, head) = (architecture.name().to_owned(), Head::Linear);
-        let network = Self { name, channels, size, classes, stem, block, shortcut, stages, head };
+        let feature_input = architecture.is_for_features().then(FeatureInput::default);
+        let network = Self { name, channels, size, classes, stem, block, shortcut, stages, head, feature_input };
         network.check()?;
         Ok(network)
+    }
+
+    /// The same head on features with another hidden layer.
+    #[must_use]
+    pub fn with_hidden(self, hidden: Option<usize>) -> Self {
+        Self { feature_input: self.feature_input.map(|_| FeatureInput { hidden }), ..self }
+    }
+
+    /// Whether this is a head on features rather than a network on images.
+    #[must_use]
+    pub fn is_on_features(&self) -> bool {
+        self.feature_input.is_some()
+    }
+
+    /// Width of the hidden layer of a head on features.
+    pub(crate) fn hidden(&self) -> Option<usize> {
+        self.feature_input.and_then(|input| input.hidden)
     }
 
     /// The same network with another head.
@@ -138,8 +167,15 @@ impl Network {
     /// [`NnError::Description`] names the field that is not.
     pub fn check(&self) -> Result<(), NnError> {
         const MOST: usize = 1 << 16;
-        check_range("channels", self.channels, 1, 1024)?;
         check_range("classes", self.classes, 1, 1 << 24)?;
+        if let Some(FeatureInput { hidden }) = self.feature_input {
+            check_range("features", self.channels, 1, MOST)?;
+            check_range("hidden", hidden.unwrap_or(1), 1, MOST)?;
+            check_range("height", self.size[0], 1, 1)?;
+            check_range("width", self.size[1], 1, 1)?;
+            return self.check_head();
+        }
+        check_range("channels", self.channels, 1, 1024)?;
         check_range("height", self.size[0], 1, MOST)?;
         check_range("width", self.size[1], 1, MOST)?;
         check_range("stem.width", self.stem.width, 1, MOST)?;
@@ -161,6 +197,10 @@ impl Network {
             }
             before = after;
         }
+        self.check_head()
+    }
+
+    fn check_head(&self) -> Result<(), NnError> {
         match self.head {
             Head::Cosine { scale, .. } if !(scale.is_finite() && scale > 0.0) => {
                 Err(out_of_range("head.scale", &scale, &"finite and more than 0"))
@@ -180,6 +220,9 @@ impl Network {
     /// Number of features, which is the number of the head's inputs.
     #[must_use]
     pub fn features(&self) -> usize {
+        if let Some(FeatureInput { hidden }) = self.feature_input {
+            return hidden.unwrap_or(self.channels);
+        }
         self.stages.last().map_or(self.stem.width, |stage| stage.width * self.expansion())
     }
 }

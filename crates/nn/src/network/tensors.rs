@@ -36,8 +36,8 @@ impl Network {
         }
     }
 
-    /// The trained tensors: every convolution's weight with the weight and bias of its batch norm, then the head's weight
-    /// with its bias and its scale, if it has them.
+    /// The trained tensors: every convolution's weight with the weight and bias of its batch norm, or the weight and bias of
+    /// a hidden layer, then the head's weight with its bias and its scale, if it has them.
     #[must_use]
     pub fn parameters(&self) -> Vec<Tensor> {
         let mut all = Vec::new();
@@ -46,6 +46,10 @@ impl Network {
             all.push(Tensor::new(format!("{convolution}.weight"), &[outputs, inputs, kernel, kernel]));
             all.push(Tensor::new(format!("{norm}.weight"), &[outputs]));
             all.push(Tensor::new(format!("{norm}.bias"), &[outputs]));
+        }
+        if let Some(hidden) = self.hidden() {
+            all.push(Tensor::new("hidden.weight".to_owned(), &[hidden, self.channels]));
+            all.push(Tensor::new("hidden.bias".to_owned(), &[hidden]));
         }
         let (head, classes) = (self.head_name(), self.classes);
         all.push(Tensor::new(format!("{head}.weight"), &[classes, self.features()]));
@@ -86,12 +90,16 @@ impl Network {
 
     /// Initial values of the [`parameters`](Self::parameters): He's normal distribution (fan-in) for weights, 1 and 0
     /// for batch norms, a uniform distribution for the head's bias, and the description's value for a trained scale. They
-    /// are a function of the seed.
+    /// are a function of the seed. A linear head on features starts at 0: its loss has one minimum, and noise would stay in
+    /// directions that the data do not tell about.
     #[must_use]
     pub fn initial_parameters(&self, seed: u64) -> Vec<Vec<f32>> {
         let values = |(number, tensor): (usize, Tensor)| {
             let draws = Example { seed, epoch: 0, example: number as u64 }.draws(Stream::NetworkInit);
             let head = tensor.name.starts_with(self.head_name());
+            if head && self.is_on_features() && self.hidden().is_none() && self.head == Head::Linear {
+                return vec![0.0; tensor.len()];
+            }
             match (tensor.shape.len(), tensor.name.ends_with(".weight")) {
                 (1, false) if tensor.name.ends_with(".scale") => vec![self.initial_scale(); tensor.len()],
                 (1, true) => vec![1.0; tensor.len()],

@@ -1,10 +1,10 @@
 //! From runs to comparisons: runs on the same data belong together, runs that differ only in their seeds are one
 //! variant.
 
-use equipoise_record::{ClassCounts, GroupMembers, Metrics};
+use equipoise_record::{BaselineResult, ClassCounts, GroupMembers, Metrics};
 
 use super::labels::{self, Labels};
-use super::{Cell, Class, Comparison, Variant, significance, styles};
+use super::{Baseline, Cell, Class, Comparison, Variant, significance, styles};
 use crate::run::setting_keys as keys;
 use crate::run::{RecordedRun, ReportedEpoch};
 
@@ -87,10 +87,41 @@ fn build(classes: Vec<Class>, groups: &GroupSizes, runs: Vec<RecordedRun>, with_
         notes
             .push("There are no test images: the runs were trained on everything, and nothing is measured.".to_owned());
     }
+    let baselines = baselines(&runs, &classes, &members, columns.len());
+    let groups = members;
     let mut comparison =
-        Comparison { dataset, runs, variants, classes, groups: members, columns, epoch, shared, notes, resolution };
+        Comparison { dataset, runs, variants, baselines, classes, groups, columns, epoch, shared, notes, resolution };
     significance::mark_best(&mut comparison);
     comparison
+}
+
+/// Accuracies of the classifiers without training that were recorded beside a run, if they are of the same test images.
+fn baselines(runs: &[RecordedRun], classes: &[Class], groups: &[GroupMembers], columns: usize) -> Vec<Baseline> {
+    let recorded = runs.iter().map(|run| &run.baselines).find(|baselines| !baselines.is_empty());
+    let is_same = |result: &&BaselineResult| {
+        result.correct.len() == classes.len()
+            && result.examples.len() == classes.len()
+            && result.examples.iter().zip(classes).all(|(examples, class)| *examples == class.test)
+    };
+    let of = |result: &BaselineResult| {
+        let share = |class: usize| {
+            let (correct, examples) = (result.correct[class], result.examples[class]);
+            (examples > 0).then(|| 100.0 * correct as f64 / examples as f64)
+        };
+        let mean = |of: &mut dyn Iterator<Item = usize>| {
+            let values: Vec<f64> = of.filter_map(share).collect();
+            (!values.is_empty()).then(|| values.iter().sum::<f64>() / values.len() as f64)
+        };
+        let group =
+            |group: &GroupMembers| mean(&mut group.classes.iter().copied().filter(|class| *class < classes.len()));
+        let (correct, examples) = (result.correct.iter().sum::<u64>(), result.examples.iter().sum::<u64>());
+        let overall = (examples > 0).then(|| 100.0 * correct as f64 / examples as f64);
+        let balanced = mean(&mut (0..classes.len()));
+        let values = groups.iter().map(group).chain([overall, balanced]).take(columns);
+        let cells = values.map(|value| Cell::new(value.map(|value| (0, value)).into_iter().collect())).collect();
+        Baseline { label: result.name.clone(), cells }
+    };
+    recorded.into_iter().flatten().filter(is_same).map(of).collect()
 }
 
 /// The finished runs, and of variants without one those that have not finished.

@@ -34,6 +34,8 @@ pub struct Comparison {
     pub runs: Vec<RecordedRun>,
     /// What is compared; the baseline comes first.
     pub variants: Vec<Variant>,
+    /// Classifiers without training on the same data, if the comparison has any.
+    pub baselines: Vec<Baseline>,
     /// Classes in the order of the dataset.
     pub classes: Vec<Class>,
     /// Groups of classes, the largest classes first.
@@ -50,6 +52,15 @@ pub struct Comparison {
     /// By column: the accuracy that one test image is worth, in percentage points. No difference is known more
     /// precisely.
     resolution: Vec<f64>,
+}
+
+/// A classifier without training.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Baseline {
+    /// What it is.
+    pub label: String,
+    /// Accuracy by column.
+    pub cells: Vec<Cell>,
 }
 
 /// A class of the dataset.

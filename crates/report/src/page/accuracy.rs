@@ -6,7 +6,7 @@ use super::Article;
 use super::elements::{copy_table, figure};
 use super::words::{count, exact, plural, signed};
 use crate::chart::{Area, Axis, Panel, fitted, marker, px, svg, text_width};
-use crate::comparison::{Cell, captions};
+use crate::comparison::{Cell, Comparison, captions};
 use crate::escape::{escape, label, name, put, short};
 use crate::statistics::{Difference, tenths};
 use crate::table::Table;
@@ -63,6 +63,9 @@ fn explanation(article: &Article<'_>) -> String {
             false => "; with one seed each, nothing tells how much of it is chance, and nothing is bold. ",
         });
     }
+    if !comparison.baselines.is_empty() {
+        html.push_str("Rows without seeds are classifiers that need no training, on the same features. ");
+    }
     html + "The accuracy of a group is the mean over its classes."
 }
 
@@ -103,7 +106,24 @@ fn table(article: &Article<'_>, id: &str, caption: &str, rows: &[Option<&[Cell]>
         }
         html.push_str("</tr>");
     }
+    if id == "table" {
+        html.push_str(&baseline_rows(comparison));
+    }
     html + "</tbody></table></div>"
+}
+
+/// Rows of classifiers without training.
+fn baseline_rows(comparison: &Comparison) -> String {
+    let mut html = String::new();
+    for baseline in &comparison.baselines {
+        put!(html, r#"<tr class="baseline"><th scope="row">{}</th>"#, name(&baseline.label));
+        html.push_str(r#"<td class="num muted">none</td>"#);
+        for cell in &baseline.cells {
+            put!(html, r#"<td class="num">{}</td>"#, cell.text());
+        }
+        html.push_str("</tr>");
+    }
+    html
 }
 
 /// What a column averages over.

@@ -9,9 +9,9 @@ pub(crate) mod setting_keys;
 
 use std::path::{Path, PathBuf};
 
-use equipoise_record::names::{CONFIG, DETAILS, METRICS, NORMS, RESULT, SAMPLES, TIMES};
+use equipoise_record::names::{BASELINES, CONFIG, DETAILS, METRICS, NORMS, RESULT, SAMPLES, TIMES};
 use equipoise_record::{
-    EpochMetrics, EpochRecord, EpochTime, EvaluationDetails, GradientNorms, RunResult, TrainingSamples,
+    BaselineResult, EpochMetrics, EpochRecord, EpochTime, EvaluationDetails, GradientNorms, RunResult, TrainingSamples,
 };
 
 pub use error::ReportError;
@@ -42,6 +42,8 @@ pub struct RecordedRun {
     pub details: Option<EvaluationDetails>,
     /// Training images as the network sees them.
     pub samples: Option<TrainingSamples>,
+    /// Classifiers without training, from the folder of the comparison that the run belongs to.
+    pub baselines: Vec<BaselineResult>,
 }
 
 /// The epoch whose weights a table reports.
@@ -86,6 +88,10 @@ impl RecordedRun {
             times: read_epochs(&path.join(TIMES), |time: &EpochTime| time.epoch)?,
             details: read_json(&path.join(DETAILS))?,
             samples: read_json(&path.join(SAMPLES))?,
+            baselines: match path.parent() {
+                Some(folder) => read_json(&folder.join(BASELINES))?.unwrap_or_default(),
+                None => Vec::new(),
+            },
         })
     }
 

@@ -10,7 +10,9 @@ impl Table {
     pub fn groups(comparison: &Comparison) -> Self {
         let title = captions::titled(comparison, &captions::groups(comparison));
         let rows = comparison.variants.iter().map(|variant| (variant.label.as_str(), variant.cells.as_slice()));
-        Self::of_cells(comparison, title, rows)
+        let baselines =
+            comparison.baselines.iter().map(|baseline| (baseline.label.as_str(), baseline.cells.as_slice()));
+        Self::of_cells(comparison, title, rows.chain(baselines))
     }
 
     /// Accuracy of each variant at its best epoch; `None` unless best epochs were selected on the test set.

@@ -8,30 +8,32 @@ use equipoise_data::batch::augmentation::Augmentation;
 use equipoise_data::batch::normalize::Normalize;
 use equipoise_data::dataset::class_counts;
 use equipoise_data::describe::image_groups::ImageGroups;
-use equipoise_nn::{Cpu, Engine, Network, NnError};
+use equipoise_nn::{Architecture, Cpu, Engine, Network, NnError};
 use equipoise_pool::Pool;
 
 use super::RunContext;
+use super::class_means::start_at_class_means;
 use super::dataset::load;
 use super::files::input_error;
-use super::input::choose_input;
+use super::input::{check_input, choose_input};
 use super::memory::available_bytes;
 use super::processes::build_together;
 use super::readable::prepare_readable;
 use super::repeated::repeated_images;
+use super::weight_decay::choose_weight_decay;
 use super::weights::{InitialWeights, initialize};
 use crate::checkpoint::{Checkpoint, RawCheckpoint};
 use crate::error::TrainError;
 use crate::prepare::{RunData, SplitData, SplitOptions, check_dataset, take_validation_split};
 use crate::settings::{OptimizerKind, Settings};
-use crate::trainer::{Trainer, check_selection};
+use crate::trainer::{FULL_BATCH_ROWS, Trainer, check_selection};
 use crate::workers::{SingleProcess, Workers, agree};
 
 /// The trainer of a run on the CPU, in one process or in one of several.
 pub type RunTrainer = Trainer<Cpu, Box<dyn Workers>>;
 
-/// Reads the dataset of a run, and chooses the network and image size if the settings leave them to the images. Pixels are
-/// normalized as given, or as suits the dataset.
+/// Reads the dataset of a run, and chooses what the settings leave open: network and image size by the images, and the weight decay by
+/// cross-validation if they ask for it. Pixels are normalized as given, or as suits the dataset.
 ///
 /// # Errors
 /// Returns an error if the dataset cannot be read or trained on.
@@ -44,7 +46,12 @@ pub fn prepare(
     let mut warnings = Vec::new();
     let prepared = prepare_readable(&data, context, |loaded, progress| {
         choose_input(settings, &loaded.dataset);
+        check_input(settings, &loaded.dataset)?;
         let dataset = loaded.into_dataset();
+        if settings.optimizer.cross_validation > 0 {
+            settings.check()?;
+            settings.optimizer.weight_decay = choose_weight_decay(&dataset, settings, context)?;
+        }
         warnings = repeated_images(&dataset, context.pool);
         RunData::prepare(dataset, settings, normalize, context.pool, progress)
     })?;
@@ -69,6 +76,7 @@ pub fn prepare_split(
     let data = settings.data.clone();
     prepare_readable(&data, context, |loaded, progress| {
         choose_input(settings, &loaded.dataset);
+        check_input(settings, &loaded.dataset)?;
         SplitData::prepare(loaded.into_dataset(), settings, normalize, options, context.pool, progress)
     })
 }
@@ -83,6 +91,8 @@ pub fn check(settings: &Settings, context: &RunContext<'_>) -> Result<(), TrainE
     check_dataset(&dataset, settings)?;
     let mut with_input = settings.clone();
     choose_input(&mut with_input, &dataset);
+    check_input(&with_input, &dataset)?;
+    with_input.check()?;
     check_augmentation(&with_input, matches!(dataset.train.images, Images::Files(_)))?;
     take_validation_split(&mut dataset, settings)?;
     check_selection(settings, dataset.val.is_some())?;
@@ -99,8 +109,10 @@ pub fn check(settings: &Settings, context: &RunContext<'_>) -> Result<(), TrainE
 /// Returns an error if the images do not fit the network.
 pub fn network(settings: &Settings, data: &RunData) -> Result<Network, TrainError> {
     let (channels, height, width) = data.train.loader.shape();
-    let network = Network::new(settings.architecture(), channels, [height, width], data.classes.len())?;
-    Ok(network.with_head(settings.head()))
+    let architecture = settings.architecture();
+    let network = Network::new(architecture, channels, [height, width], data.classes.len())?;
+    let hidden = (architecture == Architecture::Mlp).then_some(settings.model.hidden);
+    Ok(network.with_hidden(hidden).with_head(settings.head()))
 }
 
 /// An engine for batches of up to this size.
@@ -153,15 +165,26 @@ pub fn trainer_with<E: Engine, W: Workers>(
 ) -> Result<Trainer<E, W>, TrainError> {
     let mut settings = settings.with_head_of_criterion();
     let build = || {
+        // a run that is resumed has chosen its weight decay
+        let folds = settings.optimizer.cross_validation;
+        settings.optimizer.cross_validation = if resume.is_some() { 0 } else { folds };
         let data = prepare(&mut settings, None, context)?;
+        settings.optimizer.cross_validation = folds;
         let images = data.train.labels.len();
         check_augmentation(&settings, data.files)?;
         warn_of_settings(&settings, images, context);
-        let batch_size = settings.batch_size.min(images);
+        let rows = match settings.optimizer.name {
+            OptimizerKind::Lbfgs => FULL_BATCH_ROWS,
+            OptimizerKind::Sgd | OptimizerKind::AdamW => settings.batch_size,
+        };
+        let batch_size = rows.min(images);
         let mut engine = make(network(&settings, &data)?, batch_size, settings.seed)?;
         if let (Some(path), None) = (&settings.model.weights, resume) {
             let initial = InitialWeights { path: path.as_ref(), reset_head: settings.model.reset_head };
             initialize(&mut engine, &initial, &data.classes, context.feedback)?;
+        }
+        if let (true, None) = (settings.model.class_means, resume) {
+            start_at_class_means(&mut engine, &data, context.pool)?;
         }
         Ok((data, engine))
     };
@@ -199,8 +222,8 @@ fn warn_of_settings(settings: &Settings, images: usize, context: &RunContext<'_>
         context.feedback.warn(&format!("a batch of {size} is the whole training split of {images} images"));
     }
     let Settings { optimizer, .. } = settings;
-    if optimizer.name == OptimizerKind::AdamW && optimizer.learning_rate > ADAMW_LEARNING_RATE {
-        let rate = optimizer.learning_rate;
+    let rate = settings.learning_rate();
+    if optimizer.name == OptimizerKind::AdamW && rate > ADAMW_LEARNING_RATE {
         context.feedback.warn(&format!("a learning rate of {rate} is large for adamw; 0.001 is usual"));
     }
     let method = settings.criterion.method.id();

@@ -106,6 +106,7 @@ fn read_options(data: &DataSettings, left_out: &HashSet<PathBuf>) -> Result<Read
         split: SplitRule { test_fraction: data.test_fraction, seed: data.split_seed },
         path_column: data.path_column.clone(),
         label_column: data.label_column.clone(),
+        labels: data.labels.as_ref().map(PathBuf::from),
         group_by: data.group_by.as_deref().map(GroupBy::new).transpose()?,
         left_out: left_out.clone(),
     })
@@ -119,7 +120,7 @@ fn held_out(
     (data_root, left_out, feedback): (&Path, &HashSet<PathBuf>, &dyn Feedback),
 ) -> Result<Split, TrainError> {
     let mut options = read_options(data, left_out)?;
-    options.split.test_fraction = 0.0;
+    (options.split.test_fraction, options.labels) = (0.0, None);
     let mut held = match load_dataset(other, data_root, &options) {
         Err(error @ DataError::GroupBy { .. }) => {
             let what = "whether its images belong to those for training is not known";

@@ -35,6 +35,8 @@ pub struct EvaluationOptions {
     pub path_column: Option<String>,
     /// The column of another dataset's list that names the classes.
     pub label_column: Option<String>,
+    /// The file of the labels of another dataset's features.
+    pub labels: Option<String>,
     /// Other groups of classes.
     pub groups: Option<GroupRule>,
     /// Another tau of the post-hoc logit adjustment.
@@ -239,6 +241,8 @@ fn foreign(dataset: &str, options: &EvaluationOptions, own: &DataSettings) -> Da
         test_fraction: 0.0,
         max_broken: own.max_broken,
         image_size: own.image_size,
+        scaling: own.scaling,
+        labels: options.labels.clone(),
         ..DataSettings::default()
     }
 }

@@ -1,11 +1,17 @@
 //! A trained network as a file that stands alone: its weights, and in the metadata all that a program needs to use them.
 
+use std::path::Path;
+
 use equipoise_data::batch::loader::Transform;
 use equipoise_data::batch::photo::PhotoCrop;
+use equipoise_data::features::read::metadata as metadata_of;
+use equipoise_data::features::scaling::FeatureScaling;
 use equipoise_nn::Weights;
 use equipoise_nn::network::Head;
-use serde_json::json;
+use equipoise_onnx::{BackboneFile, FeatureScale};
+use serde_json::{Value, json};
 
+use super::files::{input_error, read_bytes};
 use super::prediction::loading;
 use crate::checkpoint::Checkpoint;
 use crate::error::TrainError;
@@ -35,23 +41,101 @@ pub fn to_safetensors(checkpoint: &Checkpoint, version: &str) -> Result<Vec<u8>,
 /// # Errors
 /// Returns an error if the tensors are not those of the network.
 pub fn to_onnx(checkpoint: &Checkpoint, version: &str) -> Result<Vec<u8>, TrainError> {
+    with_model(checkpoint, version, |model| Ok(equipoise_onnx::write(model)))
+}
+
+/// A head on features joined with its backbone as an ONNX file: pixels in 0..=1 in, logits and probabilities out. The file of features says
+/// which output of the backbone they are, and how images are normalized.
+///
+/// # Errors
+/// Returns an error if the run is not on features of `embed`, or the backbone cannot be joined.
+pub fn to_joined_onnx(checkpoint: &Checkpoint, backbone: &Path, version: &str) -> Result<Vec<u8>, TrainError> {
+    let header = &checkpoint.header;
+    if !header.network.is_on_features() {
+        let what = format!("--backbone is for heads on features, and this run trained {}", header.network.name);
+        return Err(TrainError::Unusable { what });
+    }
+    let features = Path::new(&header.settings.data.dataset);
+    let about = EmbeddedBy::read(features)?;
+    let bytes = read_bytes(backbone)?;
+    let file = BackboneFile {
+        bytes: &bytes,
+        output: &about.output,
+        mean: &about.mean,
+        std: &about.std,
+        image_size: about.image_size,
+    };
+    with_model(checkpoint, version, |model| {
+        let mut metadata = model.metadata.to_vec();
+        metadata.extend([("resize", about.resize.to_string()), ("image_size", about.image_size.to_string())]);
+        let model = equipoise_onnx::Model { metadata: &metadata, ..*model };
+        equipoise_onnx::write_joined(&model, &file).map_err(|error| input_error(backbone, error.to_string()))
+    })
+}
+
+/// How features were computed from images, as `embed` records it.
+struct EmbeddedBy {
+    output: String,
+    mean: Vec<f32>,
+    std: Vec<f32>,
+    image_size: usize,
+    resize: u64,
+}
+
+impl EmbeddedBy {
+    fn read(features: &Path) -> Result<Self, TrainError> {
+        let unknown = || {
+            let what = "it does not say how its features were computed; only features of `equipoise embed` can be joined with their backbone";
+            input_error(features, what)
+        };
+        let metadata = metadata_of(features)?;
+        let (_, output) = metadata.get("backbone").and_then(|text| text.split_once(", output ")).ok_or_else(unknown)?;
+        let how: Value =
+            metadata.get("preprocessing").and_then(|text| serde_json::from_str(text).ok()).ok_or_else(unknown)?;
+        let list = |key: &str| -> Option<Vec<f32>> {
+            how[key].as_array()?.iter().map(|value| Some(value.as_f64()? as f32)).collect()
+        };
+        Ok(Self {
+            output: output.to_owned(),
+            mean: list("mean").ok_or_else(unknown)?,
+            std: list("std").ok_or_else(unknown)?,
+            image_size: how["image_size"].as_u64().ok_or_else(unknown)? as usize,
+            resize: how["resize"].as_u64().ok_or_else(unknown)?,
+        })
+    }
+}
+
+/// Calls `write` with a checkpoint as a model.
+fn with_model(
+    checkpoint: &Checkpoint,
+    version: &str,
+    write: impl FnOnce(&equipoise_onnx::Model<'_>) -> Result<Vec<u8>, TrainError>,
+) -> Result<Vec<u8>, TrainError> {
     let Checkpoint { header, parameters, statistics, .. } = checkpoint;
     let weights = Weights { parameters: parameters.clone(), statistics: statistics.clone() };
     weights.check(&header.network)?;
     let adjustment = adjustment(checkpoint);
     let metadata = [vec![("network", header.network.name.clone())], input_metadata(checkpoint, version)].concat();
-    Ok(equipoise_onnx::write(&equipoise_onnx::Model {
+    let features = header.network.is_on_features().then(|| match header.settings.data.scaling {
+        FeatureScaling::Standardize => {
+            FeatureScale::Affine { scale: header.normalize.scale(), offset: header.normalize.offset() }
+        }
+        FeatureScaling::Normalize => FeatureScale::UnitLength,
+        FeatureScaling::None => FeatureScale::Nothing,
+    });
+    write(&equipoise_onnx::Model {
         network: &header.network,
         parameters,
         statistics,
         mean: &header.normalize.mean(),
         std: &header.normalize.std(),
+        features,
         logit_scale: adjustment.scale,
         logit_offsets: &adjustment.offsets,
         temperature: 1.0,
         metadata: &metadata,
         version,
-    }))
+    })
 }
 
 /// What becomes of the logits.
@@ -69,12 +153,12 @@ fn metadata(checkpoint: &Checkpoint, version: &str) -> Vec<(&'static str, String
         Head::Cosine { scale, .. } => ("cosine", learned_scale(checkpoint).unwrap_or(scale)),
     };
     let mut metadata = input_metadata(checkpoint, version);
-    metadata.extend([
-        ("mean", json!(header.normalize.mean()).to_string()),
-        ("std", json!(header.normalize.std()).to_string()),
-        ("head", head.to_owned()),
-        ("head_scale", (head_scale * adjustment.scale).to_string()),
-    ]);
+    let normalize = &header.normalize;
+    metadata.extend(match network.is_on_features() {
+        true => [("scale", json!(normalize.scale()).to_string()), ("offset", json!(normalize.offset()).to_string())],
+        false => [("mean", json!(normalize.mean()).to_string()), ("std", json!(normalize.std()).to_string())],
+    });
+    metadata.extend([("head", head.to_owned()), ("head_scale", (head_scale * adjustment.scale).to_string())]);
     if !adjustment.offsets.is_empty() {
         metadata.push(("logit_offsets", json!(adjustment.offsets).to_string()));
     }
@@ -89,10 +173,17 @@ fn input_metadata(checkpoint: &Checkpoint, version: &str) -> Vec<(&'static str, 
         ("dataset", header.dataset.clone()),
         ("epoch", header.position.epoch.to_string()),
         ("classes", json!(header.classes).to_string()),
+    ];
+    if network.is_on_features() {
+        metadata.push(("features", network.channels.to_string()));
+        metadata.push(("scaling", header.settings.data.scaling.to_string()));
+        return metadata;
+    }
+    metadata.extend([
         ("channels", network.channels.to_string()),
         ("height", network.size[0].to_string()),
         ("width", network.size[1].to_string()),
-    ];
+    ]);
     // only files of any size need a rule
     match loading(header) {
         Ok(Transform::Photo { crop: PhotoCrop::CenterCrop { resize }, .. }) => {
@@ -101,7 +192,7 @@ fn input_metadata(checkpoint: &Checkpoint, version: &str) -> Vec<(&'static str, 
         Ok(Transform::Small { image_size, .. } | Transform::Photo { image_size, .. }) => {
             metadata.push(("resize", image_size.to_string()));
         }
-        Err(_) => {}
+        Ok(Transform::Features { .. }) | Err(_) => {}
     }
     metadata
 }

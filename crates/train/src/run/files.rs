@@ -47,5 +47,7 @@ pub fn make_paths_absolute(settings: &mut Settings) {
     let DataSettings { dataset, test_data, val_data, .. } = &mut settings.data;
     let datasets = [dataset].into_iter().chain(test_data).chain(val_data);
     datasets.filter(|name| KnownDataset::by_name(name).is_none()).for_each(absolute);
-    settings.data.subset_file.iter_mut().chain(&mut settings.model.weights).for_each(absolute);
+    let files =
+        settings.data.subset_file.iter_mut().chain(&mut settings.data.labels).chain(&mut settings.model.weights);
+    files.for_each(absolute);
 }

@@ -50,6 +50,10 @@ fn on_input(data: &DataSettings, dataset: &Dataset) -> String {
         Images::Memory(Pixels { height, width, .. }) => {
             format!("The images are {width} x {height}: `train` chooses {model} (--model).")
         }
+        Images::Features(_) => format!(
+            "A head on features takes seconds: `train` chooses {model} (--model linear, cosine or mlp), and `compare` shows several criteria \
+             beside the nearest class mean and the nearest neighbors."
+        ),
         Images::Files(_) => {
             let (side, size) = (usual_image_side(&dataset.train).unwrap_or(0), settings.data.image_size);
             format!(

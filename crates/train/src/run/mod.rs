@@ -2,13 +2,16 @@
 //!
 //! - [`dataset`]: the dataset with its subset.
 //! - [`input`]: network and image size, by the images. [`build`]: from settings to a trainer.
+//! - [`baselines`]: classifiers that need no training, for features.
 //! - [`inspection`]: a dataset before training.
 //! - [`weights`]: weights to start from, and checkpoints to use.
 //! - [`Run`]: a trainer with its folder. [`SharedRun`]: the same on any engine, with several workers. [`ExistingRun`]: what a folder already holds.
 //! - [`processes`]: rank 0 and the processes that train with it on the CPU.
 //! - [`evaluation`], [`prediction`]: a trained run on a dataset and on image files. [`export`]: its weights for other programs.
 
+pub mod baselines;
 pub mod build;
+mod class_means;
 pub mod dataset;
 pub mod evaluation;
 mod existing;
@@ -25,6 +28,7 @@ mod repeated;
 mod result;
 mod session;
 mod shared;
+mod weight_decay;
 pub mod weights;
 
 use std::path::Path;

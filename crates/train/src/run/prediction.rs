@@ -1,11 +1,9 @@
 //! A trained run on image files.
 
-use std::path::PathBuf;
-
-use equipoise_data::DataError;
 use equipoise_data::batch::loader::{Loader, Transform};
 use equipoise_data::batch::normalize::Normalize;
 use equipoise_data::batch::small::SmallTransform;
+use equipoise_data::{DataError, Images};
 use equipoise_nn::Cpu;
 use equipoise_pool::Pool;
 
@@ -51,16 +49,17 @@ pub struct Predictor {
 pub type Probability = (usize, f64);
 
 impl Predictor {
-    /// Prepares a trained run for these files, which are not looked at yet.
+    /// Prepares a trained run for these images, whose files are not looked at yet, or for these rows of features.
     ///
     /// # Errors
     /// Returns an error if the run cannot be used for files, or the options do not fit its head.
     pub fn new(
         checkpoint: Checkpoint,
-        images: Vec<PathBuf>,
+        images: Images,
         options: &PredictionOptions,
         pool: &Pool,
     ) -> Result<Self, TrainError> {
+        check_images(&checkpoint.header, &images)?;
         let Checkpoint { header, mut parameters, statistics, .. } = checkpoint;
         if options.tau_norm > 0.0 {
             normalize_head(&header.network, &mut parameters, options.tau_norm)?;
@@ -69,7 +68,10 @@ impl Predictor {
         let batch_size = (BATCH_PIXELS / (height * width).max(1)).clamp(8, BATCH_SIZE).min(number).max(1);
         let mut engine = engine(header.network.clone(), batch_size, 0, pool)?;
         set_tensors(&mut engine, &[parameters, statistics])?;
-        let loader = Loader::unchecked(images, loading(&header)?);
+        let loader = match images {
+            Images::Files(files) => Loader::unchecked(files, loading(&header)?),
+            others => Loader::new(others, loading(&header)?, 0, pool, &|_, _| {})?,
+        };
         let tau = options.logit_adjustment.unwrap_or(header.settings.logit_adjustment);
         let adjustment = LogitAdjustment::new(&header.settings.criterion.method, &header.counts, tau);
         let inference = Inference { adjustment, tta: options.tta };
@@ -110,13 +112,15 @@ impl Predictor {
     fn batch(&self, indices: &[u32]) -> Result<Batch, TrainError> {
         let network = &self.header.network;
         let plane = network.size[0] * network.size[1];
-        let mut images = vec![0.0; indices.len() * 3 * plane];
+        // files have three channels
+        let channels = if network.is_on_features() { network.channels } else { 3 };
+        let mut images = vec![0.0; indices.len() * channels * plane];
         let unreadable = match self.loader.batch(indices, 0, 0, &mut images, &self.pool) {
             Ok(()) => Vec::new(),
             Err(DataError::Unreadable { files }) => files.into_iter().map(|file| (file.index, file.what)).collect(),
             Err(error) => return Err(error.into()),
         };
-        if network.channels != 1 {
+        if network.channels != 1 || network.is_on_features() {
             return Ok(Batch { images, unreadable });
         }
         // files have three channels: a network for gray images sees their brightness, normalized afterwards
@@ -132,6 +136,21 @@ impl Predictor {
     }
 }
 
+/// Refuses images for a head on features, and features that do not fit the run.
+fn check_images(header: &CheckpointHeader, images: &Images) -> Result<(), TrainError> {
+    let what = match (header.network.is_on_features(), images) {
+        (true, Images::Features(features)) if features.width() != header.network.channels => {
+            format!("rows of {} features, but the run was trained on rows of {}", features.width(), header.network.channels)
+        }
+        (true, Images::Memory(_) | Images::Files(_)) => {
+            "the run was trained on features: name a .npy, .npz or safetensors file (`equipoise embed` computes it from images)".to_owned()
+        }
+        (false, Images::Features(_)) => "the run was trained on images, and these are features".to_owned(),
+        _ => return Ok(()),
+    };
+    Err(TrainError::Unusable { what })
+}
+
 /// Images that are ready for the network. Those of files that cannot be read are black.
 struct Batch {
     images: Vec<f32>,
@@ -142,6 +161,9 @@ struct Batch {
 /// How files are loaded for a network.
 pub(super) fn loading(header: &CheckpointHeader) -> Result<Transform, TrainError> {
     let [height, width] = header.network.size;
+    if header.network.is_on_features() {
+        return Ok(transform(&header.settings, false, &header.normalize, false));
+    }
     if height != width {
         let what = format!("the run was trained on images of {height} x {width}, but files become square images");
         return Err(TrainError::Unusable { what });

@@ -2,12 +2,14 @@
 
 use std::fmt::Display;
 
+use equipoise_criterion::Id;
 use equipoise_data::batch::cutmix::CutMix;
+use equipoise_data::batch::sampler::SamplerKind;
 use equipoise_data::subset::grouping::GroupBy;
 use equipoise_data::subset::split::SplitRule;
 use equipoise_nn::network::Head;
 
-use super::{DataSettings, OptimizerKind, OptimizerSettings, Sam, SelectBest, Settings};
+use super::{Architecture, DataSettings, OptimizerKind, OptimizerSettings, Sam, SelectBest, Settings};
 use crate::error::TrainError;
 
 /// Returns an error that names the setting unless `ok`.
@@ -49,6 +51,7 @@ impl Settings {
         self.check_head()?;
         self.optimizer.check()?;
         self.check_freezing()?;
+        self.check_features()?;
         let schedule = self.schedule().check(self.epochs);
         schedule.map_err(|what| TrainError::Setting { field: "optimizer.schedule".to_owned(), what })?;
         self.check_augmentation()
@@ -66,6 +69,82 @@ impl Settings {
         }
         nonnegative("augment.mixup_alpha", augment.mixup_alpha)?;
         self.check_mixing()
+    }
+
+    /// What only heads on features have.
+    fn check_features(&self) -> Result<(), TrainError> {
+        let refuse = |field: &str, what: String| Err(TrainError::Setting { field: field.to_owned(), what });
+        let OptimizerSettings { iterations, tolerance, cross_validation, .. } = self.optimizer;
+        require((1..=65_536).contains(&self.model.hidden), "model.hidden", self.model.hidden, "from 1 to 65536")?;
+        require(iterations >= 1, "optimizer.iterations", iterations, "at least 1")?;
+        require((0.0..1.0).contains(&tolerance), "optimizer.tolerance", tolerance, "at least 0 and less than 1")?;
+        let folds = "0, or from 2 to 20";
+        require(
+            cross_validation == 0 || (2..=20).contains(&cross_validation),
+            "optimizer.cross_validation",
+            cross_validation,
+            folds,
+        )?;
+        let Some(name) = self.model.name else { return Ok(()) };
+        let needs_features = [
+            ("model.class_means", self.model.class_means),
+            ("optimizer.cross_validation", cross_validation > 0),
+            ("optimizer.name", self.optimizer.name == OptimizerKind::Lbfgs),
+        ];
+        if let (false, Some((field, _))) = (name.is_for_features(), needs_features.iter().find(|(_, is_set)| *is_set)) {
+            return refuse(
+                field,
+                format!("this is for heads on features (linear, cosine, mlp), and the model is {name}"),
+            );
+        }
+        if self.model.class_means && name == Architecture::Mlp {
+            return refuse(
+                "model.class_means",
+                "the head of mlp reads its hidden layer, which has no class means yet".to_owned(),
+            );
+        }
+        if self.optimizer.name == OptimizerKind::Lbfgs {
+            self.check_lbfgs()?;
+        }
+        Ok(())
+    }
+
+    /// L-BFGS needs a function of the weights alone, with a gradient everywhere.
+    fn check_lbfgs(&self) -> Result<(), TrainError> {
+        let refuse = |field: &str, what: String| Err(TrainError::Setting { field: field.to_owned(), what });
+        let method = self.criterion.method.id();
+        if !is_smooth_and_stateless(method) {
+            let what = format!(
+                "lbfgs minimizes one function of the weights, but the loss of {method} changes from step to step; use sgd or adamw"
+            );
+            return refuse("optimizer.name", what);
+        }
+        if self.criterion.drw.is_some() {
+            return refuse(
+                "optimizer.name",
+                "lbfgs minimizes one function, but deferred re-weighting changes the loss; use sgd or adamw".to_owned(),
+            );
+        }
+        if self.model.name == Some(Architecture::Mlp) {
+            return refuse("optimizer.name", "lbfgs is for linear and cosine heads; mlp needs sgd or adamw".to_owned());
+        }
+        if self.data.sampler != SamplerKind::Uniform {
+            return refuse("data.sampler", "lbfgs sees every row once, so that it has no use for a sampler".to_owned());
+        }
+        let unused =
+            [("augment.mixup_alpha", self.augment.mixup_alpha > 0.0), ("optimizer.sam", self.optimizer.sam.is_some())];
+        match unused.iter().find(|(_, is_set)| *is_set) {
+            Some((field, _)) => refuse(field, "lbfgs minimizes the loss of the rows as they are".to_owned()),
+            None if self.optimizer.has_ema() => {
+                refuse("optimizer.ema_epochs", "lbfgs has no steps to average over".to_owned())
+            }
+            None => require(
+                self.epochs == 1,
+                "epochs",
+                self.epochs,
+                "1 with `lbfgs`, whose one epoch has 'optimizer.iterations'",
+            ),
+        }
     }
 
     /// Images are mixed in at most one way.
@@ -215,7 +294,8 @@ impl OptimizerSettings {
     fn check(&self) -> Result<(), TrainError> {
         let Self { learning_rate, momentum, nesterov, betas, epsilon, weight_decay, clip_grad_norm, .. } = *self;
         let usable = |value: f64| value as f32 > 0.0 && (value as f32).is_finite();
-        require(usable(learning_rate), "optimizer.learning_rate", learning_rate, "finite and more than 0")?;
+        let rate = learning_rate.unwrap_or(super::LEARNING_RATE);
+        require(usable(rate), "optimizer.learning_rate", rate, "finite and more than 0")?;
         let factor = self.backbone_factor;
         require(usable(factor), "optimizer.backbone_factor", factor, "finite and more than 0")?;
         let decay = self.layer_decay;
@@ -234,5 +314,23 @@ impl OptimizerSettings {
             fraction("optimizer.sam.start", start)?;
         }
         self.check_ema()
+    }
+}
+
+/// Whether the loss of a criterion is a differentiable function of logits, labels and class counts alone.
+fn is_smooth_and_stateless(method: Id) -> bool {
+    match method {
+        Id::Softmax
+        | Id::ClassBalanced
+        | Id::EffectiveNumber
+        | Id::Focal
+        | Id::BalancedSoftmax
+        | Id::LogitAdjusted
+        | Id::Vs
+        | Id::Cdt
+        | Id::Ldam
+        | Id::LabelAwareSmoothing => true,
+        // they count in training, depend on the batch, or draw classes at random
+        Id::Ghm | Id::Seesaw | Id::Cwap | Id::Equalization => false,
     }
 }

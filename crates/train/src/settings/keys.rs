@@ -82,6 +82,17 @@ pub const KEYS: &[Key] = &[
         "Column of a CSV or JSON-lines list that names the classes.",
     ),
     optional(
+        "data.labels",
+        "path",
+        "in the file of features, or beside it (`x.labels.npy` or `x.labels.csv` for `x.npy`)",
+        "File of the labels of features: a `.npy` array, or a CSV or text file with a line per row.",
+    ),
+    required(
+        "data.scaling",
+        "`standardize`, `normalize` or `none`",
+        "How features are scaled: mean 0 and standard deviation 1 over the training rows, or rows of length 1.",
+    ),
+    optional(
         "data.test_data",
         "text",
         "the test split of the dataset",
@@ -132,9 +143,9 @@ pub const KEYS: &[Key] = &[
     ),
     optional(
         "model.name",
-        "`resnet8`, `resnet14`, `resnet20`, `resnet32`, `resnet32x2`, `resnet32x4`, `resnet44`, `resnet56` (small images), `resnet18`, `resnet34` or `resnet50` (photographs)",
-        "`resnet32` for images of up to 96 pixels, `resnet18` for larger ones",
-        "The network.",
+        "`resnet8`, `resnet14`, `resnet20`, `resnet32`, `resnet32x2`, `resnet32x4`, `resnet44`, `resnet56` (small images), `resnet18`, `resnet34` or `resnet50` (photographs); `linear`, `cosine` or `mlp` (features)",
+        "`resnet32` for images of up to 96 pixels, `resnet18` for larger ones, `linear` for features",
+        "The network, or the head on features.",
     ),
     optional(
         "model.head",
@@ -175,6 +186,12 @@ pub const KEYS: &[Key] = &[
         "`true` or `false`",
         "Start the head from random weights, even if `model.weights` has a head for these classes.",
     ),
+    required("model.hidden", "integer, 1 to 65536", "Width of the hidden layer of `mlp`."),
+    required(
+        "model.class_means",
+        "`true` or `false`",
+        "Start a head on features as the classifier by the nearest class mean.",
+    ),
     required("criterion.method", "a name that `equipoise criteria` lists", "The criterion."),
     optional(
         "criterion.preset",
@@ -205,8 +222,17 @@ pub const KEYS: &[Key] = &[
         "`weights`",
         "What the weighted sum of losses is divided by.",
     ),
-    required("optimizer.name", "`sgd` or `adamw`", "How gradients change the weights."),
-    required("optimizer.learning_rate", "number, more than 0", "Learning rate that the schedule scales."),
+    required(
+        "optimizer.name",
+        "`sgd`, `adamw` or `lbfgs`",
+        "How gradients change the weights. `lbfgs` minimizes the loss of all rows at once, for linear and cosine heads on features and criteria without a state.",
+    ),
+    optional(
+        "optimizer.learning_rate",
+        "number, more than 0",
+        "0.1; 0.01 for `linear` and `mlp` on features",
+        "Learning rate that the schedule scales.",
+    ),
     required(
         "optimizer.backbone_factor",
         "number, more than 0",
@@ -273,6 +299,13 @@ pub const KEYS: &[Key] = &[
         "Length of the ascent of sharpness-aware minimization (Foret et al., ICLR 2021), which doubles the time of a step.",
     ),
     optional("optimizer.sam.start", FRACTION, "0", "Fraction of the epochs before the first one with SAM."),
+    required("optimizer.iterations", POSITIVE, "Most iterations of `lbfgs`."),
+    required("optimizer.tolerance", FRACTION, "Norm of the gradient, over that at the start, at which `lbfgs` ends."),
+    required(
+        "optimizer.cross_validation",
+        "integer, 0 or 2 to 20",
+        "Folds of the stratified cross-validation that chooses the weight decay of a head on features, by balanced accuracy. 0 leaves it as it is.",
+    ),
     required(
         "augment.crop_padding",
         "integer, 0 to 1024",

@@ -16,6 +16,7 @@ use equipoise_data::batch::augmentation::Augmentation;
 use equipoise_data::batch::sampler::SamplerKind;
 use equipoise_data::describe::broken_files::MAX_BROKEN;
 use equipoise_data::describe::groups::GroupRule;
+use equipoise_data::features::scaling::FeatureScaling;
 use equipoise_data::subset::long_tail::Profile;
 use equipoise_data::subset::split::SplitRule;
 use equipoise_nn::network::Head;
@@ -60,6 +61,11 @@ pub struct Settings {
     pub augment: Augmentation,
 }
 
+/// Learning rate of networks on images, unless another one is chosen.
+pub(crate) const LEARNING_RATE: f64 = 0.1;
+/// Learning rate of heads on features that are not cosine heads, unless another one is chosen.
+pub(crate) const FEATURE_LEARNING_RATE: f64 = 0.01;
+
 /// How the best epoch of a run is selected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
@@ -92,6 +98,10 @@ pub struct DataSettings {
     pub path_column: Option<String>,
     /// Column of a list that names the classes.
     pub label_column: Option<String>,
+    /// File of the labels of features: a `.npy` array, or text with a line per row.
+    pub labels: Option<String>,
+    /// How features are scaled.
+    pub scaling: FeatureScaling,
     /// Name or path of a dataset whose images are the test split.
     pub test_data: Option<String>,
     /// Name or path of a dataset whose images are the validation split.
@@ -115,7 +125,7 @@ pub struct DataSettings {
 }
 
 /// The network of a run.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct ModelSettings {
     /// The network; `None` leaves the choice to the size of the images. A run that has started has one.
@@ -136,6 +146,28 @@ pub struct ModelSettings {
     pub freeze_batch_norm: bool,
     /// Whether the head starts from random weights, whatever `weights` has.
     pub reset_head: bool,
+    /// Width of the hidden layer of `mlp`.
+    pub hidden: usize,
+    /// Whether a head on features starts as the classifier by the nearest class mean.
+    pub class_means: bool,
+}
+
+impl Default for ModelSettings {
+    fn default() -> Self {
+        Self {
+            name: None,
+            head: None,
+            head_scale: None,
+            learn_head_scale: false,
+            weights: None,
+            freeze_backbone: false,
+            freeze_epochs: 0,
+            freeze_batch_norm: false,
+            reset_head: false,
+            hidden: 512,
+            class_means: false,
+        }
+    }
 }
 
 /// Classification head of a network.
@@ -159,6 +191,8 @@ pub enum OptimizerKind {
     /// Adam with decoupled weight decay (Loshchilov and Hutter, ICLR 2019).
     #[serde(rename = "adamw")]
     AdamW,
+    /// L-BFGS on all training rows at once, for heads on features: it goes to the minimum, where the others stop on the way.
+    Lbfgs,
 }
 
 /// The optimizer.
@@ -167,8 +201,9 @@ pub enum OptimizerKind {
 pub struct OptimizerSettings {
     /// The optimizer.
     pub name: OptimizerKind,
-    /// Learning rate that the schedule scales.
-    pub learning_rate: f64,
+    /// Learning rate that the schedule scales; `None` is 0.1, or 0.01 for a head on features that is not a cosine
+    /// head. A run that has started has one.
+    pub learning_rate: Option<f64>,
     /// Factor of the learning rate of everything but the head.
     pub backbone_factor: f64,
     /// Factor of the learning rate from one block of the backbone to the one before it.
@@ -196,6 +231,12 @@ pub struct OptimizerSettings {
     pub schedule: Option<Schedule>,
     /// Sharpness-aware minimization; `None` disables it.
     pub sam: Option<Sam>,
+    /// Most iterations of L-BFGS.
+    pub iterations: u32,
+    /// Norm of the gradient, over that at the start, at which L-BFGS ends.
+    pub tolerance: f64,
+    /// Folds of the stratified cross-validation that chooses the weight decay of a head on features; 0 leaves it as it is.
+    pub cross_validation: u32,
 }
 
 /// Sharpness-aware minimization (SAM): a step follows the gradient at the weights of a small ascent.
@@ -243,6 +284,8 @@ impl Default for DataSettings {
             subset_file: None,
             path_column: None,
             label_column: None,
+            labels: None,
+            scaling: FeatureScaling::default(),
             test_data: None,
             val_data: None,
             group_by: None,
@@ -261,7 +304,7 @@ impl Default for OptimizerSettings {
     fn default() -> Self {
         Self {
             name: OptimizerKind::Sgd,
-            learning_rate: 0.1,
+            learning_rate: None,
             backbone_factor: 1.0,
             layer_decay: 1.0,
             momentum: 0.9,
@@ -275,6 +318,9 @@ impl Default for OptimizerSettings {
             ema_bn_images: 0,
             schedule: None,
             sam: None,
+            iterations: 200,
+            tolerance: 1e-4,
+            cross_validation: 0,
         }
     }
 }
@@ -326,9 +372,23 @@ impl Settings {
         self.model.name.unwrap_or(Architecture::ResNet32)
     }
 
-    /// Takes what these settings leave to the images, network and image size, from those of a run that has started.
+    /// The learning rate that the schedule scales.
+    #[must_use]
+    pub fn learning_rate(&self) -> f64 {
+        // the gradients of cosines do not grow with the features
+        let has_large_gradients = self.architecture().is_for_features() && self.head_kind() != HeadKind::Cosine;
+        let usual = if has_large_gradients { FEATURE_LEARNING_RATE } else { LEARNING_RATE };
+        self.optimizer.learning_rate.unwrap_or(usual)
+    }
+
+    /// Takes what these settings leave to the images, network, image size and what follows from them, from those of a run
+    /// that has started.
     pub fn choose_as(&mut self, started: &Self) {
         self.model.name = self.model.name.or(started.model.name);
+        self.optimizer.learning_rate = self.optimizer.learning_rate.or(started.optimizer.learning_rate);
+        if self.optimizer.cross_validation > 0 {
+            self.optimizer.weight_decay = started.optimizer.weight_decay;
+        }
         if self.data.image_size == 0 {
             self.data.image_size = started.data.image_size;
         }
@@ -381,7 +441,8 @@ impl Settings {
     }
 
     fn head_kind(&self) -> HeadKind {
-        let needed = if self.criterion.method.cosine_scale().is_some() { HeadKind::Cosine } else { HeadKind::Linear };
+        let is_cosine = self.criterion.method.cosine_scale().is_some() || self.model.name == Some(Architecture::Cosine);
+        let needed = if is_cosine { HeadKind::Cosine } else { HeadKind::Linear };
         self.model.head.unwrap_or(needed)
     }
 

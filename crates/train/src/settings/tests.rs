@@ -336,7 +336,7 @@ fn every_setting_is_described() {
     }
     let table = Settings::describe();
     assert_eq!(table.lines().count(), KEYS.len() + 2);
-    assert!(table.contains("| `optimizer.learning_rate` | number, more than 0 | `0.1` | Learning rate"), "{table}");
+    assert!(table.contains("| `optimizer.learning_rate` | number, more than 0 | 0.1; 0.01 for `linear` and `mlp` on features | Learning rate"), "{table}");
     assert!(KEYS.iter().all(|key| !key.about.contains('|') && !key.values.contains('|')));
 }
 

@@ -5,7 +5,7 @@ use equipoise_nn::{Engine, TensorKind};
 
 use super::Trainer;
 use crate::error::TrainError;
-use crate::settings::{OptimizerKind, OptimizerSettings};
+use crate::settings::{LEARNING_RATE, OptimizerKind};
 use crate::workers::Workers;
 
 /// Images of the batch that the error names.
@@ -50,10 +50,10 @@ impl<E: Engine, W: Workers> Trainer<E, W> {
     fn advice(&self) -> String {
         let optimizer = &self.settings.optimizer;
         let usual = match optimizer.name {
-            OptimizerKind::Sgd => OptimizerSettings::default().learning_rate,
+            OptimizerKind::Sgd | OptimizerKind::Lbfgs => LEARNING_RATE,
             OptimizerKind::AdamW => ADAMW_LEARNING_RATE,
         };
-        let lower = (optimizer.learning_rate / 10.0).min(usual);
+        let lower = (self.settings.learning_rate() / 10.0).min(usual);
         match optimizer.clip_grad_norm > 0.0 {
             true => format!("try a lower learning rate, --lr {lower}"),
             false => {

@@ -5,6 +5,7 @@
 //!
 //! - Here: the loop over epochs and steps. `batches` prepares the next batch meanwhile, `step` is one step.
 //! - `epoch_end`: evaluation, the best epoch, records. `final_evaluation`: the details of a finished run.
+//! - `full_batch`: an epoch of L-BFGS in place of steps.
 //! - `range_test`: a short training that shows which learning rates work.
 //! - `ema`: the average of the weights that is evaluated.
 //! - `observer`: who follows a run. `resume`: checkpoints. `divergence`: the error of a run that diverges.
@@ -13,6 +14,7 @@ mod divergence;
 mod ema;
 mod epoch_end;
 mod final_evaluation;
+mod full_batch;
 mod observer;
 mod range_test;
 mod resume;
@@ -28,6 +30,7 @@ use equipoise_nn::{Engine, Network};
 use equipoise_pool::Pool;
 use equipoise_record::{EpochRecord, GradientNorms, RunFolder};
 
+pub(crate) use self::full_batch::CHUNK as FULL_BATCH_ROWS;
 pub use self::observer::{Directive, NoObserver, Observer, StepProgress};
 pub use self::range_test::{RangePoint, RateRange, suggested_rate};
 pub use self::resume::Position;
@@ -197,6 +200,9 @@ impl<E: Engine, W: Workers> Trainer<E, W> {
     /// Steps until the epoch ends, or until the observer asks for anything but to continue.
     fn train_until_directed(&mut self, observer: &mut dyn Observer) -> Result<Directive, TrainError> {
         self.freeze_or_unfreeze()?;
+        if self.settings.optimizer.name == OptimizerKind::Lbfgs {
+            return self.minimize(observer);
+        }
         let data = Arc::clone(&self.data);
         let (batches, steps) = (self.epoch_batches(&data), self.steps());
         std::thread::scope(|scope| {
@@ -325,19 +331,17 @@ impl<E: Engine, W: Workers> Trainer<E, W> {
 
     /// Images of an evaluation's batch, of all workers.
     fn evaluation_batch_size(&self) -> usize {
+        if self.settings.optimizer.name == OptimizerKind::Lbfgs {
+            return full_batch::CHUNK.min(self.data.train.labels.len());
+        }
         self.settings.batch_size.min(self.data.train.labels.len())
     }
 
     /// Learning rate of a step of the current epoch.
     fn learning_rate(&self, step: u64) -> f64 {
-        let Settings { epochs, optimizer, .. } = &self.settings;
-        self.settings.schedule().learning_rate(
-            optimizer.learning_rate,
-            *epochs,
-            self.position.epoch,
-            step,
-            self.steps(),
-        )
+        let Settings { epochs, .. } = self.settings;
+        let rate = self.settings.learning_rate();
+        self.settings.schedule().learning_rate(rate, epochs, self.position.epoch, step, self.steps())
     }
 
     /// How the best epoch is selected, with `Auto` resolved.

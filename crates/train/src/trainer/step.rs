@@ -141,7 +141,8 @@ impl<E: Engine, W: Workers> Trainer<E, W> {
         let step = self.position.total_steps + 1;
         Optimizer {
             rule: match name {
-                OptimizerKind::Sgd => UpdateRule::Sgd { momentum: momentum as f32, nesterov },
+                // L-BFGS takes no such steps
+                OptimizerKind::Sgd | OptimizerKind::Lbfgs => UpdateRule::Sgd { momentum: momentum as f32, nesterov },
                 OptimizerKind::AdamW => UpdateRule::AdamW { betas, epsilon, step },
             },
             learning_rate: learning_rate as f32,

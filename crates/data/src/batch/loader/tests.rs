@@ -47,7 +47,7 @@ fn cached_bytes(loader: &Loader) -> u64 {
     match &loader.cache {
         Cache::Pixels(pixels) => pixels.bytes.len() as u64,
         Cache::Photos(photos) => photos.iter().flatten().map(|image| image.bytes.len() as u64).sum(),
-        Cache::Nothing => 0,
+        Cache::Nothing | Cache::Features(_) => 0,
     }
 }
 

@@ -9,8 +9,8 @@
 //! with their line.
 
 mod beside_images;
-mod columns;
-mod delimited;
+pub(crate) mod columns;
+pub(crate) mod delimited;
 mod entries;
 mod files;
 mod json;

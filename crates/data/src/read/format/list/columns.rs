@@ -51,7 +51,7 @@ pub(super) struct Columns {
 
 /// Why the columns of a header are not known.
 #[derive(Debug)]
-pub(super) enum UnknownColumn {
+pub(crate) enum UnknownColumn {
     /// A column that the user named is missing.
     Named { option: &'static str, name: String },
     /// No column has a usual name.
@@ -114,8 +114,44 @@ impl Columns {
     }
 }
 
+/// Where the fields of a line about a row of features are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct RowColumns {
+    /// Where the row comes from.
+    pub(crate) path: Option<usize>,
+    pub(crate) label: usize,
+    pub(crate) split: Option<usize>,
+    /// The column that tells which rows belong together.
+    pub(crate) group: Option<usize>,
+}
+
+impl RowColumns {
+    /// The columns of a file with nothing but labels.
+    pub(super) const LABELS: Self = Self { path: None, label: 0, split: None, group: None };
+
+    /// The columns of a header; `None` if one field is all there is, and it is no usual name.
+    pub(super) fn find(names: &[&str], options: &ReadOptions) -> Result<Option<Self>, UnknownColumn> {
+        let normal: Vec<String> = names.iter().map(|name| normalized(name)).collect();
+        let at = |wanted: &str| normal.iter().position(|name| name == wanted);
+        let usual = |known: &[&str]| known.iter().find_map(|known| at(known));
+        let label = match &options.label_column {
+            Some(name) => {
+                let named = || UnknownColumn::Named { option: "--label-column", name: name.clone() };
+                Some(at(&normalized(name)).ok_or_else(named)?)
+            }
+            None => usual(LABEL),
+        };
+        let group = options.group_by.as_ref().and_then(|by| at(&normalized(by.text())));
+        match label {
+            Some(label) => Ok(Some(Self { path: usual(PATH), label, split: usual(SPLIT), group })),
+            None if names.len() == 1 => Ok(None),
+            None => Err(UnknownColumn::Unnamed { options: "--label-column NAME", what: "the classes" }),
+        }
+    }
+}
+
 /// Whether a word names a split.
-pub(super) fn split_name(word: &str) -> Option<&'static str> {
+pub(crate) fn split_name(word: &str) -> Option<&'static str> {
     match word.to_ascii_lowercase().as_str() {
         "train" | "training" => Some("train"),
         "val" | "valid" | "validation" => Some("val"),

@@ -3,7 +3,7 @@
 use std::io::{self, BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};
 
-use super::columns::{Columns, UnknownColumn, split_name};
+use super::columns::{Columns, RowColumns, UnknownColumn, split_name};
 use super::entries::{Entries, Entry, Fields, MAX_BYTES, ignored};
 use crate::error::DataError;
 use crate::read::decode::format_by_name;
@@ -20,14 +20,63 @@ pub(super) fn entries(
     options: &ReadOptions,
     fields: Fields<'_>,
 ) -> Result<Entries, DataError> {
+    let mut read = Entries::default();
+    let mut columns = Columns::UNNAMED;
+    let delimiter = |first: &[u8]| delimiter(file, first, options, fields);
+    each_record(file, text, delimiter, |number, line, record| {
+        let invalid = |what: String| DataError::Line { path: file.to_owned(), line, what };
+        if number == 0
+            && let Some(header) = header(file, line, record, options, fields)?
+        {
+            columns = header;
+            let others = record.iter().enumerate().filter(|(column, _)| !columns.contain(*column));
+            let others: Vec<String> = others.map(|(_, field)| field.to_owned()).collect();
+            read.problems.extend(ignored(file, "columns", &others));
+            read.columns = record.iter().map(str::to_owned).collect();
+            return Ok(());
+        }
+        read.entries.extend(entry(&columns, line, record, fields).map_err(invalid)?);
+        Ok(())
+    })?;
+    Ok(read)
+}
+
+/// Reads the lines of a file about rows of features, one line per row: where its columns are, and all lines but the header.
+/// Lines of one field are labels.
+pub(crate) fn row_records(
+    file: &Path,
+    text: &mut dyn Read,
+    options: &ReadOptions,
+) -> Result<(RowColumns, Vec<csv::StringRecord>), DataError> {
+    let (mut records, mut columns) = (Vec::new(), RowColumns::LABELS);
+    each_record(file, text, most_frequent, |number, line, record| {
+        if number == 0 {
+            let names: Vec<&str> = record.iter().collect();
+            let header = RowColumns::find(&names, options).map_err(|unknown| unknown.error(file, line, &names))?;
+            if let Some(header) = header {
+                columns = header;
+                return Ok(());
+            }
+        }
+        records.push(record.clone());
+        Ok(())
+    })?;
+    Ok((columns, records))
+}
+
+/// Calls `each` with the number of every record, its line and its fields; `delimiter` tells what is between them by the first line.
+fn each_record(
+    file: &Path,
+    text: &mut dyn Read,
+    delimiter: impl Fn(&[u8]) -> u8,
+    mut each: impl FnMut(usize, usize, &csv::StringRecord) -> Result<(), DataError>,
+) -> Result<(), DataError> {
     let mut text = BufReader::new(without_byte_order_mark(text).map_err(cannot_read(file))?);
     let mut first = Vec::new();
     text.by_ref().take(MAX_LINE).read_until(b'\n', &mut first).map_err(cannot_read(file))?;
-    let delimiter = delimiter(file, &first, options, fields);
+    let delimiter = delimiter(&first);
     let text = LimitedReader::new(io::Cursor::new(first).chain(text), 0, "a line is too long, or the file");
     let mut reader = reader(delimiter).from_reader(text);
-    let mut read = Entries::default();
-    let mut columns = Columns::UNNAMED;
     let mut record = csv::StringRecord::new();
     for number in 0.. {
         // a quote that is never closed makes one line of all that follow
@@ -45,20 +94,9 @@ pub(super) fn entries(
             break;
         }
         let line = record.position().map_or(before, csv::Position::line) as usize;
-        let invalid = |what: String| DataError::Line { path: file.to_owned(), line, what };
-        if number == 0
-            && let Some(header) = header(file, line, &record, options, fields)?
-        {
-            columns = header;
-            let others = record.iter().enumerate().filter(|(column, _)| !columns.contain(*column));
-            let others: Vec<String> = others.map(|(_, field)| field.to_owned()).collect();
-            read.problems.extend(ignored(file, "columns", &others));
-            read.columns = record.iter().map(str::to_owned).collect();
-            continue;
-        }
-        read.entries.extend(entry(&columns, line, &record, fields).map_err(invalid)?);
+        each(number, line, &record)?;
     }
-    Ok(read)
+    Ok(())
 }
 
 fn reader(delimiter: u8) -> csv::ReaderBuilder {
@@ -70,24 +108,30 @@ fn reader(delimiter: u8) -> csv::ReaderBuilder {
 /// What is between the fields, by the first line: what makes a known header of it, else what leaves the name of a file, else
 /// what occurs most often.
 fn delimiter(file: &Path, first: &[u8], options: &ReadOptions, content: Fields<'_>) -> u8 {
-    let fields = |delimiter: u8| {
-        if !first.contains(&delimiter) {
-            return None;
-        }
-        let mut record = csv::StringRecord::new();
-        let read = reader(delimiter).from_reader(first).read_record(&mut record);
-        read.ok().filter(|read| *read).map(|_| record)
-    };
+    let fields = |delimiter: u8| fields(first, delimiter);
     let has_header =
         |record: &csv::StringRecord| Columns::find(&record.iter().collect::<Vec<_>>(), options, content).is_ok();
     let has_file = |record: &csv::StringRecord| record.len() > 1 && record.iter().any(|field| is_file(file, field));
     let with = |has: &dyn Fn(&csv::StringRecord) -> bool| {
         DELIMITERS.into_iter().find(|delimiter| fields(*delimiter).is_some_and(|record| has(&record)))
     };
-    let occurrences = |delimiter: &u8| fields(*delimiter).map_or(0, |record| record.len());
-    // of several that occur equally often, the first
-    let frequent = || DELIMITERS.into_iter().rev().max_by_key(occurrences).unwrap_or(b',');
-    with(&has_header).or_else(|| with(&has_file)).unwrap_or_else(frequent)
+    with(&has_header).or_else(|| with(&has_file)).unwrap_or_else(|| most_frequent(first))
+}
+
+/// What occurs most often in the first line; of several that occur equally often, the first.
+fn most_frequent(first: &[u8]) -> u8 {
+    let occurrences = |delimiter: &u8| fields(first, *delimiter).map_or(0, |record| record.len());
+    DELIMITERS.into_iter().rev().max_by_key(occurrences).unwrap_or(b',')
+}
+
+/// The fields of the first line, if this is between them.
+fn fields(first: &[u8], delimiter: u8) -> Option<csv::StringRecord> {
+    if !first.contains(&delimiter) {
+        return None;
+    }
+    let mut record = csv::StringRecord::new();
+    let read = reader(delimiter).from_reader(first).read_record(&mut record);
+    read.ok().filter(|read| *read).map(|_| record)
 }
 
 fn is_file(list: &Path, field: &str) -> bool {

@@ -1,0 +1,311 @@
+//! Heads on features: files in every format, training, evaluation, prediction, and what is refused.
+
+use super::{Place, text};
+
+const WIDTH: usize = 20;
+
+/// A uniform number in -1..1, a function of its arguments.
+fn noise(seed: u64, index: u64) -> f32 {
+    let mut x = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ index.wrapping_mul(0xd1b5_4a32_d192_ed03);
+    x ^= x >> 29;
+    x = x.wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    x ^= x >> 32;
+    (x & 0xffff) as f32 / 32768.0 - 1.0
+}
+
+/// Rows around the corners of four classes with these numbers of rows, and their labels.
+fn rows(counts: &[usize], seed: u64) -> (Vec<f32>, Vec<i64>) {
+    let (mut values, mut labels) = (Vec::new(), Vec::new());
+    for (class, count) in counts.iter().enumerate() {
+        for _ in 0..*count {
+            let row = labels.len() as u64;
+            for column in 0..WIDTH {
+                let center = if column % counts.len() == class { 0.8 } else { 0.0 };
+                values.push(center + noise(seed, row * WIDTH as u64 + column as u64));
+            }
+            labels.push(class as i64);
+        }
+    }
+    (values, labels)
+}
+
+/// The bytes of a `.npy` file.
+fn npy(descr: &str, shape: &str, order: &str, values: &[u8]) -> Vec<u8> {
+    let mut header = format!("{{'descr': '{descr}', 'fortran_order': {order}, 'shape': {shape}, }}");
+    while (10 + header.len()) % 64 != 63 {
+        header.push(' ');
+    }
+    header.push('\n');
+    let mut bytes = b"\x93NUMPY\x01\x00".to_vec();
+    bytes.extend((header.len() as u16).to_le_bytes());
+    bytes.extend(header.as_bytes());
+    bytes.extend(values);
+    bytes
+}
+
+fn floats(values: &[f32]) -> Vec<u8> {
+    values.iter().flat_map(|x| x.to_le_bytes()).collect()
+}
+
+fn longs(values: &[i64]) -> Vec<u8> {
+    values.iter().flat_map(|x| x.to_le_bytes()).collect()
+}
+
+const COUNTS: [usize; 4] = [200, 80, 30, 12];
+
+impl Place {
+    /// A file `x.npy` with 322 rows and `x.labels.npy` with their labels.
+    fn features() -> Self {
+        let place = Self::new();
+        let (values, labels) = rows(&COUNTS, 1);
+        let shape = format!("({}, {WIDTH})", labels.len());
+        place.write("x.npy", &npy("<f4", &shape, "False", &floats(&values)));
+        place.write("x.labels.npy", &npy("<i8", &format!("({},)", labels.len()), "False", &longs(&labels)));
+        place
+    }
+
+    fn result(&self, run: &str) -> serde_json::Value {
+        serde_json::from_str(&self.read(&format!("{run}/result.json"))).expect("JSON")
+    }
+}
+
+#[test]
+fn a_head_is_trained_evaluated_and_used() {
+    let place = Place::features();
+    let said = place.stdout(&["inspect", "x.npy"]);
+    assert!(said.contains("x: 258 training and 64 test rows of features, 4 classes"), "{said}");
+    assert!(said.contains("20 features; lengths of rows") && said.contains("chooses linear"), "{said}");
+    place.stdout(&["train", "x.npy", "-o", "run", "--epochs", "10", "--quiet"]);
+    let config = place.read("run/config.toml");
+    assert!(config.contains("name = \"linear\"") && config.contains("learning_rate = 0.01"), "{config}");
+    let accuracy = place.result("run")["last"]["top1"].as_f64().expect("an accuracy");
+    assert!(accuracy > 80.0, "{accuracy}");
+    let evaluated = place.stdout(&["evaluate", "run", "--json"]);
+    let evaluated: serde_json::Value = serde_json::from_str(&evaluated).expect("JSON");
+    assert_eq!(evaluated["metrics"]["top1"].as_f64(), Some(accuracy), "{evaluated}");
+    let predicted = place.stdout(&["predict", "run", "x.npy", "--csv"]);
+    assert_eq!(predicted.lines().count(), 1 + 322);
+    let (_, labels) = rows(&COUNTS, 1);
+    let lines = predicted.lines().skip(1).zip(&labels).enumerate();
+    let hits = lines.filter(|(row, (line, label))| line.starts_with(&format!("x.npy[{row}],{label},"))).count();
+    assert!(hits > 250, "{hits} of 322");
+    assert!(place.read("run/report.html").contains("linear"));
+}
+
+#[test]
+fn every_criterion_and_every_head_trains() {
+    let place = Place::features();
+    let criteria = place.stdout(&["criteria", "--json"]);
+    let criteria: Vec<serde_json::Value> = serde_json::from_str(&criteria).expect("JSON");
+    let ids: Vec<&str> =
+        criteria.iter().map(|about| about["id"].as_str().expect("an id")).filter(|id| *id != "drw").collect();
+    assert!(ids.len() >= 14, "{ids:?}");
+    for model in ["linear", "cosine", "mlp"] {
+        for id in &ids {
+            let run = format!("{model}-{id}");
+            let args = ["train", "x.npy", "-o", &run, "--epochs", "6", "--quiet", "--criterion", id, "--model", model];
+            place.stdout(&args);
+            assert!(place.result(&run)["last"]["top1"].as_f64() > Some(40.0), "{run}");
+        }
+    }
+}
+
+#[test]
+fn the_same_bits_for_any_number_of_threads() {
+    let place = Place::features();
+    for (model, sampler) in [("linear", "class-balanced"), ("cosine", "square-root"), ("mlp", "progressive")] {
+        let sampler = format!("data.sampler={sampler}");
+        let train = |run: &str, threads: &str| {
+            let args = ["train", "x.npy", "--model", model, "--epochs", "4", "--quiet", "--set", &sampler];
+            place.stdout(&[&args[..], &["--threads", threads, "-o", run]].concat());
+            (
+                place.read(&format!("{run}/metrics.jsonl")),
+                std::fs::read(place.path().join(run).join("checkpoint.eqp")).expect("read"),
+            )
+        };
+        assert!(train(&format!("{model}-1"), "1") == train(&format!("{model}-3"), "3"), "{model}");
+    }
+}
+
+#[test]
+fn labels_come_from_files_and_arrays() {
+    let place = Place::features();
+    let (values, labels) = rows(&COUNTS, 1);
+    let train = |data: &str, more: &[&str], run: &str| {
+        place.stdout(&[&["train", data, "--epochs", "2", "--quiet", "-o", run], more].concat());
+        place.result(run)["last"]["top1"].as_f64().expect("an accuracy")
+    };
+    let want = train("x.npy", &[], "beside");
+    // a CSV file with names, in another file than usual
+    let mut csv = "id,label\n".to_owned();
+    labels.iter().enumerate().for_each(|(row, label)| csv.push_str(&format!("{row},class-{label}\n")));
+    place.write("names.csv", &csv);
+    place.write("y.npy", &npy("<f4", &format!("({}, {WIDTH})", labels.len()), "False", &floats(&values)));
+    train("y.npy", &["--labels", "names.csv"], "csv");
+    assert!(place.read("csv/result.json").contains("class-3"));
+    // columns one after the other, in 64 bits
+    let by_columns: Vec<u8> = (0..WIDTH)
+        .flat_map(|column| values.iter().skip(column).step_by(WIDTH).flat_map(|x| f64::from(*x).to_be_bytes()))
+        .collect();
+    place.write("z.npy", &npy(">f8", &format!("({}, {WIDTH})", labels.len()), "True", &by_columns));
+    assert_eq!(train("z.npy", &["--labels", "x.labels.npy"], "columns"), want);
+    // a safetensors file as `embed` writes it
+    let n = labels.len();
+    let splits: Vec<u8> = (0..n).map(|row| if row % 5 == 0 { 2 } else { 0 }).collect();
+    let header = serde_json::json!({
+        "__metadata__": {"classes": "[\"ant\", \"bee\", \"cat\", \"dog\"]"},
+        "labels": {"dtype": "I64", "shape": [n], "data_offsets": [0, 8 * n]},
+        "features": {"dtype": "F32", "shape": [n, WIDTH], "data_offsets": [8 * n, 8 * n + 4 * n * WIDTH]},
+        "split": {"dtype": "U8", "shape": [n], "data_offsets": [8 * n + 4 * n * WIDTH, 9 * n + 4 * n * WIDTH]},
+    })
+    .to_string();
+    let length = (header.len() as u64).to_le_bytes();
+    place
+        .write("f.safetensors", &[&length[..], header.as_bytes(), &longs(&labels), &floats(&values), &splits].concat());
+    let said = place.stdout(&["inspect", "f.safetensors"]);
+    assert!(said.contains("257 training and 65 test rows") && said.contains("dog"), "{said}");
+    train("f.safetensors", &[], "safetensors");
+    // another file for testing, whose labels are beside it
+    let (values, labels) = rows(&[20; 4], 2);
+    place.write("t.npy", &npy("<f4", &format!("(80, {WIDTH})"), "False", &floats(&values)));
+    place.write("t.labels.npy", &npy("<i8", "(80,)", "False", &longs(&labels)));
+    train("x.npy", &["--test-data", "t.npy"], "tested");
+    assert!(place.stdout(&["evaluate", "tested", "t.npy"]).contains("80"));
+}
+
+#[test]
+fn bad_files_are_refused_in_one_sentence() {
+    let place = Place::features();
+    let (mut values, labels) = rows(&COUNTS, 1);
+    let shape = format!("({}, {WIDTH})", labels.len());
+    let whole = npy("<f4", &shape, "False", &floats(&values));
+    place.write("alone.npy", &whole);
+    place.write("short.npy", &whole[..whole.len() - 5]);
+    place.write("objects.npy", &npy("|O", &shape, "False", &[0; 64]));
+    place.write("whole.npy", &npy("<i4", &shape, "False", &vec![0; 4 * values.len()]));
+    place.write("flat.npy", &npy("<f4", &format!("({},)", values.len()), "False", &floats(&values)));
+    place.write("few.npy", &npy("<i8", "(7,)", "False", &longs(&labels[..7])));
+    place.write("half.npy", &npy("<f8", "(322,)", "False", &[0x3f; 8 * 322]));
+    place.write("noise.npz", b"not a zip archive");
+    values[3 * WIDTH + 2] = f32::NAN;
+    place.write("nan.npy", &npy("<f4", &shape, "False", &floats(&values)));
+    let labels = ["--labels", "x.labels.npy"];
+    for (file, more, want) in [
+        ("short.npy", &labels[..], "short.npy: it is truncated: its array needs 25760 bytes, and 25755 are there"),
+        ("objects.npy", &labels, "objects.npy: its array holds Python objects"),
+        (
+            "whole.npy",
+            &labels,
+            "whole.npy: its array has values of type <i4, but features are numbers of 16, 32 or 64 bits",
+        ),
+        ("flat.npy", &[], "flat.npy: its array has shape [6440], but features are a table"),
+        ("nan.npy", &labels, "nan.npy: row 3 of its array has NaN in column 2; features must be finite"),
+        ("x.npy", &["--labels", "few.npy"], "few.npy: 7 labels for 322 rows of features"),
+        ("x.npy", &["--labels", "half.npy"], "half.npy: the label of row 0 is 0.0004"),
+        ("alone.npy", &[], "alone.npy: it has no labels: name their file with --labels"),
+        ("noise.npz", &[], "noise.npz: it is no .npz file"),
+        ("x.npy", &["--model", "resnet8"], "resnet8 is a network on images, and these are features"),
+        ("fashion-mini", &["--model", "linear"], "linear is a head on features, and these are images"),
+        ("fashion-mini", &labels, "only features take their labels from a file"),
+        ("x.npy", &["--set", "augment.cutout=8"], "features are not augmented"),
+        (
+            "x.npy",
+            &["--criterion", "cwap", "--set", "optimizer.name=lbfgs"],
+            "the loss of cwap changes from step to step",
+        ),
+    ] {
+        let message = place.refused(&[&["train", file], more].concat());
+        assert!(message.contains(want) && message.trim().lines().count() == 1, "{file} {more:?}: {message}");
+    }
+    place.stdout(&["train", "x.npy", "--epochs", "1", "--quiet", "-o", "run"]);
+    let message = text(&place.run(&["predict", "run", "photo.jpg"]).stderr);
+    assert!(message.contains("the run was trained on features"), "{message}");
+}
+
+#[test]
+fn a_run_on_features_resumes_to_the_same_bits() {
+    let place = Place::features();
+    let args = ["train", "x.npy", "--quiet", "--model", "mlp", "--set", "optimizer.schedule.name=constant"];
+    place.stdout(&[&args[..], &["--epochs", "4", "-o", "whole"]].concat());
+    place.stdout(&[&args[..], &["--epochs", "2", "-o", "run"]].concat());
+    place.stdout(&["train", "--resume", "run", "--epochs", "4", "--quiet"]);
+    assert!(place.read("run/metrics.jsonl") == place.read("whole/metrics.jsonl"));
+}
+
+#[test]
+fn lbfgs_finds_the_minimum_and_class_means_are_a_start() {
+    let place = Place::features();
+    let solve = ["--set", "optimizer.name=lbfgs", "--set", "optimizer.weight_decay=0.01", "--quiet"];
+    for criterion in ["balanced-softmax", "class-balanced"] {
+        let of = |more: &[&str], run: &str| {
+            let run = format!("{criterion}-{run}");
+            place.stdout(&[&["train", "x.npy", "--criterion", criterion, "-o", &run], &solve[..], more].concat());
+            place.epochs(&run)[0]["loss"].as_f64().expect("a loss")
+        };
+        // the minimum does not depend on where the search starts
+        let (from_zero, from_means) = (of(&[], "zero"), of(&["--set", "model.class_means=true"], "means"));
+        assert!((from_zero - from_means).abs() < 1e-5 * from_zero, "{criterion}: {from_zero} {from_means}");
+        // and no other weights have a smaller loss
+        let few = of(&["--set", "optimizer.iterations=3"], "few");
+        assert!(few > from_zero + 1e-6, "{criterion}: {few} {from_zero}");
+    }
+}
+
+#[test]
+fn a_comparison_shows_classifiers_without_training() {
+    let place = Place::features();
+    let args = [
+        "compare",
+        "x.npy",
+        "--criteria",
+        "softmax,balanced-softmax",
+        "--seeds",
+        "2",
+        "--epochs",
+        "5",
+        "--quiet",
+        "-o",
+        "all",
+    ];
+    let said = place.stdout(&args);
+    let rows: Vec<&str> = said.lines().filter(|line| line.contains("nearest")).collect();
+    assert!(
+        rows.len() == 2 && rows[0].contains("nearest class mean") && rows[1].contains("10 nearest neighbors"),
+        "{said}"
+    );
+    // rows around corners: both classifiers are far above chance
+    for row in rows {
+        let overall: f64 = row.split_whitespace().last().and_then(|x| x.parse().ok()).expect("an accuracy");
+        assert!(overall > 60.0, "{row}");
+    }
+    let page = place.read("all/report.html");
+    assert!(page.contains("nearest class mean") && page.contains("10 nearest neighbors"));
+    assert!(place.stdout(&["report", "all", "--plain"]).contains("nearest class mean"));
+}
+
+#[test]
+fn cross_validation_chooses_the_weight_decay() {
+    let place = Place::features();
+    let args = ["--set", "optimizer.name=lbfgs", "--set", "optimizer.cross_validation=3", "--quiet"];
+    place.stdout(&[&["train", "x.npy", "-o", "run"], &args[..]].concat());
+    let decay = |run: &str| {
+        let config = place.read(&format!("{run}/config.toml"));
+        config.lines().find(|line| line.starts_with("weight_decay")).map(str::to_owned).expect("a weight decay")
+    };
+    assert_ne!(decay("run"), "weight_decay = 0.0002");
+    place.stdout(&[&["train", "x.npy", "-o", "again"], &args[..]].concat());
+    assert_eq!(decay("run"), decay("again"));
+    assert!(place.read("run/metrics.jsonl") == place.read("again/metrics.jsonl"));
+    let message = place.refused(&["train", "x.npy", "--set", "optimizer.cross_validation=1"]);
+    assert!(message.contains("0, or from 2 to 20"), "{message}");
+}
+
+#[test]
+fn a_head_is_exported() {
+    let place = Place::features();
+    place.stdout(&["train", "x.npy", "--epochs", "1", "--quiet", "-o", "run"]);
+    place.stdout(&["export", "run", "-o", "head.onnx"]);
+    place.stdout(&["export", "run", "-o", "head.safetensors"]);
+    let message = place.refused(&["export", "run", "-o", "joined.onnx", "--backbone", "head.onnx"]);
+    assert!(message.contains("x.npy: it does not say how its features were computed"), "{message}");
+}
