@@ -12,6 +12,7 @@ use equipoise_criterion::{Pool, SimdLevel};
 use equipoise_data::batch::sampler::Shard;
 use equipoise_nn::network::Architecture;
 use equipoise_nn::{Cpu, Engine, Network, NnError, Optimizer, TensorKind};
+use equipoise_train::TrainError;
 use equipoise_train::workers::SingleProcess;
 use numpy::{PyArray1, PyReadonlyArray1};
 use pyo3::exceptions::{PyRuntimeError, PyValueError};
@@ -91,7 +92,13 @@ impl TrainOptions {
         let workers = PythonWorkers::new(workers.unbind(), shard);
         let start = Launch { threads, is_restart };
         Ok(py.detach(|| {
-            launch(&self.args, start, workers, |network, _, seed| Ok(PythonEngine::new(&make_engine, network, seed)?))
+            launch(&self.args, start, workers, |network, _, seed| {
+                if network.is_on_features() {
+                    let what = "torch trains networks on images; `equipoise train` trains heads on features".to_owned();
+                    return Err(TrainError::Unusable { what });
+                }
+                Ok(PythonEngine::new(&make_engine, network, seed)?)
+            })
         }))
     }
 

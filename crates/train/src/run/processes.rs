@@ -5,7 +5,7 @@
 
 use std::path::PathBuf;
 
-use equipoise_nn::{Cpu, Peers};
+use equipoise_nn::{Cpu, Network, Peers};
 use equipoise_pool::Pool;
 use serde::{Deserialize, Serialize};
 
@@ -94,7 +94,11 @@ fn build_connected(
     let checkpoint = read_checkpoint(&checkpoint);
     let checkpoint = agree(&mut workers, checkpoint)?;
     let size = peers.size();
-    let make = |network, batch_size: usize, seed| {
+    let make = |network: Network, batch_size: usize, seed| {
+        if network.is_on_features() && size > 1 {
+            let what = "a head on features is trained by one process".to_owned();
+            return Err(TrainError::Unusable { what });
+        }
         check_memory(&network, batch_size.div_ceil(size), context.pool)?;
         Ok(Cpu::with_peers(network, batch_size, seed, context.pool.clone(), peers)?)
     };
