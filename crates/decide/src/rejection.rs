@@ -9,6 +9,9 @@
 //! # Symbols
 //! z are logits; a group is one of Many, Medium, Few, Rare. Within a group every class counts the same.
 //!
+//! A group with fewer than ceil(1/rate) - 1 right answers cannot tell where that share ends. It loses nothing that was seen: its threshold is the
+//! lowest of its own scores, or that of all images if that is lower still; without right answers nothing is rejected.
+//!
 //! Logits of rare classes are lower, so one threshold for all would reject most of what is rare. With a threshold per group, head and tail lose
 //! the same share of right answers. Wrong answers are rejected more often than that, and so are images of no class at all.
 //!
@@ -33,13 +36,13 @@ pub struct Answer {
 #[derive(Clone, Debug, PartialEq)]
 pub struct Rejection {
     thresholds: Vec<f64>,
-    /// Groups whose threshold is that of all images.
-    pooled: Vec<bool>,
+    /// Groups with too few images for a threshold of their own.
+    sparse: Vec<bool>,
 }
 
 impl Rejection {
-    /// Thresholds that reject at most a share `rate` of the correctly classified images of every group. `groups` lists the classes of each. A
-    /// group with fewer than ceil(1/rate) - 1 such images gets the threshold of all images. `None` if those are too few as well.
+    /// Thresholds that reject at most a share `rate` of the correctly classified images of every group. `groups` lists the classes of each.
+    /// `None` if all groups together have fewer than ceil(1/rate) - 1 such images.
     ///
     /// # Panics
     /// If an image has a class beyond `classes`.
@@ -57,17 +60,19 @@ impl Rejection {
             weighted_quantile(members.map(|a| (a.score, 1.0 / counts[a.label as usize] as f64)).collect(), rate)
         };
         let all = threshold(&|_| true);
+        let lowest = |group: &[usize]| {
+            let own = right.iter().filter(|answer| group.contains(&(answer.label as usize)));
+            own.map(|answer| answer.score).reduce(f64::min).unwrap_or(f64::NEG_INFINITY)
+        };
         let mut thresholds = vec![all; classes];
-        let mut pooled = Vec::new();
+        let mut sparse = Vec::new();
         for group in groups {
-            let is_pooled = group.iter().map(|class| counts[*class]).sum::<usize>() < needed;
-            pooled.push(is_pooled);
-            if !is_pooled {
-                let own = threshold(&|class| group.contains(&class));
-                group.iter().for_each(|class| thresholds[*class] = own);
-            }
+            let is_sparse = group.iter().map(|class| counts[*class]).sum::<usize>() < needed;
+            let own = if is_sparse { all.min(lowest(group)) } else { threshold(&|class| group.contains(&class)) };
+            group.iter().for_each(|class| thresholds[*class] = own);
+            sparse.push(is_sparse);
         }
-        Some(Self { thresholds, pooled })
+        Some(Self { thresholds, sparse })
     }
 
     /// Whether an image is rejected, by its predicted class and largest logit.
@@ -76,10 +81,10 @@ impl Rejection {
         score < self.thresholds[predicted]
     }
 
-    /// Whether each group has the threshold of all images, because it has too few images of its own.
+    /// Whether each group has too few images for a threshold of its own.
     #[must_use]
-    pub fn pooled(&self) -> &[bool] {
-        &self.pooled
+    pub fn sparse(&self) -> &[bool] {
+        &self.sparse
     }
 }
 
@@ -113,7 +118,7 @@ mod tests {
         all.extend(answers(1, 0, 50..60));
         let rejection = Rejection::new(&all, &[vec![0], vec![1]], 2, 0.1).expect("enough images");
         assert_eq!(rejection.thresholds, [110.0, 2.0]);
-        assert_eq!(rejection.pooled(), [false, false]);
+        assert_eq!(rejection.sparse(), [false, false]);
         let rejected = |label: u32, right: bool| {
             let of = |a: &&Answer| a.label == label && (a.label == a.predicted) == right;
             let images: Vec<&Answer> = all.iter().filter(of).collect();
@@ -135,13 +140,14 @@ mod tests {
     }
 
     #[test]
-    fn small_groups_are_pooled() {
+    fn small_groups_lose_nothing_that_was_seen() {
         let mut all = answers(0, 0, 100..200);
         all.extend(answers(1, 1, 0..5));
         let rejection = Rejection::new(&all, &[vec![0], vec![1]], 2, 0.1).expect("enough images");
-        assert_eq!(rejection.pooled(), [false, true]);
-        assert_eq!(rejection.thresholds[0], 110.0);
-        assert_eq!(rejection.thresholds[1], 1.0, "a fifth of half of the weight is rejected");
+        assert_eq!(rejection.sparse(), [false, true]);
+        assert_eq!(rejection.thresholds, [110.0, 0.0], "its own lowest score");
+        let nothing = Rejection::new(&answers(0, 0, 100..200), &[vec![0], vec![1]], 2, 0.1).expect("enough images");
+        assert!(!nothing.rejects(1, -1e9), "no image of the group was seen");
         assert_eq!(Rejection::new(&answers(0, 0, 0..8), &[vec![0]], 1, 0.1), None);
         assert_eq!(Rejection::new(&answers(0, 1, 0..80), &[vec![0, 1]], 2, 0.1), None, "wrong answers do not count");
     }

@@ -9,9 +9,9 @@ pub(crate) mod setting_keys;
 
 use std::path::{Path, PathBuf};
 
-use equipoise_record::names::{CONFIG, DETAILS, METRICS, NORMS, RESULT, SAMPLES, TIMES};
+use equipoise_record::names::{CALIBRATION, CONFIG, DETAILS, METRICS, NORMS, RESULT, SAMPLES, TIMES};
 use equipoise_record::{
-    EpochMetrics, EpochRecord, EpochTime, EvaluationDetails, GradientNorms, RunResult, TrainingSamples,
+    Calibration, EpochMetrics, EpochRecord, EpochTime, EvaluationDetails, GradientNorms, RunResult, TrainingSamples,
 };
 
 pub use error::ReportError;
@@ -40,6 +40,8 @@ pub struct RecordedRun {
     pub times: Vec<EpochTime>,
     /// Confusion, calibration and hardest images of the final evaluation.
     pub details: Option<EvaluationDetails>,
+    /// Calibration of the probabilities.
+    pub calibration: Option<Calibration>,
     /// Training images as the network sees them.
     pub samples: Option<TrainingSamples>,
 }
@@ -85,6 +87,7 @@ impl RecordedRun {
             norms: read_epochs(&path.join(NORMS), |norms: &GradientNorms| norms.epoch)?,
             times: read_epochs(&path.join(TIMES), |time: &EpochTime| time.epoch)?,
             details: read_json(&path.join(DETAILS))?,
+            calibration: read_json(&path.join(CALIBRATION))?,
             samples: read_json(&path.join(SAMPLES))?,
         })
     }

@@ -25,7 +25,7 @@ use equipoise_data::batch::augmentation::Mixing;
 use equipoise_data::batch::sampler::{Sampler, Shard};
 use equipoise_nn::{Engine, Network};
 use equipoise_pool::Pool;
-use equipoise_record::{EpochRecord, GradientNorms, RunFolder};
+use equipoise_record::{Calibration, EpochRecord, GradientNorms, RunFolder};
 
 pub use self::observer::{Directive, NoObserver, Observer, StepProgress};
 pub use self::range_test::{RangePoint, RateRange, suggested_rate};
@@ -84,6 +84,8 @@ pub struct Trainer<E, W> {
     difficulty: Option<Difficulty>,
     /// Gradient norms of the last finished epoch.
     last_norms: Option<GradientNorms>,
+    /// The calibration of the final weights.
+    calibration: Option<Calibration>,
 }
 
 impl<E: Engine, W: Workers> Trainer<E, W> {
@@ -124,6 +126,7 @@ impl<E: Engine, W: Workers> Trainer<E, W> {
             norms: NormRecorder::new(&data.counts),
             difficulty: settings.augment.follows_difficulty().then(|| Difficulty::new(data.classes.len())),
             last_norms: None,
+            calibration: None,
             settings,
             data: Arc::new(data),
             engine,
