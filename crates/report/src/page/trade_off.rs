@@ -85,7 +85,7 @@ fn chart(article: &Article<'_>, title: &str, alt: &str, lines: &[Line]) -> Strin
     }
     let mut alt = vec![alt.to_owned()];
     for (variant, line) in lines.iter().enumerate().filter(|(_, line)| !line.is_empty()) {
-        panel.open(&format!("dots {}", article.style_class(variant)), &format!(r#"data-variant="{variant}""#));
+        panel.open(&format!("series {}", article.style_class(variant)), &format!(r#"data-variant="{variant}""#));
         panel.line("line thin", line);
         let name = short(&article.comparison.variants[variant].label, 60);
         for (strength, accuracy) in line {

@@ -198,7 +198,7 @@ impl FakeRun {
                 .collect(),
             hardest: vec![hard(PIXEL), hard("\"/><script>alert(1)</script>")],
             correct: self.metrics(self.epochs).per_class.iter().map(Self::easiest_correct).collect(),
-            sweep: self.sweep(number),
+            sweep: self.sweep(number as usize),
         }
     }
 
