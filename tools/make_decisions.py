@@ -112,7 +112,7 @@ def main():
     for i, (row, label) in enumerate(zip(values, labels)):
         p = uniform[i]
         other = max((c for c in range(classes) if c != label), key=lambda c: p[c])
-        suspects.append([math.log(p[label] / p[other]), i, other])
+        suspects.append([math.log(p[label]), i, other])
     suspects.sort()
     out = {
         "classes": classes,

@@ -2,16 +2,17 @@
 //!
 //! # Equation
 //! ```text
-//! score_i = ln p_{y_i}(x_i) - max_{j != y_i} ln p_j(x_i),   p = softmax(z / T - ln assumed)
+//! score_i = ln p_{y_i}(x_i),   p = softmax(z - ln assumed + ln pi / 2)
 //! ```
 //!
 //! # Symbols
-//! z are out-of-fold logits, `assumed` is the prior that they assume: p are probabilities for equally frequent classes. Otherwise every image
-//! of a rare class would look wrong. The lowest score comes first; a negative one means that another class is more probable than the label.
+//! z are out-of-fold logits, `assumed` is the prior that they assume, and pi the shares of the labels. The lowest score comes first. For the
+//! shares of the labels every image of a rare class would look wrong; for equal shares many wrong labels of rare classes would look right, because a
+//! few wrong images make up much of a rare class. The square root of the shares lies between the two. The caller passes both terms as offsets.
 //!
 //! # Paper
 //! Northcutt, Jiang, Chuang, "Confident Learning: Estimating Uncertainty in Dataset Labels", JAIR 2021, <https://arxiv.org/abs/1911.00068>, whose
-//! normalized margin this is; the prior is ours.
+//! self-confidence this is; the prior is ours.
 
 use crate::rows::{Logits, argmax, log_softmax};
 
@@ -28,10 +29,18 @@ pub struct Suspect {
     pub label_probability: f64,
     /// Probability of the suggested class.
     pub suggested_probability: f64,
-    /// Log of the ratio of the two; negative where the suggestion is more probable.
+    /// Logarithm of the probability of the label.
     pub score: f64,
     /// Rank among the images with the same label, from 1.
     pub rank_in_class: usize,
+}
+
+impl Suspect {
+    /// Whether another class is more probable than the label.
+    #[must_use]
+    pub fn is_doubted(&self) -> bool {
+        self.suggested_probability > self.label_probability
+    }
 }
 
 /// All labels, the most suspicious first; equal scores by row. `offsets` are added to the logits, one per class, or none. Rows that are
@@ -55,7 +64,7 @@ pub fn rank(logits: &Logits<'_>, offsets: &[f64]) -> Vec<Suspect> {
             suggested,
             label_probability: logs[label].exp(),
             suggested_probability: logs[suggested].exp(),
-            score: logs[label] - logs[suggested],
+            score: logs[label],
             rank_in_class: 0,
         }
     };
@@ -80,7 +89,8 @@ mod tests {
         let suspects = rank(&Logits::new(&values, &[0, 0, 1, 0], 3), &[]);
         let rows: Vec<_> = suspects.iter().map(|s| (s.row, s.label, s.suggested, s.rank_in_class)).collect();
         assert_eq!(rows, [(1, 0, 1, 1), (2, 1, 2, 1), (0, 0, 1, 2)]);
-        assert!((suspects[0].score + 3.0).abs() < 1e-9 && (suspects[2].score - 2.0).abs() < 1e-9);
+        assert!(suspects[..2].iter().all(Suspect::is_doubted) && !suspects[2].is_doubted());
+        assert!((suspects[0].score + (3f64.exp() + 2.0).ln()).abs() < 1e-9);
         let e = 1f64.exp();
         assert!((suspects[1].suggested_probability - e / (e + 2.0)).abs() < 1e-9);
         assert!((suspects[1].label_probability - 1.0 / (e + 2.0)).abs() < 1e-9);
@@ -92,8 +102,8 @@ mod tests {
         let prior = [0.99f64.ln(), 0.01f64.ln()];
         let values = [prior[0] as f32, (prior[1] + 0.5) as f32];
         let alone = rank(&Logits::new(&values, &[1], 2), &[]);
-        assert!(alone[0].score < -4.0, "without the prior it looks wrong");
+        assert!(alone[0].score < -4.0 && alone[0].is_doubted(), "without the prior it looks wrong");
         let adjusted = rank(&Logits::new(&values, &[1], 2), &prior.map(|l| -l));
-        assert!((adjusted[0].score - 0.5).abs() < 1e-6);
+        assert!((adjusted[0].score + (1.0 + (-0.5f64).exp()).ln()).abs() < 1e-6 && !adjusted[0].is_doubted());
     }
 }

@@ -25,8 +25,8 @@ const PRINTED: usize = 10;
 
 #[derive(clap::Args)]
 #[command(after_long_help = "\
-Networks are trained on parts of the images, and every image is judged by one that has not seen it (cross-validation). Probabilities are those \
-for equally frequent classes; otherwise every image of a rare class would look wrong. All images are listed in label-errors.csv, the most \
+Networks are trained on parts of the images, and every image is judged by one that has not seen it (cross-validation). Probabilities are for \
+shares of the classes half-way between those of the labels and equal ones; otherwise every image of a rare class would look wrong. All images are listed in label-errors.csv, the most \
 suspicious first, with the more probable class; label-errors.html shows the first of every class. Nothing is changed or deleted: look at the \
 images and decide.
 
@@ -123,7 +123,7 @@ fn shares(settings: &Settings, images: &OutOfFold, suspects: &[Suspect]) -> Vec<
     let groups = settings.groups.groups(&images.counts);
     let of = |classes: &[usize]| {
         let total = classes.iter().map(|class| images.counts[*class]).sum();
-        let doubted = suspects.iter().filter(|suspect| suspect.score < 0.0 && classes.contains(&suspect.label));
+        let doubted = suspects.iter().filter(|suspect| suspect.is_doubted() && classes.contains(&suspect.label));
         (total, doubted.count() as u64)
     };
     groups
@@ -138,7 +138,7 @@ fn shares(settings: &Settings, images: &OutOfFold, suspects: &[Suspect]) -> Vec<
 
 /// The most suspicious images of every class, for the page.
 fn shown(images: &OutOfFold, suspects: &[Suspect]) -> Vec<SuspectImage> {
-    let chosen = suspects.iter().filter(|suspect| suspect.score < 0.0 && suspect.rank_in_class <= SHOWN_PER_CLASS);
+    let chosen = suspects.iter().filter(|suspect| suspect.is_doubted() && suspect.rank_in_class <= SHOWN_PER_CLASS);
     let image = |suspect: &Suspect| SuspectImage {
         name: images.name(suspect.row),
         label: images.classes[suspect.label].clone(),
@@ -151,7 +151,7 @@ fn shown(images: &OutOfFold, suspects: &[Suspect]) -> Vec<SuspectImage> {
 }
 
 fn print(images: &OutOfFold, suspects: &[Suspect], out: &mut impl Write) -> Result<(), Failure> {
-    let doubted = suspects.iter().filter(|suspect| suspect.score < 0.0).count();
+    let doubted = suspects.iter().filter(|suspect| suspect.is_doubted()).count();
     writeln!(
         out,
         "another class is more probable than the label for {doubted} of {}",

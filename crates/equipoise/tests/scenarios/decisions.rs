@@ -134,7 +134,8 @@ fn predictions_for_other_shares_of_the_classes() {
     // a file with the shares of the training images says the same
     let classes = balanced["metrics"]["per_class"].as_array().expect("classes").clone();
     // a class without images counts as one image
-    let line = |class: &Value| format!("{},{}", class["name"].as_str().expect("a name"), number(&class["train"]).max(1.0));
+    let line =
+        |class: &Value| format!("{},{}", class["name"].as_str().expect("a name"), number(&class["train"]).max(1.0));
     let lines: Vec<String> = classes.iter().map(line).collect();
     place.write("shares.csv", format!("class,images\n{}\n", lines.join("\n")));
     assert_eq!(accuracies(&evaluate("balanced", &["--prior", "shares.csv"])), accuracies(&train));

@@ -42,7 +42,7 @@ pub fn label_errors_page(list: &SuspectList, images: &[SuspectImage]) -> String 
         format!(r#"<header class="opening"><h1 class="h1">Labels to look at: {}</h1>"#, short_name(&list.dataset, 80));
     put!(
         body,
-        r#"<p class="lead">Every image was judged by a network that was not trained on it, with probabilities for equally frequent classes. Below
+        r#"<p class="lead">Every image was judged by a network that was not trained on it, with probabilities for shares of the classes half-way between those of the labels and equal ones. Below
         are images for which another class is more probable than their label, label by label, the most suspicious first. All {} images are in
         label-errors.csv. Nothing has been changed.</p></header>"#,
         count(list.images as u64)
