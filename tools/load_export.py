@@ -11,6 +11,7 @@ import json
 import numpy as np
 import torch
 import torch.nn.functional as F
+from PIL import ImageOps
 from safetensors import safe_open
 from torch import nn
 
@@ -87,7 +88,8 @@ def preprocess_of(metadata):
     crop, resize = int(metadata["height"]), int(metadata["resize"])
 
     def preprocess(image):
-        image = image.convert("RGB")
+        # photographs are turned as their EXIF orientation says
+        image = ImageOps.exif_transpose(image).convert("RGB")
         width, height = image.size
         short = min(width, height)
         size = (int(resize * width / short), int(resize * height / short))

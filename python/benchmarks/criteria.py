@@ -3,7 +3,8 @@
 Usage: python benchmarks/criteria.py [threads]
 
 `cross_entropy` is PyTorch's own. The peers of `seesaw` and `cwap` use whole-tensor operations, as the public
-implementations do (tools/losses_torch.py). Both sides take turns; the table shows medians.
+implementations do (tools/losses_torch.py). Both sides take turns; the table shows medians. Threads of OpenMP go on
+spinning for some milliseconds after their work, so each side waits before its turn until those of the other sleep.
 """
 
 from __future__ import annotations
@@ -21,6 +22,8 @@ import equipoise.torch as et
 
 ALPHA, GAMMA, BINS = 0.9, 0.8, 30
 ROUNDS = 4
+PAUSE = 0.05
+"""Seconds before a turn."""
 
 
 class Peers:
@@ -65,6 +68,7 @@ def compare(ours: Callable[[], Tensor], theirs: Callable[[], Tensor], z: Tensor,
     times: tuple[list[float], list[float]] = ([], [])
     for _ in range(ROUNDS):
         for side, call in enumerate((ours, theirs)):
+            time.sleep(PAUSE)
             for number in range(calls // ROUNDS + 2):
                 z.grad = None
                 start = time.perf_counter()

@@ -79,6 +79,7 @@ def test_groups():
     want = {"Many": [0, 1], "Medium": [2, 3, 4], "Few": [5, 6, 7], "Rare": [8, 9]}
     assert equipoise.groups(counts) == want
     assert equipoise.groups(counts, want) == want
+    assert equipoise.groups([11, 10, 10, 0]) == {"All": [0, 1, 2, 3]}
     assert list(equipoise.groups([1, 2], {"b": [1], "a": [0]})) == ["b", "a"]
     assert equipoise.groups([101, 100, 19], "threshold") == {"Many": [0], "Medium": [1], "Few": [2]}
     with pytest.raises(ValueError, match="groups = size"):
@@ -320,7 +321,9 @@ def test_no_torch_is_needed():
         "import sys; sys.modules['torch'] = None\n"
         "import equipoise\n"
         "dataset = equipoise.Dataset(augment=False)\n"
-        "print(sum(len(labels) for _, labels in equipoise.Loader(dataset)) == len(dataset))"
+        "print(sum(len(labels) for _, labels in equipoise.Loader(dataset)) == len(dataset))\n"
+        "try: import equipoise.torch\n"
+        "except ModuleNotFoundError as error: print(error)"
     )
     found = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
-    assert found.stdout == "True\n"
+    assert found.stdout == "True\nequipoise.torch needs PyTorch: pip install torch\n"

@@ -394,6 +394,9 @@ ERRORS = [
     (lambda: et.Cwap(COUNTS)(Z, (Y, Y)), TypeError, "target must be a tensor or"),
     (lambda: et.Cwap(COUNTS)(Z * torch.nan, Y), ValueError, r"logits\[0\]\[\d\] is NaN"),
     (lambda: et.Cwap(COUNTS)(Z, Y.to("meta")), ValueError, "target is on meta, logits are on cpu"),
+    (lambda: et.Cwap(COUNTS)(Z.to("meta"), Y.to("meta")), TypeError, "logits must be a dense tensor with values"),
+    (lambda: et.Cwap(COUNTS)(Z.to_sparse(), Y), TypeError, "logits must be a dense tensor with values"),
+    (lambda: et.Cwap(COUNTS)(Z[None], Y), ValueError, "logits must have at most 2 dimensions, not 3"),
     (lambda: et.Cwap(COUNTS)(Z, Y, examples=Y[:2]), ValueError, "examples has 2 entries"),
     (lambda: et.Cwap(COUNTS)(Z, Y, examples=[1]), TypeError, "examples must be a tensor"),
 ]

@@ -3,23 +3,34 @@
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
 
 from equipoise._equipoise import TrainOptions
-from equipoise._equipoise import network as describe
 from equipoise.torch.engine import EngineOptions, TorchEngine
-from equipoise.torch.networks import ResNet, resnet
-from equipoise.torch.norms import BatchNorm2d
-from equipoise.torch.selftest import largest_difference, put, torchrun
+from equipoise.torch.networks import resnet
+from equipoise.torch.selftest import torchrun
+from equipoise.torch.workers import Alone
 
-SMALL = ["--model", "resnet8", "--criterion", "cwap", "--threads", "1", "--quiet", "--device", "cpu"]
-PLAIN = [sys.executable]
+SMALL = ["--model", "resnet8", "--image-size", "16", "--threads", "1", "--quiet", "--device", "cpu"]
+
+
+@pytest.fixture(autouse=True, scope="module")
+def one_thread() -> Iterator[None]:
+    """Batches this small are not worth two threads, which wait for each other at every operation."""
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(threads)
 
 
 def command(launcher: list[str], folder: Path, *options: str) -> list[str]:
@@ -34,148 +45,90 @@ def losses(folder: Path) -> list[float]:
     return [json.loads(line)["loss"] for line in (folder / "metrics.jsonl").read_text().splitlines()]
 
 
-def in_this_process(folder: Path, *options: str, torch_engine: bool = True) -> int:
-    parsed, code = TrainOptions.parse([*SMALL, "-o", str(folder), *options], True)
+def start(options: list[str], engine: type[TorchEngine] | None = TorchEngine, **how: Any) -> int:
+    """A training in this process, with torch or, without an engine, with that of the crates."""
+    parsed, code = TrainOptions.parse(options, True)
     if parsed is None:
         return code
-    if not torch_engine:
+    if engine is None:
         return parsed.train_without_torch(1)
-
-    class Alone:
-        rank, size = 0, 1
-
-        def broadcast(self, message: bytes) -> bytes:
-            return message
-
-    how = EngineOptions(torch.device("cpu"))
-    return parsed.train(1, False, Alone(), lambda description: TorchEngine(description, how))
+    made = EngineOptions(torch.device("cpu"), **how)
+    return parsed.train(1, False, Alone(), lambda description: engine(description, made))
 
 
-@pytest.mark.parametrize(("name", "size", "batch"), [("resnet32", 32, 16), ("resnet18", 64, 4)])
-def test_logits_are_those_of_the_crates_after_each_of_ten_steps(name: str, size: int, batch: int) -> None:
-    assert largest_difference(name, size, batch, 10, EngineOptions(torch.device("cpu"))) < 2e-3
+def in_this_process(folder: Path, *options: str, engine: type[TorchEngine] | None = TorchEngine, **how: Any) -> int:
+    return start([*SMALL, "-o", str(folder), *options], engine, **how)
 
 
-@pytest.mark.parametrize("name", ["resnet18", "resnet50"])
-def test_names_and_shapes_are_those_of_torchvision(name: str) -> None:
-    models = pytest.importorskip("torchvision.models")
-    theirs = {key: value.shape for key, value in getattr(models, name)().state_dict().items()}
-    assert {key: value.shape for key, value in resnet(name, 1000).state_dict().items()} == theirs
-
-
-SMALL_NETWORKS = ["resnet8", "resnet14", "resnet20", "resnet32x2", "resnet32x4", "resnet44", "resnet56"]
-
-
-@pytest.mark.parametrize("name", SMALL_NETWORKS)
-def test_names_and_shapes_are_those_of_the_crates(name: str) -> None:
-    parts = json.loads(describe(name, 1, 28, 28, 10))
-    wanted = {tensor["name"]: tuple(tensor["shape"]) for tensor in parts["parameters"] + parts["statistics"]}
-    model = resnet(name, 10, channels=1, image_size=28)
-    got = {key: tuple(value.shape) for key, value in model.state_dict().items() if "num_batches" not in key}
-    assert got == wanted
-    assert model(torch.zeros(2, 1, 28, 28)).shape == (2, 10)
-
-
-def test_unknown_networks_are_refused() -> None:
-    with pytest.raises(ValueError, match="did you mean 'resnet32'"):
-        resnet("resnet-32", 10)
-
-
-@pytest.mark.parametrize("head", ["lws", {"cosine": {"scale": 16.0}}, {"cosine": {"scale": 16.0, "learned": True}}])
-def test_heads_step_and_keep_what_is_not_trained(head: object) -> None:
-    parts = json.loads(describe("resnet8", 1, 16, 16, 5))
-    parts["network"]["head"] = head
-    kept = ["linear.weight"] if head != "lws" else ["linear.weight", "linear.bias"]
-    scale = [] if head == {"cosine": {"scale": 16.0}} else [("linear.scale", [5 if head == "lws" else 1])]
-    names = [t for t in parts["parameters"] if not t["name"].startswith("linear")]
-    names += [{"name": n, "shape": [5, 64] if n.endswith("weight") else [5]} for n in kept]
-    parts["parameters"] = names + [{"name": n, "shape": s} for n, s in scale]
-    engine = TorchEngine(json.dumps(parts), EngineOptions(torch.device("cpu")))
-    engine.freeze_backbone(True)
-    before = engine.tensors("parameters")
-    images, gradient = torch.randn(3, 1, 16, 16), torch.randn(3, 5)
-    for _ in range(2):
-        engine.forward(images.data_ptr(), 3, True)
-        engine.backward(gradient.data_ptr(), 15)
-        assert engine.step_sgd((0.1, 1.0, 0.01, 1.0), 0.9, True) > 0.0
-    for name, old, new in zip(engine.model.parameter_names, before, engine.tensors("parameters"), strict=True):
-        trained = name.startswith("linear") and (head != "lws" or name.endswith("scale"))
-        assert torch.equal(old, new) != trained, name
-
-
-def test_one_value_per_channel_has_no_variance() -> None:
-    norm = BatchNorm2d(3)
-    x = torch.randn(1, 3, 1, 1, requires_grad=True)
-    y = norm(x)
-    assert torch.equal(y, torch.zeros_like(y))
-    y.sum().backward()
-    assert torch.equal(norm.running_var, torch.full((3,), 0.9))
-    assert norm.bias.grad is not None and torch.equal(norm.bias.grad, torch.ones(3))
-
-
-def test_the_optimizers_are_those_of_the_crates(tmp_path: Path) -> None:
-    for name, options in {
-        "sgd": ["--set", "optimizer.nesterov=true", "--set", "optimizer.clip_grad_norm=1"],
-        "adamw": ["--set", "optimizer.name=adamw", "--lr", "0.001"],
-        "ema": ["--set", "optimizer.ema_decay=0.9", "--set", "optimizer.ema_bn_images=200"],
-        "sam": ["--set", "optimizer.sam.rho=0.05"],
-    }.items():
-        both = []
-        for torch_engine in [True, False]:
-            folder = tmp_path / f"{name}-{torch_engine}"
-            # few steps of the same batches: after many, rounding has grown into another run
-            few = ["--criterion", "softmax", "--epochs", "1", "--batch-size", "256", "--set", "augment.cutmix=0.5"]
-            options_of = [option for option in few + options]
-            parsed, code = TrainOptions.parse(["--model", "resnet8", "--quiet", "-o", str(folder), *options_of], True)
-            assert parsed is not None and code == 0
-            if torch_engine:
-                how = EngineOptions(torch.device("cpu"))
-                workers = type("Alone", (), {"rank": 0, "size": 1, "broadcast": lambda self, message: message})()
-                assert parsed.train(2, False, workers, lambda text, how=how: TorchEngine(text, how)) == 0
-            else:
-                assert parsed.train_without_torch(2) == 0
-            both.append(losses(folder)[0])
-        assert abs(both[0] / both[1] - 1.0) < 2e-3, (name, both)
+@pytest.mark.parametrize(
+    "options",
+    [
+        ["optimizer.nesterov=true", "optimizer.clip_grad_norm=1"],
+        ["optimizer.name=adamw", "optimizer.learning_rate=0.001"],
+        ["optimizer.ema_decay=0.9", "optimizer.ema_bn_images=200"],
+        ["optimizer.sam.rho=0.05"],
+    ],
+    ids=["sgd", "adamw", "ema", "sam"],
+)
+def test_the_optimizers_are_those_of_the_crates(options: list[str], tmp_path: Path) -> None:
+    # few steps of the same batches: after many, rounding has grown into another run
+    few = ["--epochs", "1", "--batch-size", "256", "--criterion", "softmax", "--set", "augment.cutmix=0.5"]
+    few += [argument for option in options for argument in ("--set", option)]
+    both = []
+    for engine in (TorchEngine, None):
+        folder = tmp_path / str(engine)
+        assert in_this_process(folder, *few, engine=engine) == 0
+        both.append(losses(folder)[0])
+    assert abs(both[0] / both[1] - 1.0) < 2e-3, both
 
 
 def test_either_engine_continues_the_others_run(tmp_path: Path) -> None:
-    """The schedule has milestones only, so that a run of one epoch is the first half of a run of two."""
-    steps = '{ name = "multi-step", warmup_epochs = 0, milestones = [{ epoch = 9, factor = 0.1 }] }'
+    """The learning rate is constant, so that a run of one epoch is the first half of a run of two."""
+    steps = '{ name = "multi-step", warmup_epochs = 0, milestones = [] }'
     base = ["--criterion", "softmax", "--batch-size", "256", "--set", f"optimizer.schedule={steps}"]
     results = {}
-    for first, second in [(True, True), (True, False), (False, True)]:
+    for first, second in [(TorchEngine, TorchEngine), (TorchEngine, None), (None, TorchEngine)]:
         folder = tmp_path / f"{first}-{second}"
-        assert in_this_process(folder, *base, "--epochs", "1", torch_engine=first) == 0
-        parsed, code = TrainOptions.parse(["--resume", str(folder), "--epochs", "2", "--quiet"], True)
-        assert parsed is not None and code == 0
-        if second:
-            how = EngineOptions(torch.device("cpu"))
-            workers = type("Alone", (), {"rank": 0, "size": 1, "broadcast": lambda self, message: message})()
-            assert parsed.train(1, False, workers, lambda text, how=how: TorchEngine(text, how)) == 0
-        else:
-            assert parsed.train_without_torch(1) == 0
+        assert in_this_process(folder, *base, "--epochs", "1", engine=first) == 0
+        assert start(["--resume", str(folder), "--epochs", "2", "--quiet"], second) == 0
         assert (folder / "result.json").exists() and (folder / "report.html").exists()
         results[first, second] = losses(folder)
     for got in results.values():
         assert len(got) == 2
-        assert abs(got[1] / results[True, True][1] - 1.0) < 0.02, results
+        assert abs(got[1] / results[TorchEngine, TorchEngine][1] - 1.0) < 0.02, results
 
 
-def test_two_processes_train_like_one(tmp_path: Path) -> None:
-    """With batch norms over all rows, two processes differ from one by rounding; without, by their batch norms."""
+def test_two_processes_train_like_one_and_rank_0_writes(tmp_path: Path) -> None:
+    """Each process has a current folder of its own, so that whatever rank 1 writes stays there.
+
+    With batch norms over all rows, two processes differ from one by rounding; without, by their batch norms.
+    """
     options = ["--epochs", "2", "--batch-size", "250", "--criterion", "softmax"]
-    one, two = tmp_path / "one", tmp_path / "two"
-    assert in_this_process(one, *options) == 0
-    ended = train(torchrun(2), two, *options, "--sync-bn")
-    assert ended.returncode == 0, ended.stderr
-    assert ended.stdout.count("last epoch") == 1, "rank 0 prints"
-    for got, want in zip(losses(two), losses(one), strict=True):
-        assert abs(got / want - 1.0) < 5e-3, (losses(two), losses(one))
+    assert in_this_process(tmp_path / "one", *options) == 0
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    processes = []
+    for rank in (0, 1):
+        own = tmp_path / str(rank)
+        own.mkdir()
+        places = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port), "WORLD_SIZE": "2", "RANK": str(rank)}
+        started = command([sys.executable], Path("run"), *options, "--sync-bn")
+        pipes: dict[str, Any] = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+        processes.append(subprocess.Popen(started, cwd=own, env={**os.environ, **places}, **pipes))
+    printed = [process.communicate(timeout=120) for process in processes]
+    assert [process.returncode for process in processes] == [0, 0], printed
+    assert "last epoch" in printed[0][0] and printed[1] == ("", ""), printed
+    assert list((tmp_path / "1").iterdir()) == []
+    two, one = losses(tmp_path / "0" / "run"), losses(tmp_path / "one")
+    assert len(two) == 2
+    for got, want in zip(two, one, strict=True):
+        assert abs(got / want - 1.0) < 5e-3, (two, one)
 
 
 def test_a_killed_process_is_restarted_from_the_checkpoint(tmp_path: Path) -> None:
     """kill -9 of one of two processes: torchrun starts both again, and the run ends as if nothing had happened."""
-    options = ["--epochs", "4", "--batch-size", "250", "--checkpoint-minutes", "100"]
+    options = ["--epochs", "3", "--criterion", "cwap", "--batch-size", "250", "--checkpoint-minutes", "100"]
     whole, killed = tmp_path / "whole", tmp_path / "killed"
     launcher = [*torchrun(2), "--max-restarts", "2"]
     process = subprocess.Popen(command(launcher, killed, *options), stdout=subprocess.PIPE, stderr=subprocess.PIPE)
@@ -246,19 +199,88 @@ def test_a_failing_device_is_reported(tmp_path: Path, capfd: pytest.CaptureFixtu
         def backward(self, address: int, length: int) -> None:
             raise RuntimeError("CUDA error: device-side assert triggered")
 
-    parsed, _ = TrainOptions.parse(["--model", "resnet8", "--quiet", "-o", str(tmp_path / "run")], True)
-    assert parsed is not None
-    workers = type("Alone", (), {"rank": 0, "size": 1, "broadcast": lambda self, message: message})()
-    how = EngineOptions(torch.device("cpu"))
-    assert parsed.train(1, False, workers, lambda text: Broken(text, how)) == 1
+    assert in_this_process(tmp_path / "run", engine=Broken) == 1
     assert "RuntimeError: CUDA error: device-side assert triggered" in capfd.readouterr().err
 
 
-def test_weights_round_trip_through_a_state_dict() -> None:
-    engine = TorchEngine(describe("resnet8", 1, 28, 28, 10), EngineOptions(torch.device("cpu")))
-    values = [torch.randn_like(tensor) for tensor in engine.tensors("parameters")]
-    put(engine, "parameters", [value.flatten().tolist() for value in values])
-    other = ResNet(describe("resnet8", 1, 28, 28, 10))
-    other.load_state_dict(engine.model.state_dict())
-    named = dict(other.named_parameters())
-    assert all(torch.equal(named[name], value) for name, value in zip(other.parameter_names, values, strict=True))
+def test_a_checkpoint_within_an_epoch_is_continued(tmp_path: Path) -> None:
+    """`--checkpoint-minutes 0` saves after every step; a run that breaks off goes on there, to the same bits."""
+
+    class BreaksOff(TorchEngine):
+        steps = 0
+
+        def backward(self, address: int, length: int) -> None:
+            self.steps += 1
+            if self.steps == 5:
+                raise RuntimeError("the machine is needed by others")
+            super().backward(address, length)
+
+    options = ["--epochs", "1", "--batch-size", "250", "--criterion", "cwap", "--checkpoint-minutes", "0"]
+    whole, broken = tmp_path / "whole", tmp_path / "broken"
+    assert in_this_process(whole, *options) == 0
+    assert in_this_process(broken, *options, engine=BreaksOff) == 1
+    assert not (broken / "result.json").exists()
+
+    class Counts(TorchEngine):
+        seen = 0
+
+        def backward(self, address: int, length: int) -> None:
+            Counts.seen += 1
+            super().backward(address, length)
+
+    assert in_this_process(broken, *options, engine=Counts) == 0
+    assert Counts.seen == 2, "of six steps, four were saved"
+    assert (broken / "metrics.jsonl").read_bytes() == (whole / "metrics.jsonl").read_bytes()
+
+
+@pytest.mark.parametrize("how", [{"amp": "bf16"}, {"compile": True}, {"channels_last": False}], ids=str)
+def test_ways_to_compute_train_alike(how: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Compiled without code generation, which takes half a minute: `selftest` has that."""
+    monkeypatch.setattr(torch, "compile", partial(torch.compile, backend="aot_eager"))
+    options = ["--epochs", "1", "--batch-size", "250", "--criterion", "softmax"]
+    assert in_this_process(tmp_path / "plain", *options) == 0
+    assert in_this_process(tmp_path / "other", *options, **how) == 0
+    got, want = losses(tmp_path / "other")[0], losses(tmp_path / "plain")[0]
+    assert abs(got / want - 1.0) < (0.03 if "amp" in how else 5e-3), (got, want)
+
+
+def test_the_program_takes_runs_of_torch(binary: Path, tmp_path: Path) -> None:
+    """evaluate, predict, export and report, as for a run of its own engine."""
+    folder = tmp_path / "run"
+    assert in_this_process(folder, "--epochs", "2", "--criterion", "balanced-softmax") == 0
+
+    def program(*arguments: str) -> str:
+        ended = subprocess.run([binary, *arguments], capture_output=True, text=True, cwd=tmp_path, timeout=120)
+        assert ended.returncode == 0, ended.stderr
+        return ended.stdout
+
+    result = json.loads((folder / "metrics.jsonl").read_text().splitlines()[-1])
+    evaluated = json.loads(program("evaluate", str(folder), "--json"))
+    assert abs(evaluated["metrics"]["top1"] - result["test"]["top1"]) < 0.21, "at most two of 1,000 images"
+    program("report", str(folder), "--output", "page.html")
+    assert "run" in (tmp_path / "page.html").read_text()
+    program("export", str(folder), "-o", "weights.safetensors")
+    program("export", str(folder), "-o", "network.onnx")
+    safetensors = pytest.importorskip("safetensors.torch")
+    model = resnet("resnet8", 10, channels=1, image_size=16)
+    missing = model.load_state_dict(safetensors.load_file(tmp_path / "weights.safetensors"), strict=False)
+    assert missing.unexpected_keys == [] and all("num_batches" in key for key in missing.missing_keys)
+    image = pytest.importorskip("PIL.Image")
+    image.new("L", (28, 28), 90).save(tmp_path / "gray.png")
+    predicted = program("predict", str(folder), "gray.png")
+    assert "gray.png" in predicted
+
+
+def test_commands_of_published_tables_are_understood(binary: Path, tmp_path: Path) -> None:
+    arguments = [binary, "reproduce", "table2", "--engine", "torch", "--nproc-per-node", "4"]
+    ended = subprocess.run(arguments, capture_output=True, text=True, cwd=tmp_path, timeout=60)
+    assert ended.returncode == 0, ended.stderr
+    commands = [line.split() for line in ended.stdout.splitlines() if line.startswith("torchrun")]
+    assert len(commands) == 12
+    for words in commands:
+        assert words[:4] == ["torchrun", "--standalone", "--nproc-per-node", "4"]
+        options = words[words.index("equipoise.torch.train") + 1 :]
+        config = options.index("--config") + 1
+        options[config] = str(tmp_path / options[config])
+        parsed, code = TrainOptions.parse([*options, "--print-config"], False)
+        assert parsed is None and code == 0, words

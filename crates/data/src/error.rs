@@ -261,6 +261,14 @@ pub enum DataError {
         /// The file or folder.
         path: PathBuf,
     },
+    /// A folder of images with several lists.
+    #[error("{}: it holds {} lists; name the one with the labels, such as {}", folder.display(), lists.len(), all_paths(lists))]
+    SeveralLists {
+        /// The folder.
+        folder: PathBuf,
+        /// The lists in it; the first is probably meant.
+        lists: Vec<PathBuf>,
+    },
     /// A test or validation folder has a class that the training folder lacks.
     #[error("{}: there is no such class in {}", folder.display(), train.display())]
     ExtraClass {
@@ -296,7 +304,9 @@ pub enum DataError {
         target: PathBuf,
     },
     /// A folder holds files where it should hold one folder per class.
-    #[error("{}: it holds {files} files and no folder; a folder per class is needed", folder.display())]
+    #[error(
+        "{}: it holds {files} files and no folder; a folder per class is needed, or a .csv, .tsv or .jsonl list with the labels", folder.display()
+    )]
     NoClasses {
         /// The folder.
         folder: PathBuf,
@@ -461,6 +471,11 @@ fn near_name(name: &str) -> String {
 
 fn known_names() -> String {
     KNOWN_DATASETS.iter().map(|known| known.name).collect::<Vec<_>>().join(", ")
+}
+
+/// Paths as alternatives.
+fn all_paths(paths: &[PathBuf]) -> String {
+    paths.iter().map(|path| path.display().to_string()).collect::<Vec<_>>().join(" or ")
 }
 
 /// The first few files, and how many more there are.

@@ -15,5 +15,5 @@ pub mod subset;
 
 pub use dataset::{Dataset, Images, Pixels, Problem, Split};
 pub use error::DataError;
-pub use load::load;
+pub use load::{is_list, load};
 pub use read::options::ReadOptions;

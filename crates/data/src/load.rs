@@ -11,7 +11,7 @@ use crate::read::source::cannot_read;
 use crate::read::tar::is_tar;
 
 /// Reads a known dataset by its name (from the data folder `root`), or from a path: a CIFAR folder or archive, a folder of
-/// IDX files, Tiny-ImageNet, iNaturalist, a list, or a tree with a folder per class. A list or tree without splits is split
+/// IDX files, Tiny-ImageNet, iNaturalist, a list, a folder with a list and its images, or a tree with a folder per class. A list or tree without splits is split
 /// as the options say. Files that they leave out are in no split.
 ///
 /// # Errors
@@ -78,11 +78,22 @@ fn load_folder(path: &Path, options: &ReadOptions) -> Result<Dataset, DataError>
         tiny_imagenet::tiny_imagenet(path)
     } else if inat::is_inat(path) {
         inat::inat2017(path)
+    } else if let Some(list) = list::list_in(path)? {
+        let dataset = list::list(&list, options)?;
+        Ok(Dataset { name: class_folders::name_of(path), ..dataset })
     } else if class_folders::is_tree(path)? {
         class_folders::tree(path, options)
     } else {
         Err(DataError::Unrecognized { path: path.to_owned() })
     }
+}
+
+/// Whether a dataset is read from a list, so that its columns can be named.
+#[must_use]
+pub fn is_list(name_or_path: &str) -> bool {
+    let path = Path::new(name_or_path);
+    let is_known = KnownDataset::by_name(name_or_path).is_some();
+    !is_known && (list::is_list(path) || path.is_dir() && matches!(list::list_in(path), Ok(Some(_))))
 }
 
 /// Whether nothing is there. If the system does not allow a look, that is an error.

@@ -82,7 +82,7 @@ pub(crate) fn print_classes(metrics: &Metrics, out: &mut impl Write) -> Result<(
 
 /// Metrics over several classes; those of probabilities also before calibration.
 pub(crate) fn print_averages(metrics: &Metrics, before: Option<&Metrics>, out: &mut impl Write) -> Result<(), Failure> {
-    let groups = metrics.groups.iter().map(|group| (group.name.as_str(), group.accuracy));
+    let groups = metrics.several_groups().iter().map(|group| (group.name.as_str(), group.accuracy));
     let averages = [
         ("overall", metrics.top1),
         ("top 5", metrics.top5),

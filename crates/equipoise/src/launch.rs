@@ -18,6 +18,7 @@ use equipoise_train::run::{ExistingRun, Feedback, NoFeedback, RunContext, RunSou
 use equipoise_train::trainer::{Directive, Observer, StepProgress};
 use equipoise_train::workers::{Workers, agree};
 
+use crate::arguments::parse;
 use crate::commands::train::{Args, introduce, print_config, save_every, settings, settings_of_run, show_result};
 use crate::failure::Failure;
 use crate::output::{message, note, quoted};
@@ -72,13 +73,7 @@ impl TorchArgs {
     /// The exit code, if there is nothing to train.
     pub fn parse_arguments(arguments: Vec<OsString>, is_first: bool) -> Result<Self, u8> {
         let program = OsString::from("python -m equipoise.torch.train");
-        let args = Self::try_parse_from([program].into_iter().chain(arguments)).map_err(|error| {
-            if is_first {
-                // what nobody can read is lost
-                let _ = error.print();
-            }
-            u8::try_from(error.exit_code()).unwrap_or(2)
-        })?;
+        let args: Self = parse([program].into_iter().chain(arguments), is_first)?;
         if args.train.print_config {
             let shown = if is_first { print_config(&args.train, &mut io::stdout()) } else { Ok(()) };
             return Err(finish(shown, is_first));
@@ -174,7 +169,7 @@ fn run<E: Engine, W: Workers>(
     // the engine leaves the threads of the CPU idle, or has its own
     let mut trainer = trainer.with_preparing_threads(pool.clone());
     let Some(folder) = folder else {
-        let _guard = Guard::new();
+        let _guard = Guard::new(None);
         return match train(&mut trainer, None, &mut Follower)? {
             Some(_) => Ok(()),
             None => Err(Failure::Interrupted(received().unwrap_or(2), String::new())),

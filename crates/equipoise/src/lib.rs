@@ -3,6 +3,7 @@
 //! This file parses the command line, calls the command and maps its result to an exit code: 0 success, 1 failure, 2 wrong usage or
 //! input, 128 plus the number of a signal after that signal. `commands` has a module per command; they share the other modules.
 
+mod arguments;
 mod checkpoints;
 mod clock;
 mod commands;
@@ -116,37 +117,13 @@ fn run(cli: Cli) -> Result<(), Failure> {
     Ok(())
 }
 
-/// What the standard library says about numbers that it cannot read, and what a user is told.
-const NUMBERS: [(&str, &str); 5] = [
-    ("invalid digit found in string", "expected a whole number"),
-    ("cannot parse integer from empty string", "expected a whole number"),
-    ("number too large to fit in target type", "the number is too large"),
-    ("invalid float literal", "expected a number"),
-    ("cannot parse float from empty string", "expected a number"),
-];
-
-/// Parses the command line; returns the exit code of a wrong one, about which the user is told.
-fn parse() -> Result<Cli, ExitCode> {
-    Cli::try_parse().map_err(|error| {
-        let message = error.render().to_string();
-        match NUMBERS.iter().find(|(found, _)| message.contains(found)) {
-            Some((found, told)) => {
-                // there is nobody to tell if that fails
-                let _ = io::stderr().write_all(message.replace(found, told).as_bytes());
-                ExitCode::from(2)
-            }
-            None => error.exit(),
-        }
-    })
-}
-
 /// The program: parses the command line, calls the command, and maps its result to an exit code.
 #[must_use]
 pub fn main() -> ExitCode {
     signals::install();
-    let cli = match parse() {
+    let cli = match arguments::parse(std::env::args_os(), true) {
         Ok(cli) => cli,
-        Err(code) => return code,
+        Err(code) => return ExitCode::from(code),
     };
     match run(cli) {
         Ok(()) => ExitCode::SUCCESS,

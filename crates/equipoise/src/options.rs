@@ -30,8 +30,8 @@ const HELD_OUT: u32 = 5;
 pub(crate) struct SettingArgs {
     /// Name of a dataset (see `equipoise data list`) or a path [default: that of the run that --weights names, else fashion-mini]
     pub(crate) data: Option<String>,
-    /// Network: resnet8, 14, 20, 32, 32x2, 32x4, 44 or 56 for small images, resnet18 or 50 for photographs [default: resnet32 or
-    /// resnet18, by the size of the images; resnet8 for `compare` without a dataset]
+    /// Network: resnet8, 14, 20, 32, 32x2, 32x4, 44 or 56 for small images, resnet18, 34 or 50 for photographs [default: resnet32
+    /// or resnet18, by the size of the images; resnet8 for `compare` without a dataset]
     #[arg(long, value_name = "NAME")]
     model: Option<Architecture>,
     /// Draw a long-tailed subset with this imbalance factor
@@ -137,6 +137,9 @@ impl SettingArgs {
         if let Some(header) = &source {
             take_head(header, &mut settings);
         }
+        if source.is_none() && !self.names_data()? {
+            check_needs_no_data(&settings.data)?;
+        }
         settings.check()?;
         make_paths_absolute(&mut settings);
         Ok(settings.with_head_of_criterion())
@@ -229,6 +232,32 @@ impl SettingArgs {
         settings.model.name = self.model.or(settings.model.name);
         settings.model.weights = self.weights.clone().or(settings.model.weights.take());
         settings.model.freeze_backbone |= self.freeze_backbone;
+    }
+}
+
+/// Refuses options about a dataset of the user's own if none is named: they would do nothing to the embedded one.
+fn check_needs_no_data(data: &DataSettings) -> Result<(), Failure> {
+    let usual = DataSettings::default();
+    if data.dataset != usual.dataset {
+        return Ok(());
+    }
+    let given = [
+        ("--group-by", data.group_by.is_some()),
+        ("--path-column", data.path_column.is_some()),
+        ("--label-column", data.label_column.is_some()),
+        ("--test-data", data.test_data.is_some()),
+        ("--val-data", data.val_data.is_some()),
+        ("--test-fraction", data.test_fraction != usual.test_fraction),
+        ("--image-size", data.image_size != usual.image_size),
+        ("--strict", data.max_broken != usual.max_broken),
+    ];
+    match given.into_iter().find(|(_, is_given)| *is_given) {
+        None => Ok(()),
+        Some((option, _)) => Err(Failure::usage(format!(
+            "{option} is for images of your own, but no dataset is named: give its path, as in `equipoise train path/to/images {option} ..`; \
+             the embedded {} has no use for it",
+            usual.dataset
+        ))),
     }
 }
 

@@ -68,7 +68,7 @@ pub(crate) fn bar(width: usize, done: u64, total: u64) -> String {
 #[derive(Default)]
 pub(crate) struct Console {
     reading: Mutex<Option<Progress>>,
-    /// Warnings that were shown: several runs of a command give the same one.
+    /// Warnings and notes that were shown: several runs of a command give the same one.
     shown: Mutex<HashSet<String>>,
 }
 
@@ -76,12 +76,22 @@ impl Console {
     fn reading(&self) -> std::sync::MutexGuard<'_, Option<Progress>> {
         self.reading.lock().unwrap_or_else(PoisonError::into_inner)
     }
+
+    fn is_new(&self, text: &str) -> bool {
+        self.shown.lock().unwrap_or_else(PoisonError::into_inner).insert(text.to_owned())
+    }
 }
 
 impl Feedback for Console {
     fn warn(&self, text: &str) {
-        if self.shown.lock().unwrap_or_else(PoisonError::into_inner).insert(text.to_owned()) {
+        if self.is_new(text) {
             output::warn(text);
+        }
+    }
+
+    fn note(&self, text: &str) {
+        if self.is_new(text) {
+            output::note(text);
         }
     }
 

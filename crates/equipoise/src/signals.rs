@@ -1,11 +1,15 @@
 //! Ctrl-C, SIGTERM and SIGHUP (a terminal that is closed): they end the program at once, or after the next step while a run is being trained.
 
-use std::sync::atomic::{AtomicI32, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicI32, AtomicPtr, AtomicUsize, Ordering};
+
+use crate::output::one_line;
 
 /// The signal that was received, or 0.
 static RECEIVED: AtomicI32 = AtomicI32::new(0);
 /// Number of runs that are being trained.
 static GUARDS: AtomicUsize = AtomicUsize::new(0);
+/// What is printed if a step takes too long to wait for. A handler must not allocate, so the text is made before.
+static LAST_WORDS: AtomicPtr<String> = AtomicPtr::new(std::ptr::null_mut());
 
 #[cfg(unix)]
 extern "C" fn handle(signal: libc::c_int) {
@@ -24,11 +28,12 @@ extern "C" fn handle(signal: libc::c_int) {
 
 #[cfg(unix)]
 extern "C" fn give_up(_: libc::c_int) {
-    const MESSAGE: &[u8] =
-        b"\nequipoise: stopped during a long step; the run can be resumed from its last checkpoint\n";
-    // SAFETY: `write` and `_exit` are async-signal-safe, and `MESSAGE` is static.
+    let message = LAST_WORDS.load(Ordering::SeqCst);
+    // SAFETY: `write` and `_exit` are async-signal-safe; `message` is null or was leaked by `Guard::new`, which never changes it.
     unsafe {
-        libc::write(2, MESSAGE.as_ptr().cast(), MESSAGE.len());
+        if let Some(message) = message.as_ref() {
+            libc::write(2, message.as_ptr().cast(), message.len());
+        }
         libc::_exit(128 + RECEIVED.load(Ordering::SeqCst));
     }
 }
@@ -62,7 +67,16 @@ pub(crate) fn install() {
 pub(crate) struct Guard;
 
 impl Guard {
-    pub(crate) fn new() -> Self {
+    /// `resume` is the command that continues the run, if this process is the one to name it.
+    pub(crate) fn new(resume: Option<&str>) -> Self {
+        if let Some(resume) = resume {
+            let text = one_line(&format!(
+                "equipoise: stopped during a long step, without waiting for its end; the run goes on from its last checkpoint, or from \
+                 its start if there is none yet. To continue: {resume}"
+            ));
+            // a few hundred bytes per run of this process
+            LAST_WORDS.store(Box::into_raw(Box::new(format!("\n{text}\n"))), Ordering::SeqCst);
+        }
         GUARDS.fetch_add(1, Ordering::SeqCst);
         Self
     }

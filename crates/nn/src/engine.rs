@@ -12,6 +12,9 @@ pub struct Optimizer {
     pub learning_rate: f32,
     /// Factor of the learning rate of all parameters but the head's.
     pub backbone_factor: f32,
+    /// Factor of the learning rate from one block of the backbone to the one before it: the last block has this factor, the
+    /// one before it the square, and so on to the stem.
+    pub layer_decay: f32,
     /// Weight decay, for all parameters but trained scales of the head.
     pub weight_decay: f32,
     /// Largest global norm of the gradients; larger gradients are scaled down to it.
@@ -23,7 +26,7 @@ impl Optimizer {
     #[must_use]
     pub fn sgd(learning_rate: f32, momentum: f32, weight_decay: f32) -> Self {
         let rule = UpdateRule::Sgd { momentum, nesterov: false };
-        Self { rule, learning_rate, backbone_factor: 1.0, weight_decay, clip_grad_norm: None }
+        Self { rule, learning_rate, backbone_factor: 1.0, layer_decay: 1.0, weight_decay, clip_grad_norm: None }
     }
 }
 
@@ -127,6 +130,13 @@ pub trait Engine {
     /// # Errors
     /// [`NnError::Device`].
     fn freeze_backbone(&mut self, frozen: bool) -> Result<(), NnError>;
+
+    /// Freezes or unfreezes the statistics of the batch norms. With frozen statistics batch norms use their running mean and
+    /// variance in training too, and keep them; their parameters are still trained.
+    ///
+    /// # Errors
+    /// [`NnError::Device`].
+    fn freeze_batch_norm(&mut self, frozen: bool) -> Result<(), NnError>;
 
     /// All gradients in a layout of the engine's own, to be summed with those of other workers. `None` if the backward pass
     /// has summed them already.

@@ -108,45 +108,73 @@ fn logits_and_statistics_are_those_of_plain_loops() {
     }
 }
 
-/// Compares the gradient of every tensor along a random direction with central differences in f64.
 #[test]
 fn gradients_are_central_differences() {
     for (number, network) in networks().iter().enumerate() {
-        let mut base = engine(network, ConvolutionAlgorithm::Winograd, 2, SimdLevel::best());
-        let (images, values) = (images(network), base.tensors(TensorKind::Parameters).expect("on the CPU"));
-        let weights = random(IMAGES * network.classes, 2);
-        let loss = |tensors: &reference::Tensors| -> f64 {
-            let (logits, _) = logits(network, tensors, None, &images);
-            logits.iter().zip(&weights).map(|(l, w)| l * f64::from(*w)).sum()
-        };
-        let truth = tensors(network, &values);
         for algorithm in [ConvolutionAlgorithm::Winograd, ConvolutionAlgorithm::Direct] {
-            base = engine(network, algorithm, 2, SimdLevel::best());
-            base.forward(&images, true).expect("fits");
-            base.backward(&weights).expect("fits");
-            let gradients = base.tensors(TensorKind::Gradients).expect("on the CPU");
-            for (i, tensor) in network.parameters().iter().enumerate() {
-                if network.head == Head::Lws && tensor.name.starts_with("linear.") && tensor.name != "linear.scale" {
-                    assert!(gradients[i].iter().all(|g| *g == 0.0), "{} is not trained", tensor.name);
-                    continue;
-                }
-                let direction = random(tensor.len(), 1000 + i as u64);
-                let moved = |by: f64| {
-                    let mut tensors = truth.clone();
-                    let values = tensors.get_mut(&tensor.name).expect("there");
-                    values.iter_mut().zip(&direction).for_each(|(x, d)| *x += by * f64::from(*d));
-                    loss(&tensors)
-                };
-                // so small that no ReLU and no max pool switches
-                const STEP: f64 = 1e-8;
-                let want = (moved(STEP) - moved(-STEP)) / (2.0 * STEP);
-                let products = gradients[i].iter().zip(&direction).map(|(g, d)| f64::from(*g) * f64::from(*d));
-                let got: f64 = products.clone().sum();
-                let scale: f64 = products.map(|p| p * p).sum::<f64>().sqrt().max(1e-2);
-                let error = (got - want).abs() / scale;
-                assert!(error < 5e-3, "network {number}, {algorithm:?}, {}: {got}, not {want} ({error})", tensor.name);
-            }
+            let mut engine = engine(network, algorithm, 2, SimdLevel::best());
+            check_gradients(network, &mut engine, None, &format!("network {number}, {algorithm:?}"));
         }
+    }
+}
+
+/// With frozen statistics, batch norms are the same in training and in evaluation, and their parameters are trained.
+#[test]
+fn frozen_batch_norms_keep_their_statistics() {
+    for (number, network) in networks().iter().enumerate() {
+        let mut engine = engine(network, ConvolutionAlgorithm::Winograd, 2, SimdLevel::best());
+        let images = images(network);
+        engine.forward(&images, true).expect("fits");
+        engine.freeze_batch_norm(true).expect("on the CPU");
+        let statistics = engine.tensors(TensorKind::Statistics).expect("on the CPU");
+        let evaluated = engine.forward(&images, false).expect("fits").to_vec();
+        let evaluated: Vec<f64> = evaluated.into_iter().map(f64::from).collect();
+        close(engine.forward(&images, true).expect("fits"), &evaluated, 1e-5, "logits in training");
+        assert_eq!(engine.tensors(TensorKind::Statistics).expect("on the CPU"), statistics);
+        check_gradients(network, &mut engine, Some(&statistics), &format!("network {number}"));
+        engine.freeze_batch_norm(false).expect("on the CPU");
+        engine.forward(&images, true).expect("fits");
+        assert_ne!(engine.tensors(TensorKind::Statistics).expect("on the CPU"), statistics);
+    }
+}
+
+/// Compares the gradient of every tensor along a random direction with central differences in f64. Batch norms have these
+/// statistics, or those of the batch.
+fn check_gradients(network: &Network, engine: &mut Cpu, statistics: Option<&[Vec<f32>]>, what: &str) {
+    let (images, weights) = (images(network), random(IMAGES * network.classes, 2));
+    let wide = |values: &Vec<f32>| values.iter().map(|x| f64::from(*x)).collect();
+    let named = |values: &[Vec<f32>]| -> reference::Tensors {
+        network.statistics().into_iter().zip(values).map(|(tensor, values)| (tensor.name, wide(values))).collect()
+    };
+    let statistics = statistics.map(named);
+    let loss = |tensors: &reference::Tensors| -> f64 {
+        let (logits, _) = logits(network, tensors, statistics.as_ref(), &images);
+        logits.iter().zip(&weights).map(|(l, w)| l * f64::from(*w)).sum()
+    };
+    let truth = tensors(network, &engine.tensors(TensorKind::Parameters).expect("on the CPU"));
+    engine.forward(&images, true).expect("fits");
+    engine.backward(&weights).expect("fits");
+    let gradients = engine.tensors(TensorKind::Gradients).expect("on the CPU");
+    for (i, tensor) in network.parameters().iter().enumerate() {
+        if network.head == Head::Lws && tensor.name.starts_with("linear.") && tensor.name != "linear.scale" {
+            assert!(gradients[i].iter().all(|g| *g == 0.0), "{} is not trained", tensor.name);
+            continue;
+        }
+        let direction = random(tensor.len(), 1000 + i as u64);
+        let moved = |by: f64| {
+            let mut tensors = truth.clone();
+            let values = tensors.get_mut(&tensor.name).expect("there");
+            values.iter_mut().zip(&direction).for_each(|(x, d)| *x += by * f64::from(*d));
+            loss(&tensors)
+        };
+        // so small that no ReLU and no max pool switches
+        const STEP: f64 = 1e-8;
+        let want = (moved(STEP) - moved(-STEP)) / (2.0 * STEP);
+        let products = gradients[i].iter().zip(&direction).map(|(g, d)| f64::from(*g) * f64::from(*d));
+        let got: f64 = products.clone().sum();
+        let scale: f64 = products.map(|p| p * p).sum::<f64>().sqrt().max(1e-2);
+        let error = (got - want).abs() / scale;
+        assert!(error < 5e-3, "{what}, {}: {got}, not {want} ({error})", tensor.name);
     }
 }
 

@@ -173,3 +173,31 @@ fn the_backbone_has_a_factor() {
     assert_eq!(backbone, &slow[..backbone.len()]);
     assert_eq!(head, &fast[backbone.len()..]);
 }
+
+/// The learning rate decays from block to block: that of the last block has the factor once, that of the stem once more than
+/// there are blocks.
+#[test]
+fn learning_rates_decay_by_block() {
+    let step = |optimizer: Optimizer| {
+        let mut engine = engine(2);
+        repeat(&mut engine, TensorKind::Gradients, 501);
+        engine.step(&optimizer).expect("on the CPU");
+        engine.tensors(TensorKind::Parameters).expect("on the CPU")
+    };
+    let sgd = |learning_rate| Optimizer::sgd(learning_rate, 0.9, 0.01);
+    let got = step(Optimizer { layer_decay: 0.5, backbone_factor: 0.25, ..sgd(0.5) });
+    let network = engine(2).network().clone();
+    let blocks: usize = network.stages.iter().map(|stage| stage.blocks).sum();
+    let mut seen: Vec<String> = Vec::new();
+    for (i, tensor) in network.parameters().iter().enumerate() {
+        let block: Vec<&str> = tensor.name.split('.').take(2).collect();
+        if tensor.name.starts_with("layer") && !seen.contains(&block.join(".")) {
+            seen.push(block.join("."));
+        }
+        let depth = blocks + 1 - seen.len();
+        let is_head = tensor.name.starts_with(network.head_name());
+        let rate = if is_head { 0.5 } else { 0.5 * 0.25 * 0.5f32.powi(depth as i32) };
+        assert_eq!(got[i], step(sgd(rate))[i], "{}", tensor.name);
+    }
+    assert_eq!(seen.len(), blocks);
+}

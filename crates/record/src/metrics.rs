@@ -27,6 +27,14 @@ pub struct Metrics {
     pub per_class: Vec<ClassCounts>,
 }
 
+impl Metrics {
+    /// The groups that tell more than all classes together: none if there is only one.
+    #[must_use]
+    pub fn several_groups(&self) -> &[GroupAccuracy] {
+        if self.groups.len() > 1 { &self.groups } else { &[] }
+    }
+}
+
 /// Accuracy of a group of classes.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct GroupAccuracy {

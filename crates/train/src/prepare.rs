@@ -8,6 +8,7 @@ use equipoise_data::batch::photo::PhotoCrop;
 use equipoise_data::batch::small::SmallTransform;
 use equipoise_data::dataset::class_counts;
 use equipoise_data::describe::groups::ClassGroup;
+use equipoise_data::describe::image_groups::ImageGroups;
 use equipoise_data::error::UnreadableFile;
 use equipoise_data::subset::content::content_hash;
 use equipoise_data::subset::index::Fingerprint;
@@ -158,6 +159,8 @@ pub struct RunData {
     pub normalize: Normalize,
     /// Training images that the report shows.
     pub shown: ChosenImages,
+    /// How images that belong together were split, if they are grouped.
+    pub image_groups: Option<ImageGroups>,
 }
 
 impl RunData {
@@ -197,6 +200,7 @@ impl RunData {
         let files = matches!(dataset.train.images, Images::Files(_));
         let evaluation = transform(settings, files, &normalize, false);
         let shown = ChosenImages::for_report(&dataset.train, &groups, settings.seed);
+        let image_groups = ImageGroups::of(&dataset);
         let Dataset { name, classes, train, val, test, .. } = dataset;
         let mut broken = Vec::new();
         let mut load = |split: Split, transform: Transform| {
@@ -209,8 +213,21 @@ impl RunData {
             return Ok(Prepared::Broken(broken));
         };
         let val = val.flatten();
-        let data =
-            Self { name, classes, counts, groups, train, val, test, fingerprint, content, files, normalize, shown };
+        let data = Self {
+            name,
+            classes,
+            counts,
+            groups,
+            train,
+            val,
+            test,
+            fingerprint,
+            content,
+            files,
+            normalize,
+            shown,
+            image_groups,
+        };
         data.check_shapes()?;
         Ok(Prepared::Ready(data))
     }
@@ -379,7 +396,11 @@ pub(crate) fn take_validation_split(dataset: &mut Dataset, settings: &Settings) 
         let rule = ValidationRule { fraction, at_least, seed };
         let (train, val) = split_validation(&dataset.train, of, rule)?;
         if val.labels.is_empty() {
-            return refuse(dataset, format!("no class is large enough for 'data.val_fraction' = {fraction}"));
+            let what = match dataset.groups.is_empty() {
+                true => format!("no class is large enough for 'data.val_fraction' = {fraction}"),
+                false => format!("no group is small enough to be held out by 'data.val_fraction' = {fraction}"),
+            };
+            return refuse(dataset, what);
         }
         (dataset.train, dataset.val) = (train, Some(val));
     }

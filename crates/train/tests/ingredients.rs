@@ -99,7 +99,7 @@ fn resumed(settings: &Settings, step: u64) -> [Vec<u8>; 2] {
 
 #[test]
 fn every_ingredient_repeats_and_resumes() {
-    let cases: [&[(&str, &str)]; 5] = [
+    let cases: [&[(&str, &str)]; 6] = [
         &[
             ("optimizer.ema_epochs", "0.8"),
             ("optimizer.ema_bn_images", "70"),
@@ -113,6 +113,15 @@ fn every_ingredient_repeats_and_resumes() {
             ("optimizer.ema_decay", "0.9"),
         ],
         &[("model.head", "cosine"), ("model.learn_head_scale", "true"), ("optimizer.ema_epochs", "0.5")],
+        // this trainer starts from the weights of its engine, whatever the setting says
+        &[
+            ("model.weights", "weights.safetensors"),
+            ("model.freeze_epochs", "1"),
+            ("model.freeze_batch_norm", "true"),
+            ("optimizer.layer_decay", "0.8"),
+            // batch norms that do not adapt to random weights diverge easily
+            ("optimizer.learning_rate", "0.001"),
+        ],
         &[("optimizer.sam", "{ rho = 0.1, start = 0.3 }"), ("optimizer.clip_grad_norm", "1.0")],
     ];
     let plain = whole(&settings(&[]), 2);

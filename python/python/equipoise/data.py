@@ -50,7 +50,8 @@ def groups(counts: Integers, rule: Groups = "rank:4") -> dict[str, list[int]]:
     Args:
         counts: Training images per class.
         rule: `rank:K` (K groups of equally many classes), `mass:K` (of equally many images) or `threshold` (Many has
-            more than 100 images, Few less than 20). A mapping from names to labels is checked and returned.
+            more than 100 images, Few less than 20). Classes of about the same size are one group, `All`, except by
+            `threshold`. A mapping from names to labels is checked and returned.
 
     Returns:
         The labels of each group by its name, the largest class first.

@@ -117,7 +117,10 @@ impl<T: Number> Memory<T> {
             [] => (1, 1),
             [rows] => (rows, 1),
             [rows, columns] => (rows, columns),
-            _ => return Err(PyValueError::new_err(format!("{name} has {} dimensions", shape.len()))),
+            _ => {
+                let many = shape.len();
+                return Err(PyValueError::new_err(format!("{name} must have at most 2 dimensions, not {many}")));
+            }
         };
         if !first.is_aligned() || (first.is_null() && rows * columns > 0) {
             return Err(PyValueError::new_err(format!("{name}: the memory is not aligned or does not exist")));

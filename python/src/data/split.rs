@@ -69,6 +69,7 @@ impl Feedback for Warnings {
     fn warn(&self, text: &str) {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).push(text.to_owned());
     }
+    fn note(&self, _: &str) {}
     fn reading(&self, _: u64, _: u64) {}
     fn reading_done(&self) {}
 }

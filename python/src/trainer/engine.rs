@@ -147,14 +147,18 @@ impl Engine for PythonEngine {
         self.call(|object| object.call_method1("freeze_backbone", (frozen,)).map(drop))
     }
 
+    fn freeze_batch_norm(&mut self, frozen: bool) -> Result<(), NnError> {
+        self.call(|object| object.call_method1("freeze_batch_norm", (frozen,)).map(drop))
+    }
+
     /// The backward pass sums them.
     fn gradients(&mut self) -> Option<&mut [f32]> {
         None
     }
 
     fn step(&mut self, optimizer: &Optimizer) -> Result<f64, NnError> {
-        let Optimizer { rule, learning_rate, backbone_factor, weight_decay, clip_grad_norm } = *optimizer;
-        let rates = (learning_rate, backbone_factor, weight_decay, clip_grad_norm);
+        let Optimizer { rule, learning_rate, backbone_factor, layer_decay, weight_decay, clip_grad_norm } = *optimizer;
+        let rates = (learning_rate, backbone_factor, layer_decay, weight_decay, clip_grad_norm);
         self.call(|object| {
             let norm = match rule {
                 UpdateRule::Sgd { momentum, nesterov } => object.call_method1("step_sgd", (rates, momentum, nesterov)),

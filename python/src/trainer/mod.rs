@@ -8,11 +8,12 @@ mod workers;
 use std::ffi::OsString;
 
 use equipoise::launch::{Amp, Launch, TorchArgs, launch};
-use equipoise_criterion::Pool;
+use equipoise_criterion::{Pool, SimdLevel};
 use equipoise_data::batch::sampler::Shard;
 use equipoise_nn::network::Architecture;
 use equipoise_nn::{Cpu, Engine, Network, NnError, Optimizer, TensorKind};
 use equipoise_train::workers::SingleProcess;
+use numpy::{PyArray1, PyReadonlyArray1};
 use pyo3::exceptions::{PyRuntimeError, PyValueError};
 use pyo3::prelude::*;
 
@@ -128,22 +129,33 @@ fn failed(error: impl std::fmt::Display) -> PyErr {
 
 #[pymethods]
 impl CpuEngine {
-    /// An engine for a network of `network`, with initial weights of a seed.
+    /// An engine for a network of `network`, with initial weights of a seed. The convolution is `winograd`, as in every
+    /// training, or `direct`.
     #[new]
-    fn new(description: &str, batch_size: usize, seed: u64, threads: usize) -> PyResult<Self> {
+    #[pyo3(signature = (description, batch_size, seed, threads, convolution="winograd"))]
+    fn new(description: &str, batch_size: usize, seed: u64, threads: usize, convolution: &str) -> PyResult<Self> {
         let network = engine::network_of(description).map_err(failed)?;
+        let algorithm = convolution.parse().map_err(PyValueError::new_err)?;
         let pool = Pool::without_spinning(threads).map_err(failed)?;
-        Ok(Self { engine: Cpu::new(network, batch_size, seed, pool).map_err(failed)? })
+        let level = SimdLevel::best();
+        let engine = Cpu::with_kernels(network, batch_size, seed, pool, level, algorithm).map_err(failed)?;
+        Ok(Self { engine })
     }
 
     /// Logits of a batch, row after row.
-    fn forward(&mut self, images: Vec<f32>, train: bool) -> PyResult<Vec<f32>> {
-        Ok(self.engine.forward(&images, train).map_err(failed)?.to_vec())
+    fn forward<'py>(
+        &mut self,
+        py: Python<'py>,
+        images: PyReadonlyArray1<'_, f32>,
+        train: bool,
+    ) -> PyResult<Bound<'py, PyArray1<f32>>> {
+        let logits = self.engine.forward(images.as_slice()?, train).map_err(failed)?;
+        Ok(PyArray1::from_slice(py, logits))
     }
 
     /// Gradients of all parameters.
-    fn backward(&mut self, gradient: Vec<f32>) -> PyResult<()> {
-        self.engine.backward(&gradient).map_err(failed)
+    fn backward(&mut self, gradient: PyReadonlyArray1<'_, f32>) -> PyResult<()> {
+        self.engine.backward(gradient.as_slice()?).map_err(failed)
     }
 
     /// A step of SGD.
@@ -152,12 +164,14 @@ impl CpuEngine {
     }
 
     /// Replaces the parameters.
-    fn set_parameters(&mut self, values: Vec<Vec<f32>>) -> PyResult<()> {
-        self.engine.set_tensors(TensorKind::Parameters, &values).map_err(failed)
+    fn set_parameters(&mut self, values: Vec<PyReadonlyArray1<'_, f32>>) -> PyResult<()> {
+        let values: PyResult<Vec<Vec<f32>>> = values.iter().map(|value| Ok(value.as_slice()?.to_vec())).collect();
+        self.engine.set_tensors(TensorKind::Parameters, &values?).map_err(failed)
     }
 
-    /// Values of the parameters, or of the running statistics.
-    fn tensors(&self, statistics: bool) -> PyResult<Vec<Vec<f32>>> {
-        self.engine.tensors(if statistics { TensorKind::Statistics } else { TensorKind::Parameters }).map_err(failed)
+    /// Values of the parameters, one array per tensor.
+    fn parameters<'py>(&self, py: Python<'py>) -> PyResult<Vec<Bound<'py, PyArray1<f32>>>> {
+        let tensors = self.engine.tensors(TensorKind::Parameters).map_err(failed)?;
+        Ok(tensors.into_iter().map(|values| PyArray1::from_vec(py, values)).collect())
     }
 }

@@ -15,6 +15,9 @@ use crate::read::decode::{DecodeLimits, decode_named, format_by_name, read_image
 /// Names of the splits, in the order in which they are inspected.
 const SPLITS: [&str; 3] = ["train", "val", "test"];
 
+/// Training images that others are compared with, at most: each takes about a kilobyte.
+const MAX_LOOKS: usize = 400_000;
+
 /// An image file that cannot be read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BrokenImage {
@@ -73,7 +76,9 @@ impl Findings {
         let (mut looks, mut trained) = (LookIndex::default(), Vec::new());
         for (number, split) in splits.into_iter().enumerate() {
             let Some(split) = split else { continue };
-            for (index, summary) in summaries(split, pool, &step).into_iter().enumerate() {
+            // of very many training images every second or third one is compared
+            let every = if number == 0 { split.labels.len().div_ceil(MAX_LOOKS).max(1) } else { 1 };
+            for (index, summary) in summaries(split, every, pool, &step).into_iter().enumerate() {
                 let (id, label) = (ImageId { split: number, index }, split.labels[index]);
                 match summary {
                     Ok(summary) => {
@@ -156,14 +161,20 @@ struct ImageSummary {
     width: u64,
     height: u64,
     format: &'static str,
-    /// What it roughly looks like, if it is a file with contrast.
+    /// What it roughly looks like, if it is a file with contrast that is compared.
     look: Option<Look>,
     /// The format of its extension, if that is another one.
     misnamed: Option<&'static str>,
 }
 
-/// Looks at every image of a split, on all threads; `step` is called with the number of images done.
-fn summaries(split: &Split, pool: &Pool, step: &(dyn Fn(u64) + Sync)) -> Vec<Result<ImageSummary, String>> {
+/// Looks at every image of a split, on all threads, and keeps what every `every`-th of them looks like; `step` is called with the number of
+/// images done.
+fn summaries(
+    split: &Split,
+    every: usize,
+    pool: &Pool,
+    step: &(dyn Fn(u64) + Sync),
+) -> Vec<Result<ImageSummary, String>> {
     let mut all: Vec<Result<ImageSummary, String>> = (0..split.labels.len()).map(|_| Err(String::new())).collect();
     const IMAGES_PER_TASK: usize = 16;
     let mut tasks: Vec<&mut [Result<ImageSummary, String>]> = all.chunks_mut(IMAGES_PER_TASK).collect();
@@ -176,7 +187,7 @@ fn summaries(split: &Split, pool: &Pool, step: &(dyn Fn(u64) + Sync)) -> Vec<Res
                     let key = content_key(width, height, pixels.image(index));
                     Ok(ImageSummary { key, width, height, format: "in memory", look: None, misnamed: None })
                 }
-                Images::Files(files) => summary_of_file(&files[index]),
+                Images::Files(files) => summary_of_file(&files[index], index.is_multiple_of(every)),
             };
         }
         step(summaries.len() as u64);
@@ -185,10 +196,10 @@ fn summaries(split: &Split, pool: &Pool, step: &(dyn Fn(u64) + Sync)) -> Vec<Res
 }
 
 /// Reads and decodes a file.
-fn summary_of_file(file: &Path) -> Result<ImageSummary, String> {
+fn summary_of_file(file: &Path, with_look: bool) -> Result<ImageSummary, String> {
     let decoded = decode_named(&read_image(file)?, DecodeLimits::default());
     let (image, format) = decoded.map_err(|error| error.to_string())?;
-    let look = look(image.width as usize, image.height as usize, &image.bytes);
+    let look = with_look.then(|| look(image.width as usize, image.height as usize, &image.bytes)).flatten();
     let (width, height) = (image.width.into(), image.height.into());
     let misnamed = format_by_name(file).filter(|named| *named != format);
     Ok(ImageSummary { key: content_key(width, height, &image.bytes), width, height, format, look, misnamed })

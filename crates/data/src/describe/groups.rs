@@ -80,9 +80,11 @@ pub struct ClassGroup {
 
 impl GroupRule {
     /// Groups the classes of a training split with these counts, the largest first. Classes of equal size are ordered by label.
-    /// No group is empty.
+    /// No group is empty. Classes of about the same size are one group, `All`, except by `threshold`: none of them is rare. Classes
+    /// without images belong to the last group and make none of their own.
     #[must_use]
     pub fn groups(&self, counts: &[u64]) -> Vec<ClassGroup> {
+        let rule = if *self != Self::Threshold && are_alike(counts) { Self::Rank(1) } else { *self };
         let mut order: Vec<usize> = (0..counts.len()).collect();
         order.sort_by_key(|c| (std::cmp::Reverse(counts[*c]), *c));
         let named = |names: Vec<String>, group_of: &dyn Fn(usize, usize) -> usize| {
@@ -94,10 +96,11 @@ impl GroupRule {
             groups.retain(|group| !group.classes.is_empty());
             groups
         };
-        match *self {
+        match rule {
             Self::Rank(k) => {
-                let k = k.min(counts.len()).max(1);
-                let sizes = even_sizes(counts.len(), k);
+                let filled = counts.iter().filter(|count| **count > 0).count();
+                let k = k.min(filled).max(1);
+                let sizes = even_sizes(filled, k);
                 let group_of = |rank: usize, _| {
                     let mut end = 0;
                     let past = |size: &usize| {
@@ -134,6 +137,13 @@ impl GroupRule {
     }
 }
 
+/// Whether the largest class has at most a tenth more images than the smallest that has any.
+fn are_alike(counts: &[u64]) -> bool {
+    let filled = || counts.iter().copied().filter(|count| *count > 0);
+    let sizes = filled().max().zip(filled().min());
+    sizes.is_some_and(|(largest, smallest)| 10 * u128::from(largest) <= 11 * u128::from(smallest))
+}
+
 /// Divides `classes` into `k` sizes as evenly as possible, the larger ones in the middle.
 fn even_sizes(classes: usize, k: usize) -> Vec<usize> {
     let (size, more) = (classes / k, classes % k);
@@ -168,17 +178,37 @@ mod tests {
         assert_eq!(classes(GroupRule::Rank(4), &counts), want);
         let groups = GroupRule::Rank(4).groups(&counts);
         assert_eq!(groups.iter().map(|g| g.name.as_str()).collect::<Vec<_>>(), ["Many", "Medium", "Few", "Rare"]);
-        assert_eq!(GroupRule::Rank(4).groups(&[7; 100]).iter().map(|g| g.classes.len()).collect::<Vec<_>>(), [25; 4]);
+        let hundred: Vec<u64> = (1..=100).collect();
+        assert_eq!(GroupRule::Rank(4).groups(&hundred).iter().map(|g| g.classes.len()).collect::<Vec<_>>(), [25; 4]);
     }
 
     #[test]
     fn ranks_go_by_size_and_ties_by_number() {
         assert_eq!(classes(GroupRule::Rank(2), &[3, 9, 3, 10]), [vec![3, 1], vec![0, 2]]);
         assert_eq!(classes(GroupRule::Rank(4), &[5, 6]), [vec![1], vec![0]]);
-        let names = |classes| GroupRule::Rank(4).groups(&vec![5; classes]).into_iter().map(|group| group.name);
+        let names = |classes: u64| {
+            GroupRule::Rank(4).groups(&(1..=classes).collect::<Vec<_>>()).into_iter().map(|group| group.name)
+        };
         assert_eq!(names(1).collect::<Vec<_>>(), ["All"]);
         assert_eq!(names(2).collect::<Vec<_>>(), ["Many", "Few"]);
         assert_eq!(names(3).collect::<Vec<_>>(), ["Many", "Medium", "Few"]);
+    }
+
+    /// Nothing is rare among classes of one size, nor where a split has made a small difference.
+    #[test]
+    fn classes_of_one_size_are_one_group() {
+        for rule in [GroupRule::Rank(4), GroupRule::Mass(3)] {
+            for counts in [[500, 500, 500], [11, 10, 10]] {
+                let groups = rule.groups(&counts);
+                assert_eq!((groups.len(), groups[0].name.as_str(), groups[0].classes.len()), (1, "All", 3), "{rule}");
+            }
+            assert!(rule.groups(&[12, 10, 10]).len() > 1);
+            assert_eq!(rule.groups(&[0, 0, 0]).len(), 1);
+        }
+        assert_eq!(GroupRule::Threshold.groups(&[500, 500])[0].name, "Many");
+        // a class without images is no group
+        assert_eq!(classes(GroupRule::Rank(4), &[0, 9, 0, 5]), [vec![1], vec![3, 0, 2]]);
+        assert_eq!(GroupRule::Rank(4).groups(&[0, 5, 5])[0].name, "All");
     }
 
     #[test]

@@ -9,6 +9,7 @@ use super::advice::{advice, on_broken_files};
 pub use super::findings::BrokenImage;
 use super::findings::Findings;
 use super::groups::GroupRule;
+use super::image_groups::ImageGroups;
 use crate::batch::loader::Progress;
 use crate::dataset::{Dataset, Problem, class_counts};
 use crate::error::DataError;
@@ -37,6 +38,9 @@ pub struct DatasetReport {
     pub sizes: Vec<(String, u64)>,
     /// Formats of the files with their number, the most common first.
     pub formats: Vec<(String, u64)>,
+    /// How images that belong together were split, if they are grouped.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub image_groups: Option<String>,
     /// What is odd about single images and folders.
     pub problems: Vec<Problem>,
     /// What follows from all this.
@@ -133,11 +137,16 @@ pub fn inspect(
         groups: groups.collect(),
         sizes: most_common(found.sizes.iter().map(|((w, h), n)| (format!("{w} x {h}"), *n))),
         formats: most_common(found.formats.iter().map(|(name, n)| ((*name).to_owned(), *n))),
+        image_groups: None,
         problems: Vec::new(),
         advice: Vec::new(),
         broken: Vec::new(),
     };
     report.advice = advice(&report, &grouped, &found);
+    if let Some(ImageGroups { summary, warnings }) = ImageGroups::of(dataset) {
+        report.image_groups = Some(summary);
+        report.advice.extend(warnings);
+    }
     report.problems = found.problems;
     let images =
         dataset.train.labels.len() + dataset.val.as_ref().map_or(0, |val| val.labels.len()) + dataset.test.labels.len();
@@ -205,7 +214,7 @@ mod tests {
         let test = split(&[9, 3], &[0, 1]);
         let report = inspect(&dataset(train, test), GroupRule::Rank(3), &Pool::single(), &|_, _| {}).expect("valid");
         assert_eq!((report.train, report.test, report.imbalance_factor), (9, 2, 2.0));
-        assert_eq!(report.groups.iter().map(|g| g.classes.concat()).collect::<Vec<_>>(), ["a", "b", "c"]);
+        assert_eq!(report.groups.iter().map(|g| g.classes.concat()).collect::<Vec<_>>(), ["a", "bc"]);
         let problems: Vec<(&str, &str)> = report.problems.iter().map(|p| (p.path.as_str(), p.what.as_str())).collect();
         let want = [
             ("train[8]", "the same image as train[1], with another label"),
@@ -217,8 +226,7 @@ mod tests {
             "Imbalance 2.0",
             "No training images: c",
             "Fewer than 20",
-            "Few test images in groups Many (1), Medium (1): their accuracies are known only to about +- 98, 98 points",
-            "No test images in group Few",
+            "Few test images in groups Many (1), Few (1): their accuracies are known only to about +- 98, 98 points",
             "No test images: c. ",
             "1 test image is also",
         ] {

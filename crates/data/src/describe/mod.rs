@@ -5,6 +5,7 @@ pub mod broken_files;
 pub mod contact_sheet;
 mod findings;
 pub mod groups;
+pub mod image_groups;
 pub mod image_side;
 pub mod inspect;
 mod near_duplicates;

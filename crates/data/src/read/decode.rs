@@ -1,25 +1,19 @@
 //! Image files to pixels: JPEG, PNG, WebP, BMP, GIF (its first frame) and PPM, recognized by their first bytes.
 //!
-//! Gray, palette, 16-bit and CMYK images become 8-bit RGB; transparency is dropped; the EXIF orientation is applied. JPEG is
-//! decoded in strict mode, because the lenient default accepts half of all truncated files. Sizes are checked before memory
-//! is allocated: a header cannot claim more pixels than its file can hold.
-//!
-//! JPEG pixels are not libjpeg-turbo's to the bit (`tests/jpeg.rs` has the bounds; `docs/usage.md` has the figures): the inverse
-//! transform of a block may be off by a level, which the conversion to RGB multiplies by up to 1.8, and where two or four pixels
-//! share a color, its interpolation is rounded differently. The planes before interpolation, from which libjpeg's values could be
-//! made, are not accessible.
+//! Gray, palette, 16-bit and CMYK images become 8-bit RGB; transparency is dropped; the EXIF orientation is applied. Damaged and
+//! truncated files are refused. Sizes are checked before memory is allocated: a header cannot claim more pixels than its file
+//! can hold.
+
+mod jpeg;
 
 use std::io::{Cursor, Read};
 use std::path::Path;
 
 use image::metadata::Orientation;
 use image::{DynamicImage, ImageDecoder, ImageFormat, ImageReader, Limits};
-use memchr::memchr;
 use thiserror::Error;
-use zune_core::bytestream::ZCursor;
-use zune_core::colorspace::ColorSpace;
-use zune_core::options::DecoderOptions;
-use zune_jpeg::JpegDecoder;
+
+use self::jpeg::jpeg;
 
 /// Limits on the size of an image.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -102,8 +96,6 @@ pub enum DecodeError {
 const MAX_MEMORY: u64 = 480 << 20;
 /// Bytes in which the header of a PAM image must end.
 const MAX_PAM_HEADER: usize = 1 << 16;
-/// Bytes of a JPEG's metadata segments.
-const MAX_METADATA: usize = 32 << 20;
 /// Size of an image file.
 const MAX_FILE: u64 = 256 << 20;
 
@@ -254,76 +246,4 @@ fn upright(mut image: DynamicImage, orientation: Orientation) -> DecodedImage {
     image.apply_orientation(orientation);
     let image = image.into_rgb8();
     DecodedImage { width: image.width(), height: image.height(), bytes: image.into_raw() }
-}
-
-fn jpeg(bytes: &[u8], limits: DecodeLimits) -> Result<DecodedImage, DecodeError> {
-    let damaged = |what: String| DecodeError::Damaged { format: "JPEG", what };
-    // the decoder's own limit would hide how large the image is
-    let largest = usize::from(u16::MAX);
-    let options = DecoderOptions::default()
-        .set_strict_mode(true)
-        .set_max_width(largest)
-        .set_max_height(largest)
-        .jpeg_set_out_colorspace(ColorSpace::RGB);
-    // the decoder would hold all of it in memory
-    if bytes.len() > MAX_METADATA && metadata_bytes(bytes) > MAX_METADATA {
-        return Err(damaged(format!("more than {MAX_METADATA} bytes of metadata")));
-    }
-    let mut decoder = JpegDecoder::new_with_options(ZCursor::new(bytes), options);
-    decoder.decode_headers().map_err(|error| damaged(error.to_string().trim().to_owned()))?;
-    let info = decoder.info().ok_or_else(|| damaged("no frame".to_owned()))?;
-    limits.check(info.width.into(), info.height.into())?;
-    check_plausible("JPEG", info.width.into(), info.height.into(), bytes)?;
-    // a progressive image is held as coefficients of 16 bits until its last scan
-    let memory = (3 + 2 * u64::from(info.components)) * u64::from(info.width) * u64::from(info.height);
-    if memory > MAX_MEMORY && bytes.windows(2).any(|pair| pair == [0xff, 0xc2]) {
-        check_memory(memory)?;
-    }
-    let orientation = decoder.exif().and_then(|exif| Orientation::from_exif_chunk(exif));
-    let pixels = decoder.decode().map_err(|error| damaged(error.to_string().trim().to_owned()))?;
-    // strict mode does not check the end of the image
-    if !has_end(bytes) {
-        return Err(damaged("the end of the image is missing".to_owned()));
-    }
-    let image = image::RgbImage::from_raw(info.width.into(), info.height.into(), pixels);
-    let image = image.ok_or_else(|| damaged("fewer pixels than the header says".to_owned()))?;
-    Ok(upright(image.into(), orientation.unwrap_or(Orientation::NoTransforms)))
-}
-
-/// Bytes of a JPEG's segments besides its scans: tables and metadata.
-fn metadata_bytes(bytes: &[u8]) -> usize {
-    let (mut at, mut total) = (2, 0);
-    while let Some(&[first, marker, high, low]) = bytes.get(at..).and_then(|rest| rest.first_chunk::<4>()) {
-        match (first, marker) {
-            (0xff, 0xd9) => break,
-            (0xff, 0x01..=0xcf | 0xda..=0xfe) => {
-                let length = 2 + usize::from(u16::from_be_bytes([high, low]));
-                (at, total) = (at + length, total + length);
-            }
-            _ => at += 1,
-        }
-    }
-    total
-}
-
-/// Whether a JPEG has its end marker after a scan. A marker inside a segment belongs to an embedded thumbnail. What some
-/// cameras append after the end does not matter.
-fn has_end(bytes: &[u8]) -> bool {
-    let (mut at, mut scanned) = (2, false);
-    while let Some(rest) = bytes.get(at..) {
-        let Some(skipped) = memchr(0xff, rest) else { return false };
-        at += skipped;
-        let Some(&[first, marker]) = rest[skipped..].first_chunk::<2>() else { return false };
-        match (first, marker) {
-            (0xff, 0xd9) if scanned => return true,
-            (0xff, 0x02..=0xcf | 0xda..=0xfe) => {
-                scanned |= marker == 0xda;
-                let length = bytes.get(at + 2..).and_then(|rest| rest.first_chunk::<2>());
-                at += 2 + length.map_or(0, |length| usize::from(u16::from_be_bytes(*length)));
-            }
-            // pixels, and markers without a segment
-            _ => at += 1,
-        }
-    }
-    false
 }

@@ -3,9 +3,9 @@
 use std::io::Read;
 use std::path::{Path, PathBuf};
 
-use serde_json::Value;
-
 use super::format::class_folders::walk::Walk;
+use super::format::list;
+use super::options::ReadOptions;
 use super::source::open;
 use super::text::lines;
 use crate::dataset::Problem;
@@ -13,24 +13,26 @@ use crate::error::DataError;
 
 /// Size limit of a list.
 const MAX_LIST: u64 = 1 << 30;
-/// Names of the column or field with the path.
-const PATH_COLUMNS: [&str; 5] = ["path", "file", "filename", "file_name", "image"];
 
 /// Image files, in the order in which they are looked at.
 #[derive(Debug, Default)]
 pub struct ImagePaths {
     /// The files. A file that was named may turn out to be missing or not to be an image.
     pub files: Vec<PathBuf>,
-    /// What was found in a folder and is not an image.
+    /// What was found in a folder and is not an image, and doubts about the files of a list.
     pub problems: Vec<Problem>,
+    /// The column of a list that names the image files; `None` for one with a usual name.
+    pub path_column: Option<String>,
+    /// The column that names the image files if the list has it and no other one is chosen.
+    pub usual_path_column: Option<String>,
 }
 
 impl ImagePaths {
     /// Adds what a user named: a file; a folder, whose images are found however deep and sorted by name; a list, which is a text
-    /// file with a path per line (`.txt`), a CSV file with a column `path` or the paths in its first column, or JSON lines with a
-    /// field `path`; or a pattern with `*`, `?`, `[a-z]` or `**`, if there is no file of that name.
+    /// file with a path per line (`.txt`), or a CSV, TSV or JSON-lines file as datasets are read from, with or without labels; or a
+    /// pattern with `*`, `?`, `[a-z]` or `**`, if there is no file of that name.
     ///
-    /// Paths in a list are relative to its folder.
+    /// Paths in a list are relative to its folder, or to a folder beside it.
     ///
     /// # Errors
     /// If a folder or list cannot be read, or a pattern is malformed or matches nothing.
@@ -38,11 +40,15 @@ impl ImagePaths {
         if named.is_dir() {
             return self.add_folder(named);
         }
-        if named.is_file()
-            && let Some(format) = ListFormat::of(named)
-        {
-            let folder = named.parent().unwrap_or(Path::new(""));
-            return self.add_list(&mut *open(named)?, format, named, folder);
+        if list::is_list(named) {
+            let options = ReadOptions { path_column: self.path_column.clone(), ..ReadOptions::default() };
+            let (files, problem) = list::image_files(named, &options, self.usual_path_column.as_deref())?;
+            self.files.extend(files);
+            self.problems.extend(problem);
+            return Ok(());
+        }
+        if named.is_file() && named.extension().is_some_and(|extension| extension.eq_ignore_ascii_case("txt")) {
+            return self.add_text(&mut *open(named)?, named, named.parent().unwrap_or(Path::new("")));
         }
         match named.to_str().filter(|text| text.contains(['*', '?', '['])) {
             Some(pattern) if !named.exists() => self.add_matches(pattern),
@@ -65,36 +71,16 @@ impl ImagePaths {
     /// # Errors
     /// If the text cannot be read.
     pub fn add_lines(&mut self, text: &mut dyn Read) -> Result<(), DataError> {
-        self.add_list(text, ListFormat::Lines, Path::new("standard input"), Path::new(""))
+        self.add_text(text, Path::new("standard input"), Path::new(""))
     }
 
-    fn add_list(
-        &mut self,
-        text: &mut dyn Read,
-        format: ListFormat,
-        name: &Path,
-        folder: &Path,
-    ) -> Result<(), DataError> {
-        let mut column = None;
+    fn add_text(&mut self, text: &mut dyn Read, name: &Path, folder: &Path) -> Result<(), DataError> {
         for line in lines(text, name, MAX_LIST) {
-            let (number, line) = line?;
+            let (_, line) = line?;
             let line = String::from_utf8_lossy(&line);
-            let invalid = |what: &str| DataError::Line { path: name.to_owned(), line: number, what: what.to_owned() };
-            let path = match format {
-                _ if line.trim().is_empty() => continue,
-                ListFormat::Lines => line.trim().to_owned(),
-                ListFormat::Json => {
-                    json_path(&line).ok_or_else(|| invalid("a JSON object with a field `path` is needed"))?
-                }
-                ListFormat::Csv => {
-                    let (separator, column, is_header) = *column.get_or_insert_with(|| path_column(&line));
-                    if is_header && number == 1 {
-                        continue;
-                    }
-                    csv_field(&line, separator, column).ok_or_else(|| invalid("there is no field for the path"))?
-                }
-            };
-            self.files.push(folder.join(path));
+            if !line.trim().is_empty() {
+                self.files.push(folder.join(line.trim()));
+            }
         }
         Ok(())
     }
@@ -118,52 +104,6 @@ impl ImagePaths {
         }
         if matched { Ok(()) } else { Err(refuse("nothing matches it".to_owned())) }
     }
-}
-
-/// The format of a list.
-#[derive(Clone, Copy)]
-enum ListFormat {
-    Lines,
-    Csv,
-    Json,
-}
-
-impl ListFormat {
-    /// The format of a list by the extension of its file.
-    fn of(path: &Path) -> Option<Self> {
-        match path.extension()?.to_str()?.to_ascii_lowercase().as_str() {
-            "txt" => Some(Self::Lines),
-            "csv" | "tsv" => Some(Self::Csv),
-            "jsonl" | "ndjson" => Some(Self::Json),
-            _ => None,
-        }
-    }
-}
-
-/// The separator of a CSV file, the column of the path, and whether the file begins with a header, by its first line.
-fn path_column(line: &str) -> (u8, usize, bool) {
-    let count = |separator: u8| line.bytes().filter(|byte| *byte == separator).count();
-    let separator =
-        [b',', b';', b'\t', b'|'].into_iter().rev().max_by_key(|separator| count(*separator)).unwrap_or(b',');
-    let is_path = |field: &String| PATH_COLUMNS.iter().any(|name| field.eq_ignore_ascii_case(name));
-    let column = fields(line, separator).iter().position(is_path);
-    (separator, column.unwrap_or(0), column.is_some())
-}
-
-fn csv_field(line: &str, separator: u8, column: usize) -> Option<String> {
-    fields(line, separator).into_iter().nth(column).filter(|field| !field.is_empty())
-}
-
-fn fields(line: &str, separator: u8) -> Vec<String> {
-    let mut reader = csv::ReaderBuilder::new();
-    reader.has_headers(false).delimiter(separator).trim(csv::Trim::All);
-    let record = reader.from_reader(line.as_bytes()).into_records().next().and_then(Result::ok);
-    record.map(|record| record.iter().map(str::to_owned).collect()).unwrap_or_default()
-}
-
-fn json_path(line: &str) -> Option<String> {
-    let object: Value = serde_json::from_str(line).ok()?;
-    PATH_COLUMNS.iter().find_map(|name| object.get(name)?.as_str().map(str::to_owned))
 }
 
 #[cfg(test)]
@@ -199,6 +139,8 @@ mod tests {
             ("l.txt", "\u{feff}a/1.png\r\n\n b.png\n"),
             ("l.csv", "a/1.png,cat\nb.png,dog\n"),
             ("h.csv", "label;Filename\ncat;a/1.png\ndog;\"b.png\"\n"),
+            ("t.tsv", "id\tx\na/1\t1\nb\t2\n"),
+            ("o.csv", "path\na/1.png\nb.png\n"),
             ("l.jsonl", "{\"path\": \"a/1.png\"}\n{\"image\": \"b.png\", \"label\": 3}\n"),
         ] {
             std::fs::write(at(list), text).expect("written");
@@ -207,6 +149,6 @@ mod tests {
         let refused = |named: &str| ImagePaths::default().add(&at(named)).expect_err("refused").to_string();
         assert!(refused("c*.png").ends_with("nothing matches it"), "{}", refused("c*.png"));
         std::fs::write(at("bad.jsonl"), "{}\n").expect("written");
-        assert!(refused("bad.jsonl").contains("field `path`"));
+        assert!(refused("bad.jsonl").contains("--path-column NAME"), "{}", refused("bad.jsonl"));
     }
 }

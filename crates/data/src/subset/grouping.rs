@@ -40,48 +40,127 @@ impl GroupBy {
     }
 }
 
+/// The group of an image file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct FileGroup {
+    key: u64,
+    /// Whether a column or the path names the group; otherwise the image stands alone.
+    is_named: bool,
+}
+
 /// The groups of image files.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct FileGroups(HashMap<PathBuf, u64>);
+pub struct FileGroups {
+    /// What tells which images belong together.
+    by: String,
+    groups: HashMap<PathBuf, FileGroup>,
+}
 
 impl FileGroups {
-    /// Groups files by their paths below `root`. A path that does not match is a group of its own.
-    pub(crate) fn by_path<'a>(
-        root: &Path,
-        files: impl Iterator<Item = &'a PathBuf>,
-        by: Option<&GroupBy>,
-    ) -> Result<Self, DataError> {
-        let Some(by) = by else { return Ok(Self::default()) };
-        let (mut groups, mut matched, mut example) = (HashMap::new(), false, String::new());
-        for file in files {
-            let below = file.strip_prefix(root).unwrap_or(file).to_string_lossy().into_owned();
-            let group = by.of(&below);
-            matched |= group.is_some();
-            groups.insert(file.clone(), fnv1a(group.unwrap_or(&below).as_bytes()));
-            example = below;
-        }
-        if !matched {
-            let what = format!("there is no such column, and it matches no path, such as {example}");
-            return Err(DataError::GroupBy { text: by.text.clone(), what });
-        }
-        Ok(Self(groups))
+    /// No groups yet, for groups by a column of a list.
+    pub(crate) fn by_column(by: Option<&GroupBy>) -> Self {
+        Self { by: by.map(|by| by.text.clone()).unwrap_or_default(), groups: HashMap::new() }
     }
 
-    /// Adds a file by the name of its group.
-    pub(crate) fn insert(&mut self, file: PathBuf, group: &str) {
-        self.0.insert(file, fnv1a(group.as_bytes()));
+    /// Groups files by their paths below a folder; `files` are these folders with their files. A path that does not match is a group of
+    /// its own. `columns` are those of the list that names the files, for the error.
+    pub(crate) fn by_path<'a>(
+        files: impl Iterator<Item = (&'a Path, &'a PathBuf)>,
+        by: Option<&GroupBy>,
+        columns: &[String],
+    ) -> Result<Self, DataError> {
+        let mut groups = Self::by_column(by);
+        let Some(by) = by else { return Ok(groups) };
+        let mut unmatched = None;
+        for (root, file) in files {
+            let below = file.strip_prefix(root).unwrap_or(file).to_string_lossy();
+            groups.insert(file.clone(), by.of(&below), &below);
+            if by.of(&below).is_none() {
+                unmatched = Some(below.into_owned());
+            }
+        }
+        groups.check_paths(unmatched.as_deref(), columns)?;
+        Ok(groups)
+    }
+
+    /// Adds a file by the name of its group. Without a name it is a group of its own, which `path` tells apart from others.
+    pub(crate) fn insert(&mut self, file: PathBuf, group: Option<&str>, path: &str) {
+        let group = group.filter(|group| !group.is_empty());
+        let key = fnv1a(group.unwrap_or(path).as_bytes());
+        self.groups.insert(file, FileGroup { key, is_named: group.is_some() });
+    }
+
+    /// Numbers of images with a group, and of all.
+    fn matched(&self) -> (usize, usize) {
+        (self.groups.values().filter(|group| group.is_named).count(), self.groups.len())
+    }
+
+    /// Refuses an expression that fits less than half of the paths: that is rarely what was meant.
+    fn check_paths(&self, unmatched: Option<&str>, columns: &[String]) -> Result<(), DataError> {
+        let (matched, images) = self.matched();
+        let Some(example) = unmatched.filter(|_| 2 * matched < images) else { return Ok(()) };
+        let column = match columns {
+            [] => String::new(),
+            columns => format!("there is no such column (the columns are `{}`), and ", columns.join(" | ")),
+        };
+        let what = match matched {
+            0 => format!("{column}it matches no path, such as {example}"),
+            _ => format!("{column}it matches {matched} of {images} paths, and not {example}"),
+        };
+        Err(DataError::GroupBy { text: self.by.clone(), what })
+    }
+
+    /// Refuses a column that is empty for more than half of the images.
+    pub(crate) fn check_column(&self) -> Result<(), DataError> {
+        let (matched, images) = self.matched();
+        if 2 * matched >= images {
+            return Ok(());
+        }
+        let what = format!("only {matched} of {images} images have a value in this column");
+        Err(DataError::GroupBy { text: self.by.clone(), what })
+    }
+
+    /// Refuses groups that cannot be split.
+    pub(crate) fn check_number(&self) -> Result<(), DataError> {
+        let mut keys = self.groups.values().map(|group| group.key);
+        let Some(first) = keys.next().filter(|_| self.groups.len() > 1) else { return Ok(()) };
+        if keys.any(|key| key != first) {
+            return Ok(());
+        }
+        let example = self.groups.keys().min().map(|file| file.display().to_string()).unwrap_or_default();
+        let what = format!(
+            "all {} images are one group, such as {example}: nothing would be left for testing",
+            self.groups.len()
+        );
+        Err(DataError::GroupBy { text: self.by.clone(), what })
+    }
+
+    /// Adds the groups of another dataset.
+    pub fn extend(&mut self, other: Self) {
+        self.groups.extend(other.groups);
+    }
+
+    /// The column or expression that tells which images belong together.
+    #[must_use]
+    pub fn by(&self) -> &str {
+        &self.by
     }
 
     /// Whether there are no groups.
     #[must_use]
     pub fn is_empty(&self) -> bool {
-        self.0.is_empty()
+        self.groups.is_empty()
     }
 
     /// The group of every file.
     pub(crate) fn of(&self, files: &[PathBuf]) -> Vec<u64> {
-        let of = |file: &PathBuf| self.0.get(file).copied();
+        let of = |file: &PathBuf| self.groups.get(file).map(|group| group.key);
         files.iter().map(|file| of(file).unwrap_or_else(|| fnv1a(file.as_os_str().as_encoded_bytes()))).collect()
+    }
+
+    /// The group of a file, if a column or its path names one.
+    pub(crate) fn named(&self, file: &Path) -> Option<u64> {
+        self.groups.get(file).filter(|group| group.is_named).map(|group| group.key)
     }
 }
 
@@ -172,11 +251,20 @@ mod tests {
     #[test]
     fn groups_by_path() {
         let files = ["r/a/t1_0.png", "r/a/t1_1.png", "r/b/t2_0.png", "r/b/x.png"].map(PathBuf::from);
-        let by = |text: &str| FileGroups::by_path(Path::new("r"), files.iter(), Some(&GroupBy::new(text)?));
-        let groups = by(r"(t\d+)_").expect("matches").of(&files);
-        assert_eq!(groups[0], groups[1]);
-        assert_eq!(groups.iter().collect::<HashSet<_>>().len(), 3);
-        assert!(by("patient").expect_err("no match").to_string().contains("matches no path, such as b/x.png"));
+        let by = |text: &str| {
+            let files = files.iter().map(|file| (Path::new("r"), file));
+            FileGroups::by_path(files, Some(&GroupBy::new(text)?), &[])
+        };
+        let groups = by(r"(t\d+)_").expect("matches");
+        assert_eq!(groups.of(&files)[0], groups.of(&files)[1]);
+        assert_eq!(groups.of(&files).iter().collect::<HashSet<_>>().len(), 3);
+        assert_eq!(files.iter().filter(|file| groups.named(file).is_some()).count(), 3);
+        let refused = |text: &str| by(text).expect_err("refused").to_string();
+        assert!(refused("patient").ends_with("it matches no path, such as b/x.png"), "{}", refused("patient"));
+        assert!(refused("t1_0").ends_with("it matches 1 of 4 paths, and not b/x.png"), "{}", refused("t1_0"));
+        by(r"(t)\d").expect("matches").check_number().expect("x.png stands alone");
+        let one = by("p").expect("matches").check_number().expect_err("one group").to_string();
+        assert!(one.contains("all 4 images are one group, such as r/a/t1_0.png"), "{one}");
         assert!(by("(").is_err());
     }
 }

@@ -88,6 +88,9 @@ pub(crate) fn split_files(
         paths.sort();
     }
     if !groups.is_empty() {
+        if rule.test_fraction > 0.0 {
+            groups.check_number()?;
+        }
         let all = labeled(&files, names);
         let Images::Files(paths) = &all.images else { return Ok((all.subset(&[]), all)) };
         let of = (&all.labels[..], &groups.of(paths)[..]);

@@ -89,7 +89,11 @@ fn print_report(report: &DatasetReport, out: &mut impl Write) -> Result<(), Fail
         format!("{}{}", shown.join(", "), if things.len() > 5 { ", ..." } else { "" })
     };
     writeln!(out, "formats: {}; sizes: {}", listed(&report.formats), listed(&report.sizes))?;
-    writeln!(out, "imbalance factor {:.1}, Gini {:.2}\n", report.imbalance_factor, report.gini)?;
+    writeln!(out, "imbalance factor {:.1}, Gini {:.2}", report.imbalance_factor, report.gini)?;
+    if let Some(groups) = &report.image_groups {
+        writeln!(out, "{groups}")?;
+    }
+    writeln!(out)?;
     print_bars(report, out)?;
     writeln!(out)?;
     for group in &report.groups {
@@ -126,7 +130,13 @@ fn readable(mut report: DatasetReport) -> DatasetReport {
     let classes = report.classes.iter_mut().map(|class| &mut class.name);
     let groups = report.groups.iter_mut().flat_map(|group| &mut group.classes);
     let problems = report.problems.iter_mut().flat_map(|problem| [&mut problem.path, &mut problem.what]);
-    for text in classes.chain(groups).chain(problems).chain(&mut report.advice).chain([&mut report.dataset]) {
+    for text in classes
+        .chain(groups)
+        .chain(problems)
+        .chain(&mut report.advice)
+        .chain([&mut report.dataset])
+        .chain(&mut report.image_groups)
+    {
         *text = printable(text);
     }
     report

@@ -7,6 +7,7 @@ use anyhow::anyhow;
 use equipoise_data::read::image_paths::ImagePaths;
 use equipoise_decide::sets::Guarantee;
 use equipoise_report::csv_field;
+use equipoise_train::checkpoint::CheckpointHeader;
 use equipoise_train::run::prediction::{FilePrediction, PredictionOptions, Predictor};
 use serde_json::json;
 
@@ -19,9 +20,9 @@ use crate::progress::Progress;
 
 #[derive(clap::Args)]
 #[command(after_long_help = "\
-A PATH is an image; a folder, whose images are found however deep; a list (a .txt file with a path per line, a CSV file with a column \
-`path`, JSON lines with a field `path`; paths are relative to the list); a quoted pattern such as 'photos/**/*.jpg'; or - for paths on \
-standard input.
+A PATH is an image; a folder, whose images are found however deep; a list (a .txt file with a path per line, or a CSV, TSV or JSON-lines \
+list as `train` reads it, with or without labels; paths are relative to the list or to a folder beside it); a quoted pattern such as \
+'photos/**/*.jpg'; or - for paths on standard input.
 
 An image that cannot be read is named and left out; the exit code is 1 then. CSV has the columns path, label and probability, and with \
 --top 3 also label_2, probability_2 and so on. A text that a spreadsheet would run as a formula gets a ' in front, unless --raw is given.
@@ -44,6 +45,9 @@ pub(crate) struct Args {
     /// Number of classes to print per image
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..))]
     top: u16,
+    /// Column of a list that names the image files [default: that of the run, or one with a usual name]
+    #[arg(long, value_name = "NAME")]
+    path_column: Option<String>,
     #[command(flatten)]
     post_hoc: PostHocArgs,
     #[command(flatten)]
@@ -73,7 +77,7 @@ pub(crate) fn run(args: &Args, out: &mut impl Write) -> Result<(), Failure> {
     warn_if_untrained(&checkpoint.header);
     warn_of_second_correction(&checkpoint.header, args.post_hoc);
     let pool = args.threads.pool()?;
-    let files = find_images(&args.paths)?;
+    let files = find_images(args, &checkpoint.header)?;
     let header = checkpoint.header.clone();
     let decision = args.probabilities.decision(&args.run, &header, Some(args.caution), args.post_hoc.tau_norm)?;
     let prior = decision.prior.clone();
@@ -107,9 +111,10 @@ pub(crate) fn run(args: &Args, out: &mut impl Write) -> Result<(), Failure> {
 }
 
 /// The image files that the paths stand for.
-fn find_images(paths: &[PathBuf]) -> Result<Vec<PathBuf>, Failure> {
-    let mut found = ImagePaths::default();
-    for path in paths {
+fn find_images(args: &Args, header: &CheckpointHeader) -> Result<Vec<PathBuf>, Failure> {
+    let usual_path_column = header.settings.data.path_column.clone();
+    let mut found = ImagePaths { path_column: args.path_column.clone(), usual_path_column, ..ImagePaths::default() };
+    for path in &args.paths {
         match path.as_os_str() == "-" {
             true => found.add_lines(&mut io::stdin())?,
             false => found.add(path)?,
@@ -117,15 +122,11 @@ fn find_images(paths: &[PathBuf]) -> Result<Vec<PathBuf>, Failure> {
     }
     if let Some(first) = found.problems.first() {
         let (number, path, what) = (found.problems.len(), &first.path, &first.what);
-        let more = match number - 1 {
-            0 => String::new(),
-            1 => ", and 1 more entry of the folders".to_owned(),
-            more => format!(", and {more} more entries of the folders"),
-        };
-        warn(&format!("skipping {path}: {what}{more}"));
+        let more = if number > 1 { format!("; and {} more of this kind", number - 1) } else { String::new() };
+        warn(&format!("{path}: {what}{more}"));
     }
     if found.files.is_empty() {
-        let names: Vec<String> = paths.iter().map(|path| path.display().to_string()).collect();
+        let names: Vec<String> = args.paths.iter().map(|path| path.display().to_string()).collect();
         return Err(Failure::usage(format!("{}: there are no images here", names.join(", "))));
     }
     Ok(found.files)

@@ -298,7 +298,8 @@ fn print_result(result: &RunResult, folder: &Path, out: &mut impl Write) -> Resu
             writeln!(out, "{which} ({}): trained on everything, no test images{val}", epoch.epoch)?;
             continue;
         }
-        let groups = metrics.groups.iter().map(|group| format!("{} {}, ", group.name, percent(group.accuracy)));
+        let groups = metrics.several_groups().iter();
+        let groups = groups.map(|group| format!("{} {}, ", group.name, percent(group.accuracy)));
         let groups: String = groups.collect();
         let (overall, balanced) = (percent(metrics.top1), percent(metrics.balanced));
         writeln!(out, "{which} ({}): {groups}overall {overall}, balanced {balanced}", epoch.epoch)?;

@@ -198,7 +198,7 @@ impl Observer for RunDisplay {
 /// Accuracies by group and overall.
 fn accuracies(metrics: &Metrics) -> String {
     let group = |name: &str, accuracy| format!("{} {:>5}", printable(name), percent(accuracy));
-    let groups = metrics.groups.iter().map(|one| group(&one.name, one.accuracy));
+    let groups = metrics.several_groups().iter().map(|one| group(&one.name, one.accuracy));
     groups.chain([group("overall", metrics.top1)]).collect::<Vec<_>>().join("  ")
 }
 

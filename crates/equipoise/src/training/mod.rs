@@ -29,7 +29,7 @@ pub(crate) fn execute<E: Engine, W: Workers>(
     resume: &str,
 ) -> Result<RunResult, Failure> {
     // up to here nothing could be lost; from here on signals wait for the next step
-    let _guard = Guard::new();
+    let _guard = Guard::new(Some(resume));
     let report = match live {
         LiveFolder::Nowhere => None,
         LiveFolder::OfRun => Some(LiveReport::new(folder)),

@@ -94,3 +94,17 @@ fn links_are_followed() {
     let said = place.refuses(&["train", "set"]);
     assert!(said.contains("set/a/back: this link leads back to") && said.contains("remove it"), "{said}");
 }
+
+/// Splits beside what archives and their authors leave: a folder of macOS, and folders without images.
+#[test]
+fn splits_beside_other_folders() {
+    let place = Place::new();
+    place.tree("set/Train Data", &[("a", 6), ("b", 5)], (12, 12));
+    place.tree("set/Test Data", &[("a", 2), ("b", 2)], (12, 12));
+    place.write("set/__MACOSX/Train Data/._a", "x");
+    place.write("set/Annotations/a.xml", "<a/>");
+    let (stdout, _) = place.succeeds(&["inspect", "set"]);
+    assert!(stdout.starts_with("set: 11 training and 4 test images, 2 classes\n"), "{stdout}");
+    assert!(stdout.contains("set/Annotations: ignored: the dataset is in Train Data, Test Data"), "{stdout}");
+    assert!(!stdout.contains("__MACOSX"), "{stdout}");
+}

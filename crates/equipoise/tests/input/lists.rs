@@ -116,3 +116,108 @@ fn what_is_wrong_with_a_line() {
     let strict = ["train", "set/list.csv", "--strict", "--set", "data.max_broken=0.5"];
     assert!(place.refuses(&strict).contains("--strict cannot be used with --set data.max_broken"));
 }
+
+/// `predict` reads the lists that `train` reads: other columns, separators, files beside the list, with and without labels.
+#[test]
+fn lists_to_predict() {
+    let place = Place::new();
+    images(&place, "set/photos", ".ppm");
+    place.write("set/dogs.csv", lines("breed;photo", |i, class| format!("{class};{i}")));
+    let named = ["--path-column", "photo", "--label-column", "breed"];
+    let train = ["train", "set/dogs.csv", "--model", "resnet8", "--epochs", "1", "--output", "run"];
+    place.succeeds(&[&train[..], &named].concat());
+    let predicted = |list: &str, more: &[&str]| -> Vec<String> {
+        let (stdout, _) = place.succeeds(&[&["predict", "run", list, "--csv"], more].concat());
+        stdout.lines().skip(1).map(|line| line.split(',').next().unwrap_or("").to_owned()).collect()
+    };
+    let all: Vec<String> = (0..6).map(|i| format!("set/photos/{i}.ppm")).collect();
+    // the column of the run, another one, and usual names
+    assert_eq!(predicted("set/dogs.csv", &[]), all);
+    place.write("set/new.tsv", lines("x\timage_id", |i, _| format!("0\t{i}")));
+    place.write("set/odd.csv", lines("x|shot", |i, _| format!("0|{i}")));
+    place.write("set/lines.jsonl", lines("", |i, _| format!("{{\"file_name\": \"{i}\", \"label\": null}}")));
+    place.write("set/ids.csv", lines("id", |i, _| format!("{i}")));
+    for list in ["set/new.tsv", "set/lines.jsonl", "set/ids.csv"] {
+        assert_eq!(predicted(list, &[]), all, "{list}");
+    }
+    assert_eq!(predicted("set/odd.csv", &["--path-column", "shot"]), all);
+    let said = place.refuses(&["predict", "run", "set/odd.csv"]);
+    assert!(
+        said.contains(
+            "the columns are `x | shot`: no column is known to hold the image files; name it: --path-column NAME"
+        ),
+        "{said}"
+    );
+    let said = place.refuses(&["predict", "run", "set/odd.csv", "--path-column", "file"]);
+    assert!(said.contains("there is no column `file` (--path-column)"), "{said}");
+}
+
+/// A folder with photographs and the list of their labels is a dataset.
+#[test]
+fn a_folder_with_a_list() {
+    let place = Place::new();
+    images(&place, "flat", ".ppm");
+    images(&place, "deep/pictures of 2024", ".ppm");
+    images(&place, "kaggle/train", ".ppm");
+    images(&place, "kaggle/test", ".ppm");
+    for folder in ["flat", "deep", "kaggle"] {
+        let text =
+            lines("id,label", |i, class| format!("{}{i},{class}", if folder == "kaggle" { "train/" } else { "" }));
+        place.write(&format!("{folder}/labels.csv"), text);
+        let report = read(&place, folder, &[]);
+        assert_eq!(classes(&report), ["cat", "dog"], "{folder}");
+        assert_eq!(report["dataset"], folder);
+    }
+    place.succeeds(&["train", "flat", "--model", "resnet8", "--epochs", "1", "--output", "run"]);
+    let (stdout, _) = place.succeeds(&["evaluate", "run", "deep", "--split", "all"]);
+    assert!(stdout.contains("all 6 images"), "{stdout}");
+    // several lists, or none
+    place.write("kaggle/train.csv", lines("id,label", |i, class| format!("train/{i},{class}")));
+    let said = place.refuses(&["inspect", "kaggle"]);
+    assert!(
+        said.ends_with("it holds 2 lists; name the one with the labels, such as kaggle/train.csv or kaggle/labels.csv"),
+        "{said}"
+    );
+    images(&place, "none", ".ppm");
+    images(&place, "splits/train", ".ppm");
+    images(&place, "splits/test", ".ppm");
+    for folder in ["none", "splits"] {
+        let said = place.refuses(&["inspect", folder]);
+        assert!(
+            said.contains("a folder per class is needed, or a .csv, .tsv or .jsonl list with the labels"),
+            "{said}"
+        );
+    }
+    // class folders are classes, whatever lies beside them
+    place.tree("tree", &[("a", 4), ("b", 4)], (12, 12));
+    place.write("tree/notes.csv", "id,label\n1,2\n");
+    assert_eq!(classes(&read(&place, "tree", &[])), ["a", "b"]);
+}
+
+/// Options about images of one's own do nothing to the embedded dataset, and are refused without one.
+#[test]
+fn options_without_a_dataset() {
+    let place = Place::new();
+    for (option, value) in [
+        ("--group-by", "track"),
+        ("--path-column", "photo"),
+        ("--label-column", "breed"),
+        ("--test-data", "there"),
+        ("--val-data", "there"),
+        ("--test-fraction", "0.5"),
+        ("--image-size", "64"),
+    ] {
+        for command in ["train", "compare"] {
+            let said = place.refuses(&[command, "--epochs", "1", option, value]);
+            assert!(said.contains(&format!("{option} is for images of your own, but no dataset is named")), "{said}");
+        }
+    }
+    assert!(place.refuses(&["train", "--strict"]).contains("no dataset is named"));
+    assert!(place.refuses(&["train", "--set", "data.group_by=track"]).contains("no dataset is named"));
+    // columns of what is not a list
+    place.tree("tree", &[("a", 4), ("b", 4)], (12, 12));
+    for data in ["tree", "fashion-mini"] {
+        let said = place.refuses(&["train", data, "--label-column", "breed"]);
+        assert!(said.contains("'breed': ") && said.contains("is not read from a list"), "{said}");
+    }
+}

@@ -3,6 +3,7 @@
 mod augmentation;
 mod broken;
 mod evaluation;
+mod few_images;
 mod image_size;
 mod layouts;
 mod lists;

@@ -76,9 +76,85 @@ fn groups_stay_together() {
     let images: u32 = stdout.split(' ').nth(1).and_then(|number| number.parse().ok()).expect("a number");
     assert!(images > 0 && images.is_multiple_of(4), "{stdout}");
     let said = place.refuses(&train("tree", &["--group-by", "patient"], "no"));
-    assert!(said.contains("group-by `patient`: there is no such column, and it matches no path"), "{said}");
+    assert!(said.contains("group-by `patient`: it matches no path, such as dog/t"), "{said}");
+    let said = place.refuses(&train("list.csv", &["--group-by", "patient"], "no"));
+    let columns =
+        "group-by `patient`: there is no such column (the columns are `file | label | track`), and it matches no path";
+    assert!(said.contains(columns), "{said}");
     let said = place.refuses(&train("tree", &["--group-by", "("], "no"));
     assert!(said.contains("group-by `(`"), "{said}");
+}
+
+/// The user sees how many groups there are and where they went, and hears of a pattern that groups nothing.
+#[test]
+fn groups_are_counted() {
+    let place = Place::new();
+    for track in 0..10 {
+        for frame in 0..4 {
+            let class = ["cat", "dog"][track % 2];
+            place.image(&format!("tree/{class}/t{track}_{frame}.ppm"), (12, 12), (10 * track + frame) as u32);
+        }
+    }
+    let summary =
+        r"group-by `(t\d)_`: 40 images in 10 groups of up to 4; 8 (32 images) for training, 2 (8 images) for testing";
+    let (stdout, _) = place.succeeds(&["inspect", "tree", "--group-by", r"(t\d)_"]);
+    assert!(stdout.contains(summary), "{stdout}");
+    let (_, stderr) = place.succeeds(&train("tree", &["--group-by", r"(t\d)_"], "run"));
+    assert!(stderr.contains(summary), "{stderr}");
+    let (_, stderr) = place.succeeds(&train("tree", &["--group-by", r"(t\d)_", "--val-fraction", "0.3"], "val"));
+    assert!(
+        stderr.contains("for training, ") && stderr.contains(" for validation, 2 (8 images) for testing"),
+        "{stderr}"
+    );
+    // a pattern that matches one image, all images alike, or each image in its own way
+    let said = place.refuses(&["inspect", "tree", "--group-by", "t3_1"]);
+    assert!(said.contains("it matches 1 of 40 paths, and not dog/t9_3.ppm"), "{said}");
+    let said = place.refuses(&["inspect", "tree", "--group-by", "ppm"]);
+    assert!(said.contains("all 40 images are one group, such as tree/cat/t0_0.ppm: nothing would be left"), "{said}");
+    let (stdout, _) = place.succeeds(&["inspect", "tree", "--group-by", r"t\d_\d"]);
+    assert!(stdout.contains("every image is a group of its own, such as tree/cat/"), "{stdout}");
+    // some images have no group
+    place.image("tree/cat/other.ppm", (12, 12), 999);
+    let (stdout, _) = place.succeeds(&["inspect", "tree", "--group-by", r"(t\d)_"]);
+    assert!(stdout.contains("1 of 41 images has no group and stands alone, such as tree/cat/other.ppm"), "{stdout}");
+}
+
+/// Groups that the user has put on both sides are named.
+#[test]
+fn groups_in_separate_paths() {
+    let place = Place::new();
+    for (folder, tracks) in [("here", 0..6u32), ("there", 5..8), ("split/train", 0..6), ("split/test", 4..8)] {
+        for track in tracks {
+            for frame in 0..3 {
+                let seed = 100 * track + 10 * frame + folder.len() as u32;
+                place.image(
+                    &format!("{folder}/{}/t{track}_{folder:.1}{frame}.ppm", ["cat", "dog"][track as usize % 2]),
+                    (12, 12),
+                    seed,
+                );
+            }
+        }
+    }
+    let options = ["--test-data", "there", "--group-by", r"(t\d)_", "--val-fraction", "0.3"];
+    let (_, stderr) = place.succeeds(&train("here", &options, "run"));
+    assert!(
+        stderr.contains("1 group is in training and testing, such as that of ")
+            && stderr.contains("there/dog/t5_t0.ppm"),
+        "{stderr}"
+    );
+    assert!(stderr.contains(" for validation, 3 (9 images) for testing"), "{stderr}");
+    let (stdout, _) = place.succeeds(&["inspect", "split", "--group-by", r"(t\d)_"]);
+    assert!(stdout.contains("2 groups are in training and testing, such as that of split/train/cat/t4_s0.ppm and split/test/cat/t4_s0.ppm"), "{stdout}");
+    // names that tell nothing about groups
+    place.tree("plain", &[("cat", 3), ("dog", 3)], (12, 12));
+    let (_, stderr) = place.succeeds(&train("here", &["--test-data", "plain", "--group-by", r"(t\d)_"], "other"));
+    assert!(
+        stderr
+            .contains(r"plain: group-by `(t\d)_`: it matches no path, such as dog/002.ppm; whether its images belong"),
+        "{stderr}"
+    );
+    let said = place.refuses(&["inspect", "fashion-mini", "--group-by", "x"]);
+    assert!(said.contains("only images in class folders or in a list can be grouped"), "{said}");
 }
 
 /// Test images that look almost like training images are announced.

@@ -159,6 +159,26 @@ fn signals_save_and_end_with_their_code() {
     }
 }
 
+/// A step that takes long is not waited for: the program ends at once, names the run and says how to continue it.
+#[test]
+fn a_long_step_is_not_waited_for() {
+    let place = TempFolder::new("runs");
+    let args =
+        ["train", "fashion-mini", "--model", "resnet32x4", "--batch-size", "256", "--threads", "1", "--epochs", "2"];
+    let mut child = start(&place, &[&args[..], &["--output", "a long run"]].concat());
+    let mut said = child.stderr.take().expect("piped");
+    while !place.path().join("a long run/config.toml").exists() {
+        assert!(child.try_wait().expect("a child").is_none(), "it ended");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    // a step takes several seconds
+    assert_eq!(signal_after(child, 2, Duration::from_millis(700)), Some(130));
+    let mut text = String::new();
+    std::io::Read::read_to_string(&mut said, &mut text).expect("text");
+    assert!(text.contains("stopped during a long step"), "{text}");
+    assert!(text.ends_with("To continue: equipoise train --resume 'a long run'\n"), "{text}");
+}
+
 /// A comparison that was interrupted is resumed and ends with the same table.
 #[test]
 fn compare_is_resumed() {

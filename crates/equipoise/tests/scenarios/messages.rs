@@ -30,6 +30,9 @@ fn wrong_values_are_told_without_types() {
     for (args, want) in [
         (&["--epochs", "many"][..], "invalid value 'many' for '--epochs <N>': expected a whole number"),
         (&["--epochs", ""], "expected a whole number"),
+        (&["--epochs", "-1"], "invalid value '-1' for '--epochs <N>': expected a whole number of at least 0"),
+        (&["--lr", "-1"], "setting 'optimizer.learning_rate' is -1; it must be finite and more than 0"),
+        (&["--checkpoint-minutes", "-1"], "--checkpoint-minutes -1: must be at least 0"),
         (&["--seed", "99999999999999999999999"], "the number is too large"),
         (&["--lr", "fast"], "invalid value 'fast' for '--lr <RATE>': expected a number"),
     ] {

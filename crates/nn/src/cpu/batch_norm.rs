@@ -101,7 +101,7 @@ impl Cpu {
     }
 
     /// Computes the gradients of a batch norm's parameters and the k of its input's gradient. For every task,
-    /// `partial_sums` has the sum of g and, in row `row`, that of g (y - mean).
+    /// `partial_sums` has the sum of g and, in row `row`, that of g (y - mean). Frozen statistics do not depend on y.
     pub(super) fn norm_backward(&mut self, number: usize, tasks: usize, row: usize, images: usize) {
         let layer = &mut self.layers[number];
         let (channels, [height, width]) = (layer.channels(), layer.convolution.geometry.out());
@@ -114,11 +114,16 @@ impl Cpu {
             let a = f64::from(self.parameters[layer.gamma.start + c]) * inverse;
             self.gradients[layer.gamma.start + c] = (product * inverse) as f32;
             self.gradients[layer.beta.start + c] = sum as f32;
-            let k1 = -a * inverse * inverse * product / pixels;
+            let (k1, k2) = if self.frozen_norms {
+                (0.0, 0.0)
+            } else {
+                let k1 = -a * inverse * inverse * product / pixels;
+                (k1, -a * sum / pixels - k1 * mean)
+            };
             let k = &mut layer.coefficients[K * channels..];
             k[c] = a as f32;
             k[channels + c] = k1 as f32;
-            k[2 * channels + c] = (-a * sum / pixels - k1 * mean) as f32;
+            k[2 * channels + c] = k2 as f32;
         }
     }
 }

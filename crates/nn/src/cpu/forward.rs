@@ -40,8 +40,11 @@ impl Cpu {
     }
 
     /// Computes the features of a batch and keeps what the backward pass needs. The batch gets this share of the running
-    /// statistics.
-    pub(super) fn backbone_forward(&mut self, images: usize, share: f32) {
+    /// statistics; without one, batch norms use the running statistics as they are.
+    pub(super) fn backbone_forward(&mut self, images: usize, share: Option<f32>) {
+        if share.is_none() {
+            self.norm_by_running_statistics();
+        }
         self.layer_forward(0, Source::Plain(self.activations.images.as_ptr()), images, share);
         if self.network.stem.pool {
             self.max_pool_forward(images);
@@ -64,8 +67,8 @@ impl Cpu {
         self.average_pool_forward(images);
     }
 
-    /// Runs a layer's convolution, and sets its batch norm to the batch's statistics.
-    fn layer_forward(&mut self, number: usize, source: Source, images: usize, share: f32) {
+    /// Runs a layer's convolution, and sets its batch norm to the batch's statistics if these get a share of the running ones.
+    fn layer_forward(&mut self, number: usize, source: Source, images: usize, share: Option<f32>) {
         let layer = &mut self.layers[number];
         let (channels, task_images) = (layer.channels(), layer.task_images);
         let tasks = images.div_ceil(task_images);
@@ -75,7 +78,7 @@ impl Cpu {
         let weights = Shared::new(layer.forward_weights.as_ptr());
         let mean = Shared::new(self.statistics[layer.mean.clone()].as_ptr());
         let partial_sums = Shared::new(partial_sums.as_mut_ptr());
-        let (convolution, simd) = (&layer.convolution, self.tasks.simd);
+        let (convolution, simd, has_sums) = (&layer.convolution, self.tasks.simd, share.is_some());
         self.tasks.run(tasks, |task, next, scratch| {
             let run = Forward {
                 source: source.get(),
@@ -85,13 +88,15 @@ impl Cpu {
                 weights: weights.get(),
                 y: y.get(),
                 // SAFETY: `partial_sums` has `tasks` rows of 2 x `channels` values, and `task` is less than `tasks`.
-                sums: Some((mean.get(), unsafe { partial_sums.get().add(task * 2 * channels) })),
+                sums: has_sums.then(|| (mean.get(), unsafe { partial_sums.get().add(task * 2 * channels) })),
             };
             // SAFETY: the buffers behind the source, the weights and y were planned for this convolution and
             // `batch_size` images. Each task writes its own images of y (and of what the source keeps), its own sums
             // and its own scratch.
             unsafe { convolution.forward(simd, &run, scratch) };
         });
-        self.norm_by_batch(number, tasks, images, share);
+        if let Some(share) = share {
+            self.norm_by_batch(number, tasks, images, share);
+        }
     }
 }

@@ -78,6 +78,8 @@ pub struct Cpu {
     trained_images: usize,
     /// Whether only the head is trained.
     frozen: bool,
+    /// Whether batch norms use their running statistics in training.
+    frozen_norms: bool,
     /// The parameters before an ascent, and whether the next step starts from them.
     before_ascent: Option<Buffer>,
     ascended: bool,
@@ -133,6 +135,7 @@ impl Cpu {
             logits: Vec::with_capacity(batch_size * network.classes),
             trained_images: 0,
             frozen: false,
+            frozen_norms: false,
             before_ascent: None,
             ascended: false,
             packing: plan.packing(),
@@ -165,7 +168,8 @@ impl Engine for Cpu {
         self.trained_images = 0;
         let number = self.read_images(images)?;
         if train && !self.frozen {
-            self.backbone_forward(number, if self.ascended { 0.0 } else { batch_norm::MOMENTUM });
+            let share = if self.ascended { 0.0 } else { batch_norm::MOMENTUM };
+            self.backbone_forward(number, (!self.frozen_norms).then_some(share));
         } else {
             self.backbone_evaluate(number);
         }
@@ -208,6 +212,12 @@ impl Engine for Cpu {
         Ok(())
     }
 
+    fn freeze_batch_norm(&mut self, frozen: bool) -> Result<(), NnError> {
+        self.frozen_norms = frozen;
+        self.trained_images = 0;
+        Ok(())
+    }
+
     fn gradients(&mut self) -> Option<&mut [f32]> {
         Some(&mut self.gradients)
     }
@@ -243,7 +253,7 @@ impl Engine for Cpu {
     fn estimate_statistics(&mut self, images: &[f32], share: f32) -> Result<(), NnError> {
         self.trained_images = 0;
         let number = self.read_images(images)?;
-        self.backbone_forward(number, share);
+        self.backbone_forward(number, Some(share));
         Ok(())
     }
 

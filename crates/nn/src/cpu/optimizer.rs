@@ -151,18 +151,34 @@ impl Cpu {
 
     /// The parameters that are trained, by how they are updated.
     fn groups(&self, optimizer: &Optimizer) -> Vec<Group> {
-        let Optimizer { learning_rate, backbone_factor, weight_decay, .. } = *optimizer;
+        let Optimizer { learning_rate, backbone_factor, layer_decay, weight_decay, .. } = *optimizer;
         let head = &self.head;
         let mut groups = Vec::new();
         if !self.frozen {
-            let learning_rate = backbone_factor * learning_rate;
-            groups.push(Group { range: 0..head.weight.start, learning_rate, weight_decay });
+            let backbone_rate = backbone_factor * learning_rate;
+            if layer_decay == 1.0 {
+                groups.push(Group { range: 0..head.weight.start, learning_rate: backbone_rate, weight_decay });
+            } else {
+                let mut learning_rate = backbone_rate;
+                for range in self.block_parameters().into_iter().rev() {
+                    learning_rate *= layer_decay;
+                    groups.push(Group { range, learning_rate, weight_decay });
+                }
+            }
         }
         if !head.trains_scales_only() {
             groups.push(Group { range: head.weight.start..head.scale.start, learning_rate, weight_decay });
         }
         groups.push(Group { range: head.scale.clone(), learning_rate, weight_decay: 0.0 });
         groups
+    }
+
+    /// Where the parameters of the stem and of every block are, from the image to the features.
+    fn block_parameters(&self) -> Vec<Range<usize>> {
+        let starts = self.blocks.iter().map(|block| self.layers[block.first()].weight.start);
+        let mut bounds: Vec<usize> = [0].into_iter().chain(starts).collect();
+        bounds.push(self.head.weight.start);
+        bounds.windows(2).map(|bounds| bounds[0]..bounds[1]).collect()
     }
 
     fn update_group(&mut self, group: &Group, rule: UpdateRule, scale: f32) {

@@ -32,6 +32,8 @@ pub enum Architecture {
     ResNet56,
     /// ResNet-18 for large images, as in torchvision.
     ResNet18,
+    /// ResNet-34 for large images, as in torchvision.
+    ResNet34,
     /// ResNet-50 for large images, as in torchvision.
     ResNet50,
 }
@@ -46,7 +48,7 @@ pub(super) struct Layout {
 
 impl Architecture {
     /// Every architecture, those for small images first.
-    pub const ALL: [Self; 10] = [
+    pub const ALL: [Self; 11] = [
         Self::ResNet8,
         Self::ResNet14,
         Self::ResNet20,
@@ -56,6 +58,7 @@ impl Architecture {
         Self::ResNet44,
         Self::ResNet56,
         Self::ResNet18,
+        Self::ResNet34,
         Self::ResNet50,
     ];
 
@@ -72,6 +75,7 @@ impl Architecture {
             Self::ResNet44 => "resnet44",
             Self::ResNet56 => "resnet56",
             Self::ResNet18 => "resnet18",
+            Self::ResNet34 => "resnet34",
             Self::ResNet50 => "resnet50",
         }
     }
@@ -79,7 +83,7 @@ impl Architecture {
     /// Whether the architecture is made for images of about 32 x 32 pixels, as in CIFAR, rather than for photographs.
     #[must_use]
     pub fn is_for_small_images(self) -> bool {
-        !matches!(self, Self::ResNet18 | Self::ResNet50)
+        !matches!(self, Self::ResNet18 | Self::ResNet34 | Self::ResNet50)
     }
 
     /// The height and width of the images that the architecture was published for: 32 or 224.
@@ -99,6 +103,7 @@ impl Architecture {
             Self::ResNet44 => small(7, 1),
             Self::ResNet56 => small(9, 1),
             Self::ResNet18 => large(BlockKind::Basic, [2, 2, 2, 2]),
+            Self::ResNet34 => large(BlockKind::Basic, [3, 4, 6, 3]),
             Self::ResNet50 => large(BlockKind::Bottleneck, [3, 4, 6, 3]),
         }
     }
@@ -172,8 +177,7 @@ mod tests {
             assert_eq!(serde_json::from_str::<Architecture>(&json).expect("a name"), architecture);
         }
         let error = |name: &str| name.parse::<Architecture>().expect_err("unknown").to_string();
-        let known =
-            "resnet8, resnet14, resnet20, resnet32, resnet32x2, resnet32x4, resnet44, resnet56, resnet18, resnet50";
+        let known = "resnet8, resnet14, resnet20, resnet32, resnet32x2, resnet32x4, resnet44, resnet56, resnet18, resnet34, resnet50";
         assert_eq!(
             error("resnet-32"),
             format!("unknown model 'resnet-32'; did you mean 'resnet32'? Known models: {known}")
@@ -184,7 +188,7 @@ mod tests {
     #[test]
     fn large_images_are_those_of_torchvision() {
         let large = Architecture::ALL.into_iter().filter(|architecture| !architecture.is_for_small_images());
-        assert_eq!(large.collect::<Vec<_>>(), [Architecture::ResNet18, Architecture::ResNet50]);
+        assert_eq!(large.collect::<Vec<_>>(), [Architecture::ResNet18, Architecture::ResNet34, Architecture::ResNet50]);
         assert_eq!([Architecture::ResNet32, Architecture::ResNet50].map(Architecture::default_image_size), [32, 224]);
     }
 }

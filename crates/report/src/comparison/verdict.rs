@@ -1,7 +1,10 @@
 //! The sentences that sum up a comparison. None claims more than the seeds support.
 
-use super::{Comparison, Variant};
+use super::{Class, Comparison, Variant};
 use crate::statistics::{Difference, signed, tenths};
+
+/// Test images below which nothing is claimed: the accuracy on 20 images is known to about 22 points.
+const FEWEST_IMAGES: u64 = 20;
 
 /// The sentence about the variant furthest ahead of the baseline on the smallest classes, and the sentences about the
 /// others.
@@ -12,7 +15,10 @@ pub(super) fn verdict(comparison: &Comparison) -> (String, Vec<String>) {
         return (sentence(comparison, 0), Vec::new());
     }
     let groups = comparison.groups.len();
-    let has_values = |column: &usize| comparison.variants.iter().all(|v| v.cells[*column].spread.is_some());
+    let has_values = |column: &usize| {
+        tested(comparison, *column) >= FEWEST_IMAGES
+            && comparison.variants.iter().all(|v| v.cells[*column].spread.is_some())
+    };
     let tail = (0..groups).rev().find(has_values).unwrap_or(groups);
     let lead = |variant: usize| match comparison.difference(variant, tail) {
         Some(Difference { mean, half_width: Some(half), .. }) => (1, mean - half),
@@ -32,21 +38,57 @@ pub(super) fn sentence(comparison: &Comparison, variant: usize) -> String {
     if variant == 0 {
         return accuracy_sentence(comparison, own);
     }
-    let groups = comparison.groups.len();
-    let is_comparable = |column: &usize| comparison.difference(variant, *column).is_some();
-    let tail = (0..groups).rev().find(is_comparable);
-    let head = (0..groups).find(is_comparable).filter(|head| Some(*head) != tail);
+    let (groups, baseline) = (comparison.groups.len(), &comparison.variants[0]);
+    let images = tested(comparison, groups);
+    if (1..FEWEST_IMAGES).contains(&images) {
+        return format!(
+            "{} cannot be compared with {} on {}: one image is {} points.",
+            own.label,
+            baseline.label,
+            test_images(images),
+            tenths(100.0 / images as f64)
+        );
+    }
+    // a single group is all classes
+    let named = if groups > 1 { 0..groups } else { 0..0 };
+    let has_difference = |column: &usize| comparison.difference(variant, *column).is_some();
+    let is_comparable = |column: &usize| has_difference(column) && tested(comparison, *column) >= FEWEST_IMAGES;
+    let tail = named.clone().rev().find(is_comparable);
+    let head = named.clone().find(is_comparable).filter(|head| Some(*head) != tail);
     let differences: Vec<(String, Difference)> = [tail, head, Some(groups)]
         .into_iter()
         .flatten()
         .filter_map(|column| Some((place(comparison, column), comparison.difference(variant, column)?)))
         .collect();
-    let baseline = &comparison.variants[0];
-    match differences.first() {
+    let sentence = match differences.first() {
         None => format!("{} and {} have no accuracy in common to compare.", own.label, baseline.label),
         Some((_, first)) if first.half_width.is_none() => observation_sentence(own, baseline, &differences),
         Some(_) => interval_sentence(&own.label, &baseline.label, &differences),
+    };
+    format!("{sentence}{}", untold(comparison, named.filter(has_difference)))
+}
+
+/// The groups among these columns with too few test images, as a sentence after another one.
+fn untold(comparison: &Comparison, columns: impl Iterator<Item = usize>) -> String {
+    let few = columns.map(|column| (column, tested(comparison, column))).filter(|(_, images)| *images < FEWEST_IMAGES);
+    let few = few.map(|(column, images)| format!("{} on {}", comparison.columns[column], test_images(images)));
+    let few: Vec<String> = few.collect();
+    if few.is_empty() { String::new() } else { format!(" Too few for a claim: {}.", listed(&few)) }
+}
+
+/// Number of test images in a column.
+fn tested(comparison: &Comparison, column: usize) -> u64 {
+    let images =
+        |classes: &mut dyn Iterator<Item = &Class>| classes.fold(0u64, |sum, class| sum.saturating_add(class.test));
+    match comparison.groups.get(column) {
+        Some(group) => images(&mut group.classes.iter().filter_map(|class| comparison.classes.get(*class))),
+        None => images(&mut comparison.classes.iter()),
     }
+}
+
+/// `1 test image`, `2 test images`.
+fn test_images(number: u64) -> String {
+    if number == 1 { "1 test image".to_owned() } else { format!("{number} test images") }
 }
 
 /// `on Rare`, or `overall`.
@@ -116,8 +158,11 @@ fn interval_sentence(name: &str, baseline: &str, differences: &[(String, Differe
 fn accuracy_sentence(comparison: &Comparison, variant: &Variant) -> String {
     let Variant { label, cells, runs, .. } = variant;
     let groups = comparison.groups.len();
-    let by_group: Vec<String> = (0..groups)
-        .filter(|column| cells[*column].spread.is_some())
+    let named = if groups > 1 { 0..groups } else { 0..0 };
+    let measured = named.filter(|column| cells[*column].spread.is_some());
+    let by_group: Vec<String> = measured
+        .clone()
+        .filter(|column| tested(comparison, *column) >= FEWEST_IMAGES)
         .map(|column| format!("{} {}", cells[column].text(), place(comparison, column)))
         .collect();
     let runs = match runs.len() {
@@ -125,9 +170,14 @@ fn accuracy_sentence(comparison: &Comparison, variant: &Variant) -> String {
         n => format!("{n} seeds"),
     };
     let overall = cells[groups].text();
+    let images = tested(comparison, groups);
+    if (1..FEWEST_IMAGES).contains(&images) {
+        return format!("{label} reaches {overall} % on {}, too few for a claim; {runs}.", test_images(images));
+    }
+    let untold = untold(comparison, measured);
     match by_group.is_empty() {
-        true => format!("{label} reaches {overall} % overall; {runs}."),
-        false => format!("{label} reaches {overall} % overall: {}; {runs}.", listed(&by_group)),
+        true => format!("{label} reaches {overall} % overall; {runs}.{untold}"),
+        false => format!("{label} reaches {overall} % overall: {}; {runs}.{untold}", listed(&by_group)),
     }
 }
 

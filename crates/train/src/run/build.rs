@@ -7,6 +7,7 @@ use equipoise_data::Images;
 use equipoise_data::batch::augmentation::Augmentation;
 use equipoise_data::batch::normalize::Normalize;
 use equipoise_data::dataset::class_counts;
+use equipoise_data::describe::image_groups::ImageGroups;
 use equipoise_nn::{Cpu, Engine, Network, NnError};
 use equipoise_pool::Pool;
 
@@ -46,6 +47,10 @@ pub fn prepare(
         warnings = repeated_images(&dataset, context.pool);
         RunData::prepare(dataset, settings, normalize, context.pool, progress)
     })?;
+    if let Some(ImageGroups { summary, warnings }) = &prepared.image_groups {
+        context.feedback.note(summary);
+        warnings.iter().for_each(|warning| context.feedback.warn(warning));
+    }
     warnings.iter().for_each(|warning| context.feedback.warn(warning));
     Ok(prepared)
 }

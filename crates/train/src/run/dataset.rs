@@ -5,12 +5,13 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
+use equipoise_data::acquire::catalog::KnownDataset;
 use equipoise_data::subset::folds::{FoldRule, split_fold};
 use equipoise_data::subset::grouping::GroupBy;
 use equipoise_data::subset::index::{Fingerprint, read};
 use equipoise_data::subset::long_tail::{LongTail, QuotaShortfall};
 use equipoise_data::subset::split::SplitRule;
-use equipoise_data::{Dataset, ReadOptions, Split, load as load_dataset};
+use equipoise_data::{DataError, Dataset, ReadOptions, Split, is_list, load as load_dataset};
 
 use super::Feedback;
 use crate::error::TrainError;
@@ -62,6 +63,7 @@ pub fn load(
     left_out: &HashSet<PathBuf>,
     feedback: &dyn Feedback,
 ) -> Result<LoadedDataset, TrainError> {
+    check_columns(data)?;
     let mut options = read_options(data, left_out)?;
     // checked even if the dataset has a test split: a wrong option is never ignored
     options.split.check()?;
@@ -73,10 +75,10 @@ pub fn load(
     let late = if data.subset_file.is_some() { std::mem::take(&mut options.left_out) } else { HashSet::new() };
     let mut dataset = load_dataset(&data.dataset, data_root, &options)?;
     if let Some(other) = &data.test_data {
-        dataset.test = held_out(other, &dataset, data, (data_root, left_out))?;
+        dataset.test = held_out(("--test-data", other), &mut dataset, data, (data_root, left_out, feedback))?;
     }
     if let Some(other) = &data.val_data {
-        dataset.val = Some(held_out(other, &dataset, data, (data_root, left_out))?);
+        dataset.val = Some(held_out(("--val-data", other), &mut dataset, data, (data_root, left_out, feedback))?);
     }
     let subset = match (&data.subset_file, data.imbalance) {
         (Some(file), _) => {
@@ -87,6 +89,22 @@ pub fn load(
         (None, None) => None,
     };
     Ok(LoadedDataset { dataset, subset, left_out: late, fold })
+}
+
+/// Refuses names of columns if there is no list that could have them.
+fn check_columns(data: &DataSettings) -> Result<(), TrainError> {
+    let columns = [("data.path_column", &data.path_column), ("data.label_column", &data.label_column)];
+    let Some((field, name)) = columns.into_iter().find_map(|(field, name)| Some((field, name.as_ref()?))) else {
+        return Ok(());
+    };
+    let datasets = [Some(&data.dataset), data.test_data.as_ref(), data.val_data.as_ref()];
+    // what is missing is reported where it is read
+    let is_missing = |dataset: &str| KnownDataset::by_name(dataset).is_none() && !Path::new(dataset).exists();
+    if datasets.into_iter().flatten().any(|dataset| is_list(dataset) || is_missing(dataset)) {
+        return Ok(());
+    }
+    let what = format!("'{name}': {} is not read from a list, so there are no columns; leave this out", data.dataset);
+    Err(TrainError::Setting { field: field.to_owned(), what })
 }
 
 /// How the files of a dataset are read.
@@ -100,16 +118,25 @@ fn read_options(data: &DataSettings, left_out: &HashSet<PathBuf>) -> Result<Read
     })
 }
 
-/// The images of another dataset, for testing or validation.
+/// The images of another dataset, for testing or validation, as an option names it. Their groups become known to the dataset.
 fn held_out(
-    other: &str,
-    dataset: &Dataset,
+    (option, other): (&str, &str),
+    dataset: &mut Dataset,
     data: &DataSettings,
-    (data_root, left_out): (&Path, &HashSet<PathBuf>),
+    (data_root, left_out, feedback): (&Path, &HashSet<PathBuf>, &dyn Feedback),
 ) -> Result<Split, TrainError> {
     let mut options = read_options(data, left_out)?;
-    (options.split.test_fraction, options.group_by) = (0.0, None);
-    let held = load_dataset(other, data_root, &options)?;
+    options.split.test_fraction = 0.0;
+    let mut held = match load_dataset(other, data_root, &options) {
+        Err(error @ DataError::GroupBy { .. }) => {
+            let what = "whether its images belong to those for training is not known";
+            feedback.warn(&format!("{option} {other}: {error}; {what}"));
+            options.group_by = None;
+            load_dataset(other, data_root, &options)?
+        }
+        held => held?,
+    };
+    dataset.groups.extend(std::mem::take(&mut held.groups));
     let choice = SplitChoice::usual(&held);
     labeled_as(held, &dataset.classes, choice)
 }

@@ -42,6 +42,8 @@ pub use self::shared::{RunSource, SharedRun};
 pub trait Feedback: Sync {
     /// Shows a warning.
     fn warn(&self, text: &str);
+    /// Shows a line that is worth knowing and no warning.
+    fn note(&self, text: &str);
     /// Called while images are read, with the number of images done and of all.
     fn reading(&self, done: u64, total: u64);
     /// Called when the images have been read.
@@ -53,6 +55,7 @@ pub struct NoFeedback;
 
 impl Feedback for NoFeedback {
     fn warn(&self, _: &str) {}
+    fn note(&self, _: &str) {}
     fn reading(&self, _: u64, _: u64) {}
     fn reading_done(&self) {}
 }

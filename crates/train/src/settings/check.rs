@@ -48,9 +48,7 @@ impl Settings {
         self.check_criterion()?;
         self.check_head()?;
         self.optimizer.check()?;
-        let bn_images = self.optimizer.ema_bn_images;
-        let frozen = "0 with 'model.freeze_backbone', which keeps the batch-norm statistics";
-        require(bn_images == 0 || !self.model.freeze_backbone, "optimizer.ema_bn_images", bn_images, frozen)?;
+        self.check_freezing()?;
         let schedule = self.schedule().check(self.epochs);
         schedule.map_err(|what| TrainError::Setting { field: "optimizer.schedule".to_owned(), what })?;
         self.check_augmentation()
@@ -105,12 +103,35 @@ impl Settings {
             ("seed", self.seed),
             ("epochs", self.epochs),
             ("patience", self.patience),
+            ("model.freeze_epochs", self.model.freeze_epochs),
             ("evaluate_every", self.evaluate_every),
             ("data.split_seed", self.data.split_seed),
         ];
         integers
             .into_iter()
             .try_for_each(|(field, value)| require(i64::try_from(value).is_ok(), field, value, "at most 2^63 - 1"))
+    }
+
+    /// What stays as it is in training comes from weights, and is not estimated anew.
+    fn check_freezing(&self) -> Result<(), TrainError> {
+        let model = &self.model;
+        let has_weights = model.weights.is_some();
+        let (epochs, norms) = (model.freeze_epochs, model.freeze_batch_norm);
+        require(epochs == 0 || has_weights, "model.freeze_epochs", epochs, "0 without 'model.weights'")?;
+        require(
+            epochs == 0 || !model.freeze_backbone,
+            "model.freeze_epochs",
+            epochs,
+            "0 with 'model.freeze_backbone'",
+        )?;
+        require(epochs < self.epochs, "model.freeze_epochs", epochs, "less than the number of epochs")?;
+        require(!norms || has_weights, "model.freeze_batch_norm", norms, "false without 'model.weights'")?;
+        let bn_images = self.optimizer.ema_bn_images;
+        for (field, frozen) in [("freeze_backbone", model.freeze_backbone), ("freeze_batch_norm", norms)] {
+            let must = format!("0 with 'model.{field}', which keeps the batch-norm statistics");
+            require(bn_images == 0 || !frozen, "optimizer.ema_bn_images", bn_images, &must)?;
+        }
+        Ok(())
     }
 
     /// Learnable weight scaling balances a network that is trained already.
@@ -206,6 +227,8 @@ impl OptimizerSettings {
         require(usable(learning_rate), "optimizer.learning_rate", learning_rate, "finite and more than 0")?;
         let factor = self.backbone_factor;
         require(usable(factor), "optimizer.backbone_factor", factor, "finite and more than 0")?;
+        let decay = self.layer_decay;
+        require(usable(decay) && decay <= 1.0, "optimizer.layer_decay", decay, "more than 0 and at most 1")?;
         fraction("optimizer.momentum", momentum)?;
         let has_momentum = self.name == OptimizerKind::Sgd && momentum > 0.0;
         require(!nesterov || has_momentum, "optimizer.nesterov", nesterov, "false without the momentum of `sgd`")?;

@@ -138,7 +138,7 @@ pub const KEYS: &[Key] = &[
     ),
     optional(
         "model.name",
-        "`resnet8`, `resnet14`, `resnet20`, `resnet32`, `resnet32x2`, `resnet32x4`, `resnet44`, `resnet56` (small images), `resnet18` or `resnet50` (photographs)",
+        "`resnet8`, `resnet14`, `resnet20`, `resnet32`, `resnet32x2`, `resnet32x4`, `resnet44`, `resnet56` (small images), `resnet18`, `resnet34` or `resnet50` (photographs)",
         "`resnet32` for images of up to 96 pixels, `resnet18` for larger ones",
         "The network.",
     ),
@@ -166,6 +166,16 @@ pub const KEYS: &[Key] = &[
         "Weights to start from: a run folder, a checkpoint or a safetensors file.",
     ),
     required("model.freeze_backbone", "`true` or `false`", "Train only the head."),
+    required(
+        "model.freeze_epochs",
+        COUNT,
+        "Epochs at the start in which only the head is trained, for training that starts from `model.weights`.",
+    ),
+    required(
+        "model.freeze_batch_norm",
+        "`true` or `false`",
+        "Keep the batch-norm statistics of `model.weights` and normalize with them in training too. The factors and summands of batch norms are still trained.",
+    ),
     required(
         "model.reset_head",
         "`true` or `false`",
@@ -207,6 +217,11 @@ pub const KEYS: &[Key] = &[
         "optimizer.backbone_factor",
         "number, more than 0",
         "Factor of the learning rate of everything but the head, for training that starts from `model.weights`.",
+    ),
+    required(
+        "optimizer.layer_decay",
+        "number, more than 0 and at most 1",
+        "Factor of the learning rate from one residual block to the one before it: the last block has this factor, the one before it the square, and so on to the stem.",
     ),
     required("optimizer.momentum", FRACTION, "Momentum of `sgd`."),
     required("optimizer.nesterov", "`true` or `false`", "Nesterov's momentum, for `sgd`."),

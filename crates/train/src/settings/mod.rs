@@ -134,6 +134,10 @@ pub struct ModelSettings {
     pub weights: Option<String>,
     /// Whether only the head is trained.
     pub freeze_backbone: bool,
+    /// Epochs at the start in which only the head is trained.
+    pub freeze_epochs: u64,
+    /// Whether batch norms keep the statistics of `weights`, in training too.
+    pub freeze_batch_norm: bool,
     /// Whether the head starts from random weights, whatever `weights` has.
     pub reset_head: bool,
 }
@@ -171,6 +175,8 @@ pub struct OptimizerSettings {
     pub learning_rate: f64,
     /// Factor of the learning rate of everything but the head.
     pub backbone_factor: f64,
+    /// Factor of the learning rate from one block of the backbone to the one before it.
+    pub layer_decay: f64,
     /// Momentum of SGD.
     pub momentum: f64,
     /// Whether SGD has Nesterov's momentum.
@@ -263,6 +269,7 @@ impl Default for OptimizerSettings {
             name: OptimizerKind::Sgd,
             learning_rate: 0.1,
             backbone_factor: 1.0,
+            layer_decay: 1.0,
             momentum: 0.9,
             nesterov: false,
             betas: [0.9, 0.999],
@@ -347,6 +354,12 @@ impl Settings {
         (settings.data.val_fraction, settings.data.val_at_least) = (0.0, 0);
         (settings.select_best, settings.patience) = (SelectBest::Last, 0);
         Ok(settings)
+    }
+
+    /// Whether only the head is trained in an epoch, counted from 0.
+    #[must_use]
+    pub fn freezes_backbone(&self, epoch: u64) -> bool {
+        self.model.freeze_backbone || epoch < self.model.freeze_epochs
     }
 
     /// Length of SAM's ascent in an epoch, counted from 0; `None` for an epoch without SAM.

@@ -159,6 +159,27 @@ fn values_that_cannot_be_used_are_refused() {
             "setting 'optimizer.ema_bn_images' is 100; it must be 0 with 'model.freeze_backbone'",
         ),
         (
+            "[optimizer]\nema_epochs = 20.0\nema_bn_images = 100\n[model]\nweights = \"w\"\nfreeze_batch_norm = true",
+            "setting 'optimizer.ema_bn_images' is 100; it must be 0 with 'model.freeze_batch_norm'",
+        ),
+        (
+            "[optimizer]\nlayer_decay = 1.5",
+            "setting 'optimizer.layer_decay' is 1.5; it must be more than 0 and at most 1",
+        ),
+        ("[model]\nfreeze_epochs = 3", "setting 'model.freeze_epochs' is 3; it must be 0 without 'model.weights'"),
+        (
+            "epochs = 3\n[model]\nweights = \"w\"\nfreeze_epochs = 3",
+            "setting 'model.freeze_epochs' is 3; it must be less than the number of epochs",
+        ),
+        (
+            "[model]\nweights = \"w\"\nfreeze_epochs = 3\nfreeze_backbone = true",
+            "setting 'model.freeze_epochs' is 3; it must be 0 with 'model.freeze_backbone'",
+        ),
+        (
+            "[model]\nfreeze_batch_norm = true",
+            "setting 'model.freeze_batch_norm' is true; it must be false without 'model.weights'",
+        ),
+        (
             "[optimizer.schedule]\nname = \"cosine\"\nfloor = 1.0",
             "setting 'optimizer.schedule': floor is 1; it must be at least 0 and less than 1",
         ),

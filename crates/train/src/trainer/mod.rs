@@ -86,6 +86,8 @@ pub struct Trainer<E, W> {
     last_norms: Option<GradientNorms>,
     /// The calibration of the final weights.
     calibration: Option<Calibration>,
+    /// Whether the engine trains only the head.
+    frozen: bool,
 }
 
 impl<E: Engine, W: Workers> Trainer<E, W> {
@@ -98,7 +100,9 @@ impl<E: Engine, W: Workers> Trainer<E, W> {
         settings.check()?;
         check_network(engine.network(), &data)?;
         check_selection(&settings, data.val.is_some())?;
-        engine.freeze_backbone(settings.model.freeze_backbone)?;
+        let frozen = settings.freezes_backbone(0);
+        engine.freeze_backbone(frozen)?;
+        engine.freeze_batch_norm(settings.model.freeze_batch_norm)?;
         if settings.optimizer.has_ema() {
             engine.start_ema()?;
         }
@@ -127,6 +131,7 @@ impl<E: Engine, W: Workers> Trainer<E, W> {
             difficulty: settings.augment.follows_difficulty().then(|| Difficulty::new(data.classes.len())),
             last_norms: None,
             calibration: None,
+            frozen,
             settings,
             data: Arc::new(data),
             engine,
@@ -210,6 +215,7 @@ impl<E: Engine, W: Workers> Trainer<E, W> {
 
     /// Steps until the epoch ends, or until the observer asks for anything but to continue.
     fn train_until_directed(&mut self, observer: &mut dyn Observer) -> Result<Directive, TrainError> {
+        self.freeze_or_unfreeze()?;
         let data = Arc::clone(&self.data);
         let (batches, steps) = (self.epoch_batches(&data), self.steps());
         std::thread::scope(|scope| {
@@ -229,6 +235,16 @@ impl<E: Engine, W: Workers> Trainer<E, W> {
             }
             Ok(Directive::Continue)
         })
+    }
+
+    /// Freezes the backbone in the epochs that train only the head.
+    fn freeze_or_unfreeze(&mut self) -> Result<(), TrainError> {
+        let frozen = self.settings.freezes_backbone(self.position.epoch);
+        if frozen != self.frozen {
+            self.engine.freeze_backbone(frozen)?;
+            self.frozen = frozen;
+        }
+        Ok(())
     }
 
     /// The batches of the current epoch.

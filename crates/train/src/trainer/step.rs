@@ -146,6 +146,7 @@ impl<E: Engine, W: Workers> Trainer<E, W> {
             },
             learning_rate: learning_rate as f32,
             backbone_factor: self.settings.optimizer.backbone_factor as f32,
+            layer_decay: self.settings.optimizer.layer_decay as f32,
             weight_decay: weight_decay as f32,
             clip_grad_norm: (clip_grad_norm > 0.0).then_some(clip_grad_norm as f32),
         }

@@ -134,6 +134,10 @@ impl Engine for FailingEngine {
         self.engine.freeze_backbone(frozen)
     }
 
+    fn freeze_batch_norm(&mut self, frozen: bool) -> Result<(), NnError> {
+        self.engine.freeze_batch_norm(frozen)
+    }
+
     fn gradients(&mut self) -> Option<&mut [f32]> {
         self.engine.gradients()
     }

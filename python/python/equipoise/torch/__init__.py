@@ -2,6 +2,13 @@
 
 from typing import TYPE_CHECKING, Any
 
+try:
+    import torch as _torch  # noqa: F401
+except ModuleNotFoundError as error:
+    if error.name != "torch":
+        raise
+    raise ModuleNotFoundError("equipoise.torch needs PyTorch: pip install torch", name="torch") from None
+
 from equipoise.torch.criterion import Criterion
 from equipoise.torch.data import Dataset, Loader, Normalize
 from equipoise.torch.methods import (

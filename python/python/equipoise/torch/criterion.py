@@ -119,6 +119,8 @@ class Criterion(nn.Module):
                 ops.count_(runner.version, logits.detach(), *args[1:], runner.handle)
             runner.weights = weights
             return loss
+        if logits.layout is not torch.strided or logits.is_meta:
+            raise TypeError("logits must be a dense tensor with values, not a sparse one or one of the meta device")
         result: Tensor = ops.EagerCriterion.apply(
             logits.contiguous(), runner, labels.contiguous(), second, share, examples, self.training, per_row
         )

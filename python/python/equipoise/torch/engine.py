@@ -15,7 +15,7 @@ from equipoise.torch.networks import ResNet
 from equipoise.torch.norms import BatchNorm2d
 from equipoise.torch.workers import Buckets, floats_at
 
-Rates = tuple[float, float, float, "float | None"]
+Rates = tuple[float, float, float, float, "float | None"]
 MOMENTUM = 0.1
 """Share of the newest batch in the running statistics."""
 FIRST_SCALE = 65536.0
@@ -33,6 +33,18 @@ class EngineOptions:
     compile: bool = False
     sync_bn: bool = False
     channels_last: bool = True
+
+
+def block_depths(names: list[str], head: str) -> list[int]:
+    """The distance of each parameter's block from the head: 0 for the head, 1 for the last block, most for the stem."""
+
+    def block(name: str) -> str:
+        if name.startswith(head + "."):
+            return head
+        return ".".join(name.split(".")[:2]) if name.startswith("layer") else "stem"
+
+    order = list(dict.fromkeys(map(block, names)))
+    return [len(order) - 1 - order.index(block(name)) for name in names]
 
 
 class TorchEngine:
@@ -58,6 +70,7 @@ class TorchEngine:
         buffers = dict(model.named_buffers())
         self.statistics = [buffers[name] for name in model.statistic_names]
         self.is_head = [name.startswith(model.head_name + ".") for name in model.parameter_names]
+        self.depths = block_depths(model.parameter_names, model.head_name)
         self.is_scale = [name == model.head_name + ".scale" for name in model.parameter_names]
         self.momentum = [torch.zeros_like(p) for p in self.parameters]
         self.second_moment: list[Tensor] = []
@@ -70,6 +83,7 @@ class TorchEngine:
         self.loss_scale = FIRST_SCALE
         self.good_steps = 0
         self.buckets = Buckets([], None)
+        self.frozen_norms = False
         self.freeze_backbone(False)
 
     def freeze_backbone(self, frozen: bool) -> None:
@@ -86,6 +100,11 @@ class TorchEngine:
         self.buckets.close()
         self.buckets = Buckets(trained, self.group)
         self.optimizer = None
+
+    def freeze_batch_norm(self, frozen: bool) -> None:
+        """Lets batch norms use their running statistics in training, or those of the batch."""
+        self.frozen_norms = frozen
+        self.logits = None
 
     # passes
 
@@ -124,6 +143,9 @@ class TorchEngine:
             with self.autocast():
                 return cast(Tensor, self.model.head(features)).float()
         self.model.train()
+        if self.frozen_norms:
+            for norm in self.norms:
+                norm.eval()
         self.set_momentum(MOMENTUM if self.before_ascent is None else 0.0)
         with self.autocast():
             return model(images).float()
@@ -163,7 +185,7 @@ class TorchEngine:
     def forward_without_images(self) -> None:
         """Takes part in a forward pass of others: batch norms over all workers need it."""
         self.logits = None
-        if self.options.sync_bn and not self.frozen:
+        if self.options.sync_bn and not self.frozen and not self.frozen_norms:
             empty = torch.empty((0, *self.model.shape), device=self.options.device)
             self.logits = self.train_logits(empty, self.model)
 
@@ -216,16 +238,16 @@ class TorchEngine:
         return [(parameter, buffer) for parameter, buffer in pairs if parameter.requires_grad]
 
     def groups(self) -> list[dict[str, Any]]:
-        """The trained parameters by how they are updated: backbone, head, scales of the head."""
-        groups: dict[str, list[nn.Parameter]] = {"backbone": [], "head": [], "scale": []}
-        for parameter, head, scale in zip(self.parameters, self.is_head, self.is_scale, strict=True):
+        """The trained parameters by how they are updated: head, scales of the head, blocks of the backbone."""
+        groups: dict[tuple[int, bool], list[nn.Parameter]] = {}
+        for parameter, depth, scale in zip(self.parameters, self.depths, self.is_scale, strict=True):
             if parameter.requires_grad:
-                groups["scale" if scale else "head" if head else "backbone"].append(parameter)
-        return [{"params": members, "name": name} for name, members in groups.items() if members]
+                groups.setdefault((depth, scale), []).append(parameter)
+        return [{"params": members, "depth": depth, "scale": scale} for (depth, scale), members in groups.items()]
 
     def step(self, optimizer: torch.optim.Optimizer, rates: Rates, options: dict[str, Any]) -> float:
         """Updates the parameters unless the norm is not finite."""
-        learning_rate, backbone_factor, weight_decay, clip = rates
+        learning_rate, backbone_factor, layer_decay, weight_decay, clip = rates
         norm = self.buckets.norm()
         if norm != norm or norm == float("inf"):
             return self.overflow(norm)
@@ -233,9 +255,9 @@ class TorchEngine:
         if clip is not None and norm > clip:
             self.buckets.scale(clip / norm)
         for group in optimizer.param_groups:
-            name = group["name"]
-            group["lr"] = learning_rate * (backbone_factor if name == "backbone" else 1.0)
-            group["weight_decay"] = 0.0 if name == "scale" else weight_decay
+            depth = group["depth"]
+            group["lr"] = learning_rate * (backbone_factor * layer_decay**depth if depth else 1.0)
+            group["weight_decay"] = 0.0 if group["scale"] else weight_decay
             group.update(options)
         optimizer.step()
         self.good_steps += 1
@@ -331,7 +353,7 @@ class TorchEngine:
 
     def tensors(self, name: str) -> list[Tensor]:
         """Copies of tensors on the CPU, in the usual order of values."""
-        return [tensor.detach().to("cpu", torch.float32).contiguous() for tensor in self.kind(name)]
+        return [torch.empty(tensor.shape).copy_(tensor.detach()) for tensor in self.kind(name)]
 
     def set_tensors(self, name: str, values: list[tuple[int, int]]) -> None:
         """Replaces tensors by the floats at these addresses."""

@@ -15,10 +15,8 @@ from pathlib import Path
 
 import torch
 
-from equipoise._equipoise import CpuEngine
-from equipoise._equipoise import network as describe
-from equipoise.torch.engine import EngineOptions, TorchEngine
-from equipoise.torch.workers import floats_at
+from equipoise.torch.agreement import SMOOTH_GAIN, Task, distances
+from equipoise.torch.engine import EngineOptions
 
 
 class SkipCheckError(Exception):
@@ -32,52 +30,18 @@ def need_cuda(count: int = 1) -> None:
         raise SkipCheckError(f"needs {count} CUDA device{'s' if count > 1 else ''}, torch finds {found}")
 
 
-def largest_difference(name: str, image_size: int, batch: int, steps: int, options: EngineOptions) -> float:
-    """The largest difference of logits between torch and the crates, after each of some steps on the same batches.
-
-    Both engines make every step from the same weights; momentum and gradients are their own. Left to themselves for
-    ten steps, they drift apart, because training with small batches amplifies differences in the last bits.
-    """
-    channels, classes = 3, 10
-    description = describe(name, channels, image_size, image_size, classes)
-    reference = CpuEngine(description, batch, 1, torch.get_num_threads())
-    engine = TorchEngine(description, options)
-    put(engine, "parameters", reference.tensors(False))
-    generator = torch.Generator().manual_seed(5)
-    largest = 0.0
-    for step in range(steps + 1):
-        images = torch.randn(batch, channels, image_size, image_size, generator=generator)
-        want = torch.tensor(reference.forward(images.flatten().tolist(), True)).reshape(batch, classes)
-        address, length = engine.forward(images.data_ptr(), batch, True)
-        got = floats_at(address, length).reshape(batch, classes)
-        largest = max(largest, float((got - want).abs().max()))
-        if step < steps:
-            # the gradient of cross-entropy at the reference, for both
-            labels = torch.randint(0, classes, (batch,), generator=generator)
-            gradient = (want.softmax(1) - torch.nn.functional.one_hot(labels, classes)) / batch
-            reference.backward(gradient.flatten().tolist())
-            engine.backward(gradient.contiguous().data_ptr(), gradient.numel())
-            reference.sgd(0.01, 0.9, 1e-4)
-            engine.step_sgd((0.01, 1.0, 1e-4, None), 0.9, False)
-            after = torch.tensor(reference.forward(images.flatten().tolist(), True)).reshape(batch, classes)
-            address, length = engine.forward(images.data_ptr(), batch, True)
-            largest = max(largest, float((floats_at(address, length).reshape(batch, classes) - after).abs().max()))
-            put(engine, "parameters", reference.tensors(False))
-    return largest
+SHORT = Task("resnet32", 32, 16, 0.01, gain=SMOOTH_GAIN)
+"""Ten steps that amplify rounding little."""
 
 
-def put(engine: TorchEngine, kind: str, tensors: list[list[float]]) -> None:
-    """Puts values into an engine."""
-    arrays = [torch.tensor(values, dtype=torch.float32) for values in tensors]
-    engine.set_tensors(kind, [(array.data_ptr(), array.numel()) for array in arrays])
-
-
-def check_agreement(options: EngineOptions, bound: float, compare: Callable[[], float] | None = None) -> str:
-    """Ten steps of ResNet-32 beside the engine of the crates."""
-    difference = compare() if compare else largest_difference("resnet32", 32, 16, 10, options)
+def check_agreement(options: EngineOptions, bound: float = 1e-4, task: Task = SHORT) -> str:
+    """Some steps beside the engine of the crates and beside exact arithmetic."""
+    found = distances(task, options)
+    difference = max(found.between)
     if not difference < bound:
         raise AssertionError(f"logits differ by {difference:.2e}; at most {bound:.0e} is allowed")
-    return f"logits within {difference:.1e} after 10 steps"
+    exact = max(found.torch)
+    return f"logits within {difference:.1e} over {task.steps} steps, and within {exact:.1e} of 64 bits"
 
 
 def exact(device: str) -> EngineOptions:
@@ -107,14 +71,14 @@ def torchrun(count: int) -> list[str]:
 def cuda_agreement() -> str:
     """Agreement on the GPU."""
     need_cuda()
-    return check_agreement(exact("cuda"), 2e-3)
+    return check_agreement(exact("cuda"))
 
 
 def cuda_bf16() -> str:
     """Mixed precision: the first logits are near those of 32 bits."""
     need_cuda()
     options = EngineOptions(torch.device("cuda"), amp="bf16")
-    return check_agreement(options, 0.3, lambda: largest_difference("resnet32", 32, 16, 0, options))
+    return check_agreement(options, 0.1, SHORT._replace(steps=0))
 
 
 def compiled(device: str) -> str:
@@ -122,7 +86,7 @@ def compiled(device: str) -> str:
     if device == "cuda":
         need_cuda()
     options = EngineOptions(torch.device(device), compile=True)
-    return check_agreement(options, 1e-3, lambda: largest_difference("resnet8", 32, 8, 2, options))
+    return check_agreement(options, task=Task("resnet8", 32, 8, 0.01, 2, SMOOTH_GAIN))
 
 
 def cuda_training(*options: str) -> str:
@@ -142,7 +106,7 @@ def checks() -> list[tuple[str, Callable[[], str]]]:
     cpu = ("--device", "cpu", "--threads", "1")
     quick = os.environ.get("EQUIPOISE_SELFTEST_QUICK") == "1"
     all_checks: list[tuple[str, Callable[[], str]]] = [
-        ("agreement with the CPU engine, CPU", lambda: check_agreement(exact("cpu"), 2e-3)),
+        ("agreement with the CPU engine, CPU", lambda: check_agreement(exact("cpu"))),
         ("training, CPU", lambda: run_training([sys.executable], *cpu)),
         ("training, CPU, bf16", lambda: run_training([sys.executable], *cpu, "--amp", "bf16")),
         ("training, CPU, 2 processes over gloo", lambda: run_training(torchrun(2), *cpu)),

@@ -19,22 +19,23 @@ pub(in crate::read) mod walk;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use self::layout::{SplitFolders, class_root, is_held_out, probably_meant};
+use self::layout::{SplitFolders, class_root, is_held_out, is_split, probably_meant};
+pub(super) use self::layout::{is_image_folder, names_split};
 pub(super) use self::walk::Walk;
 use self::walk::{check_link, entries, problem};
-use crate::dataset::{Dataset, Problem, Split};
+use crate::dataset::{Dataset, Images, Problem, Split};
 use crate::error::DataError;
 use crate::read::options::ReadOptions;
 use crate::read::source::cannot_read;
 use crate::subset::grouping::FileGroups;
 use crate::subset::split::{ClassFiles, labeled, split_files};
 
-/// Whether a folder looks like a tree of classes.
+/// Whether a folder may be a tree of classes: it is not empty.
 ///
 /// # Errors
 /// If it cannot be read.
 pub(crate) fn is_tree(path: &Path) -> Result<bool, DataError> {
-    Ok(path.is_dir() && !folders(path)?.is_empty())
+    Ok(path.is_dir() && !entries(path, &mut 0)?.is_empty())
 }
 
 /// Name of a dataset in a folder: that of the folder.
@@ -66,6 +67,11 @@ fn unsplit_tree(path: &Path, folders: &[PathBuf], options: &ReadOptions) -> Resu
         let name = "train folder beside the others; to use one of them alone, name it".to_owned();
         return Err(DataError::Missing { folder: path.to_owned(), name });
     }
+    if folders.len() > 1 && folders.iter().all(|folder| is_split(folder)) {
+        // `train` and `test` are splits whose images have no labels, not classes
+        let files = entries(&folders[0], &mut 0)?.len();
+        return Err(DataError::NoClasses { folder: folders[0].clone(), files });
+    }
     let mut problems = Vec::new();
     let files = class_files(path, &mut problems)?;
     if let Some(inner) = only_folder_with_classes(path, &files)? {
@@ -82,7 +88,8 @@ fn unsplit_tree(path: &Path, folders: &[PathBuf], options: &ReadOptions) -> Resu
         problems.insert(0, problem(path, &what));
     }
     let classes: Vec<String> = files.keys().cloned().collect();
-    let groups = FileGroups::by_path(path, files.values().flatten(), options.group_by.as_ref())?;
+    let all = files.values().flatten().map(|file| (path, file));
+    let groups = FileGroups::by_path(all, options.group_by.as_ref(), &[])?;
     let (train, test) = split_files(path, files, options, (&classes, &groups))?;
     Ok(Dataset { name: name_of(path), classes, train, val: None, test, groups, problems })
 }
@@ -112,7 +119,10 @@ fn tree_of_splits(path: &Path, folders: &SplitFolders, options: &ReadOptions) ->
     let (val, test) = (split(&folders.val)?, split(&folders.test)?);
     ignored_entries(path, &read, &mut problems)?;
     let name = name_of(path);
-    let groups = FileGroups::by_path(&train, files.values().flatten(), options.group_by.as_ref())?;
+    let held_out = held_out_files(folders, val.as_ref(), test.as_ref())?;
+    let all = files.values().flatten().map(|file| (train.as_path(), file));
+    let all = all.chain(held_out.iter().map(|(root, file)| (root.as_path(), *file)));
+    let groups = FileGroups::by_path(all, options.group_by.as_ref(), &[])?;
     let (train, val, test) = match (val, test) {
         (val, Some(test)) => (labeled(&files, &classes), val, test),
         // as for ImageNet, `val/` is the test split if there is no other
@@ -132,6 +142,21 @@ fn tree_of_splits(path: &Path, folders: &SplitFolders, options: &ReadOptions) ->
         }
     };
     Ok(Dataset { name, classes, train, val, test, groups, problems })
+}
+
+/// The files of the validation and test splits, each with the folder of its class folders.
+fn held_out_files<'a>(
+    folders: &SplitFolders,
+    val: Option<&'a Split>,
+    test: Option<&'a Split>,
+) -> Result<Vec<(PathBuf, &'a PathBuf)>, DataError> {
+    let mut all = Vec::new();
+    for (folder, split) in [(&folders.val, val), (&folders.test, test)] {
+        let (Some(folder), Some(Split { images: Images::Files(files), .. })) = (folder, split) else { continue };
+        let root = class_root(folder)?;
+        all.extend(files.iter().map(|file| (root.clone(), file)));
+    }
+    Ok(all)
 }
 
 /// The images of a `val/` or `test/` folder; `None` if they are not in class folders, so that they have no labels.

@@ -8,40 +8,28 @@
 //! numbers. A file may be named without its extension, and may be in a folder beside the list. Missing files are reported
 //! with their line.
 
+mod beside_images;
 mod columns;
 mod delimited;
+mod entries;
 mod files;
+mod json;
 
 use std::collections::BTreeMap;
 use std::io::Read;
 use std::path::{Path, PathBuf};
 
-use serde_json::{Map, Value};
-
-use self::columns::{Columns, split_name};
+pub(crate) use self::beside_images::list_in;
+use self::columns::split_name;
+use self::entries::{Entries, Entry, Fields};
 use self::files::FileFinder;
 use super::class_folders::similar_names;
 use crate::dataset::{Dataset, Problem, Split};
 use crate::error::DataError;
 use crate::read::options::ReadOptions;
 use crate::read::source::open;
-use crate::read::text::lines;
 use crate::subset::grouping::FileGroups;
 use crate::subset::split::{ClassFiles, labeled, split_files};
-
-/// Size limit of a list.
-const MAX_BYTES: u64 = 1 << 30;
-
-/// One line of a list.
-struct Entry {
-    /// Line number, from 1.
-    line: usize,
-    path: PathBuf,
-    label: String,
-    split: Option<String>,
-    /// Images of the same group belong together.
-    group: Option<String>,
-}
 
 /// Reads a list; its extension decides the format (`.csv` and `.tsv`, or `.jsonl` and `.ndjson`).
 ///
@@ -69,18 +57,18 @@ fn has_extension(path: &Path, known: &[&str]) -> bool {
 /// # Errors
 /// Names the line that is invalid.
 pub fn parse(file: &Path, text: &mut dyn Read, options: &ReadOptions) -> Result<Dataset, DataError> {
-    let mut problems = Vec::new();
-    let entries = match is_csv(file) {
-        true => delimited::entries(file, text, options, &mut problems)?,
-        false => json_entries(file, text, options, &mut problems)?,
-    };
+    let Entries { entries, columns, mut problems } = Entries::read(file, text, options, Fields::PathAndLabel)?;
     let Some(first) = entries.first() else {
         return Err(DataError::NoImages { path: file.to_owned() });
     };
-    let (mut splits, mut groups) = files_by_split(file, &entries, &mut problems)?;
-    if groups.is_empty() {
-        let files = splits.values().flat_map(BTreeMap::values).flatten();
-        groups = FileGroups::by_path(folder_of(file), files, options.group_by.as_ref())?;
+    let groups = FileGroups::by_column(options.group_by.as_ref());
+    let (mut splits, mut groups) = files_by_split(file, &entries, groups, &mut problems)?;
+    match groups.is_empty() {
+        true => {
+            let files = splits.values().flat_map(BTreeMap::values).flatten().map(|path| (folder_of(file), path));
+            groups = FileGroups::by_path(files, options.group_by.as_ref(), &columns)?;
+        }
+        false => groups.check_column()?,
     }
     check_classes(file, &splits)?;
     let classes = class_names(&splits);
@@ -107,6 +95,21 @@ pub fn parse(file: &Path, text: &mut dyn Read, options: &ReadOptions) -> Result<
     Ok(Dataset { name, classes, train, val, test, groups, problems })
 }
 
+/// The files that a list names, in its order; it need not have labels. `usual` is the column of their paths that the list may have.
+///
+/// # Errors
+/// Names the line that is invalid.
+pub(in crate::read) fn image_files(
+    file: &Path,
+    options: &ReadOptions,
+    usual: Option<&str>,
+) -> Result<(Vec<PathBuf>, Option<Problem>), DataError> {
+    let Entries { entries, .. } = Entries::read(file, &mut *open(file)?, options, Fields::Path { usual })?;
+    let names: Vec<&Path> = entries.iter().map(|entry| entry.path.as_path()).collect();
+    let (mut finder, problem) = FileFinder::new(folder_of(file), &names);
+    Ok((names.into_iter().map(|name| finder.find(name)).collect(), problem))
+}
+
 fn folder_of(file: &Path) -> &Path {
     file.parent().unwrap_or(Path::new(""))
 }
@@ -118,9 +121,11 @@ type FilesBySplit = BTreeMap<Option<&'static str>, ClassFiles>;
 fn files_by_split(
     file: &Path,
     entries: &[Entry],
+    mut groups: FileGroups,
     problems: &mut Vec<Problem>,
 ) -> Result<(FilesBySplit, FileGroups), DataError> {
-    let (mut splits, mut groups) = (FilesBySplit::new(), FileGroups::default());
+    let mut splits = FilesBySplit::new();
+    let is_grouped = entries.iter().any(|entry| entry.group.is_some());
     let names: Vec<&Path> = entries.iter().map(|entry| entry.path.as_path()).collect();
     let (mut finder, problem) = FileFinder::new(folder_of(file), &names);
     problems.extend(problem);
@@ -141,8 +146,12 @@ fn files_by_split(
         if let Err(error) = path.metadata() {
             problems.push(Problem { path: path.display().to_string(), what: format!("line {line}: {error}") });
         }
-        if let Some(group) = group {
-            groups.insert(path.clone(), group);
+        if is_grouped {
+            groups.insert(
+                path.clone(),
+                group.as_deref(),
+                &path.strip_prefix(folder_of(file)).unwrap_or(&path).to_string_lossy(),
+            );
         }
         splits.entry(split).or_default().entry(label.clone()).or_default().push(path);
     }
@@ -170,62 +179,4 @@ fn class_names(splits: &FilesBySplit) -> Vec<String> {
         names.sort_by_key(|name| name.parse::<u64>().ok());
     }
     names
-}
-
-/// The problem that these columns or fields are ignored.
-fn ignored(file: &Path, what: &str, names: &[String]) -> Option<Problem> {
-    let what = format!("ignored {what}: {}", names.join(", "));
-    (!names.is_empty()).then(|| Problem { path: file.display().to_string(), what })
-}
-
-/// Limit on the ignored fields that are named.
-const MAX_IGNORED: usize = 20;
-
-fn json_entries(
-    file: &Path,
-    text: &mut dyn Read,
-    options: &ReadOptions,
-    problems: &mut Vec<Problem>,
-) -> Result<Vec<Entry>, DataError> {
-    let mut unread: Vec<String> = Vec::new();
-    let mut entries = Vec::new();
-    for line in lines(text, file, MAX_BYTES) {
-        let (number, line) = line?;
-        if line.iter().all(u8::is_ascii_whitespace) {
-            continue;
-        }
-        let invalid = |what: String| DataError::Line { path: file.to_owned(), line: number, what };
-        let mut fields: Map<String, Value> =
-            serde_json::from_slice(&line).map_err(|error| invalid(error.to_string()))?;
-        let names: Vec<String> = fields.keys().cloned().collect();
-        let names: Vec<&str> = names.iter().map(String::as_str).collect();
-        let columns = Columns::find(&names, options).map_err(|unknown| unknown.error(file, number, &names))?;
-        let mut take = |column: usize| fields.remove(names[column]).unwrap_or_default();
-        let Value::String(path) = take(columns.path) else {
-            return Err(invalid(format!("`{}` must be text", names[columns.path])));
-        };
-        let label = match take(columns.label) {
-            Value::String(text) => text,
-            Value::Number(number) if number.is_u64() => number.to_string(),
-            _ => return Err(invalid("the label must be text or a whole number".to_owned())),
-        };
-        let split = match columns.split.map(&mut take) {
-            Some(Value::String(split)) => Some(split),
-            None | Some(Value::Null) => None,
-            Some(_) => return Err(invalid("the split must be text".to_owned())),
-        };
-        let group = match columns.group.map(&mut take) {
-            None => None,
-            Some(Value::String(group)) => Some(group),
-            Some(group) => Some(group.to_string()),
-        };
-        for field in fields.into_iter().map(|(name, _)| name) {
-            if unread.len() < MAX_IGNORED && !unread.contains(&field) {
-                unread.push(field);
-            }
-        }
-        entries.push(Entry { line: number, path: PathBuf::from(path), label, split, group });
-    }
-    problems.extend(ignored(file, "fields", &unread));
-    Ok(entries)
 }

@@ -5,7 +5,7 @@ use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
 use super::folders;
-use super::walk::entries;
+use super::walk::{Walk, entries};
 use crate::error::DataError;
 use crate::read::decode::may_be_image;
 use crate::subset::split::ClassFiles;
@@ -47,7 +47,7 @@ pub(super) struct SplitFolders {
 
 impl SplitFolders {
     /// Finds the splits of a tree: folders named `train`, `val` or `test` (or `training` and so on), or folders that all have
-    /// such a word in their names. A folder without folders in it is a class, whatever its name. `None` if there is no
+    /// such a word in their names, except for those without images. A folder without folders in it is a class, whatever its name. `None` if there is no
     /// training split.
     pub(super) fn find(folders: &[PathBuf]) -> Result<Option<Self>, DataError> {
         if let Some(train) = named(folders, SplitName::Train)? {
@@ -58,8 +58,10 @@ impl SplitFolders {
             return Ok(Some(Self { train, val, test }));
         }
         let splits: Vec<Option<SplitName>> = folders.iter().map(|folder| SplitName::in_name(folder)).collect();
-        if splits.iter().any(Option::is_none) {
-            return Ok(None);
+        for (folder, _) in folders.iter().zip(&splits).filter(|(_, split)| split.is_none()) {
+            if !Walk::below(folder)?.files.is_empty() {
+                return Ok(None);
+            }
         }
         let only = |name: SplitName| {
             let mut found =
@@ -94,6 +96,11 @@ pub(super) fn is_held_out(folder: &Path) -> bool {
     [SplitName::Val, SplitName::Test].into_iter().any(|split| split.words().iter().any(|name| has_name(folder, name)))
 }
 
+/// Whether a folder has exactly the name of a split.
+pub(super) fn is_split(folder: &Path) -> bool {
+    is_held_out(folder) || SplitName::Train.words().iter().any(|name| has_name(folder, name))
+}
+
 /// The folder that holds the class folders: this one, or one below that is alone in its folder and not named after a split,
 /// as in `Final_Training/Images/00000/..`.
 pub(super) fn class_root(folder: &Path) -> Result<PathBuf, DataError> {
@@ -115,7 +122,17 @@ fn has_images(folder: &Path) -> Result<bool, DataError> {
     Ok(entries(folder, &mut 0)?.iter().map(std::fs::DirEntry::path).any(|path| path.is_file() && may_be_image(&path)))
 }
 
-/// Usual names of a folder with the class folders.
+/// Whether a file or folder has a word for this split, `train`, `val` or `test`, in its name.
+pub(in crate::read) fn names_split(path: &Path, split: &str) -> bool {
+    SplitName::in_name(&path.with_extension("")).is_some_and(|name| name.words()[0] == split)
+}
+
+/// Whether a folder has a usual name of a folder with images.
+pub(in crate::read) fn is_image_folder(folder: &Path) -> bool {
+    IMAGE_FOLDERS.iter().any(|name| has_name(folder, name))
+}
+
+/// Usual names of a folder with images, or with the class folders.
 const IMAGE_FOLDERS: [&str; 7] = ["images", "image", "imgs", "img", "jpegimages", "photos", "pictures"];
 
 /// The folder that was probably meant, if those that would be the classes hold nothing but folders: `Images/` beside `Masks/`,
@@ -134,7 +151,7 @@ pub(super) fn probably_meant(path: &Path, files: &ClassFiles) -> Option<PathBuf>
     let filled = files.iter().filter(|(_, files)| !files.is_empty());
     let found = filled.map(inner).collect::<Option<Vec<_>>>()?;
     let (folder, names) = found.first().filter(|_| found.len() > 1)?;
-    let usual = found.iter().find(|(folder, _)| IMAGE_FOLDERS.iter().any(|name| has_name(folder, name)));
+    let usual = found.iter().find(|(folder, _)| is_image_folder(folder));
     let are_alike = found.iter().all(|(_, others)| others == names);
     usual.map(|(folder, _)| folder.clone()).or_else(|| are_alike.then(|| folder.clone()))
 }

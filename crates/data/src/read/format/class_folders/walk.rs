@@ -83,12 +83,16 @@ pub(super) fn problem(path: &Path, what: &str) -> Problem {
     Problem { path: path.display().to_string(), what: what.to_owned() }
 }
 
+/// The folder that macOS adds to an archive, with hidden files only.
+const MACOS_FOLDER: &[u8] = b"__MACOSX";
+
 /// The entries of a folder that are not hidden, sorted; `hidden` counts the others.
-pub(super) fn entries(path: &Path, hidden: &mut usize) -> Result<Vec<fs::DirEntry>, DataError> {
+pub(in crate::read) fn entries(path: &Path, hidden: &mut usize) -> Result<Vec<fs::DirEntry>, DataError> {
     let mut entries = Vec::new();
     for entry in fs::read_dir(path).map_err(cannot_read(path))? {
         let entry = entry.map_err(cannot_read(path))?;
-        if entry.file_name().as_encoded_bytes().starts_with(b".") {
+        let name = entry.file_name();
+        if name.as_encoded_bytes().starts_with(b".") || name.as_encoded_bytes() == MACOS_FOLDER {
             *hidden += 1;
         } else {
             entries.push(entry);

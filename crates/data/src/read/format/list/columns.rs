@@ -2,6 +2,7 @@
 
 use std::path::Path;
 
+use super::entries::Fields;
 use crate::error::DataError;
 use crate::read::options::ReadOptions;
 
@@ -39,7 +40,8 @@ const SPLIT: &[&str] = &["split", "part", "set", "subset"];
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Columns {
     pub(super) path: usize,
-    pub(super) label: usize,
+    /// The column of the label, which a list of files to look at need not have.
+    pub(super) label: Option<usize>,
     pub(super) split: Option<usize>,
     /// The column that tells which images belong together.
     pub(super) group: Option<usize>,
@@ -70,12 +72,16 @@ impl UnknownColumn {
 
 impl Columns {
     /// The columns of a list without a header.
-    pub(super) const UNNAMED: Self = Self { path: 0, label: 1, split: Some(2), group: None, width: 3 };
+    pub(super) const UNNAMED: Self = Self { path: 0, label: Some(1), split: Some(2), group: None, width: 3 };
 
     /// The columns of a header, or of the fields of an object.
-    pub(super) fn find(names: &[&str], options: &ReadOptions) -> Result<Self, UnknownColumn> {
+    pub(super) fn find(names: &[&str], options: &ReadOptions, fields: Fields<'_>) -> Result<Self, UnknownColumn> {
         let normal: Vec<String> = names.iter().map(|name| normalized(name)).collect();
         let usual = |known: &[&str]| known.iter().find_map(|known| normal.iter().position(|name| name == known));
+        let expected = match fields {
+            Fields::Path { usual: Some(name) } => normal.iter().position(|other| *other == normalized(name)),
+            _ => None,
+        };
         let column = |chosen: &Option<String>, option: &'static str, known: &[&str]| match chosen {
             Some(name) => match normal.iter().position(|other| *other == normalized(name)) {
                 Some(column) => Ok(Some(column)),
@@ -83,21 +89,28 @@ impl Columns {
             },
             None => Ok(usual(known)),
         };
-        let path = column(&options.path_column, "--path-column", PATH)?;
+        let path = match (&options.path_column, expected) {
+            (None, Some(expected)) => Some(expected),
+            (chosen, _) => column(chosen, "--path-column", PATH)?,
+        };
         let label = column(&options.label_column, "--label-column", LABEL)?;
         let group_by = options.group_by.as_ref().map(|by| normalized(by.text()));
         let group = group_by.and_then(|by| normal.iter().position(|name| *name == by));
         let unnamed = |options, what| Err(UnknownColumn::Unnamed { options, what });
         match (path, label) {
-            (Some(path), Some(label)) => Ok(Self { path, label, split: usual(SPLIT), group, width: names.len() }),
-            (None, Some(_)) => unnamed("--path-column NAME", "the image files"),
-            (Some(_), None) => unnamed("--label-column NAME", "the classes"),
-            (None, None) => unnamed("--path-column NAME --label-column NAME", "image files or classes"),
+            (Some(path), label) if label.is_some() || fields != Fields::PathAndLabel => {
+                Ok(Self { path, label, split: usual(SPLIT), group, width: names.len() })
+            }
+            (None, _) if label.is_some() || fields != Fields::PathAndLabel => {
+                unnamed("--path-column NAME", "the image files")
+            }
+            (Some(_), _) => unnamed("--label-column NAME", "the classes"),
+            (None, _) => unnamed("--path-column NAME --label-column NAME", "image files or classes"),
         }
     }
 
     pub(super) fn contain(&self, column: usize) -> bool {
-        [Some(self.path), Some(self.label), self.split, self.group].contains(&Some(column))
+        [Some(self.path), self.label, self.split, self.group].contains(&Some(column))
     }
 }
 
@@ -124,7 +137,8 @@ mod tests {
     fn headers_of_other_programs() {
         let find = |header: &str| {
             let names: Vec<&str> = header.split(',').collect();
-            Columns::find(&names, &ReadOptions::default()).map(|columns| (columns.path, columns.label)).ok()
+            let columns = Columns::find(&names, &ReadOptions::default(), Fields::PathAndLabel).ok()?;
+            Some((columns.path, columns.label?))
         };
         let gtsrb = "Filename,Width,Height,Roi.X1,Roi.Y1,Roi.X2,Roi.Y2,ClassId";
         for (header, want) in [
@@ -140,7 +154,20 @@ mod tests {
             assert_eq!(find(header), want, "{header}");
         }
         let named = ReadOptions { label_column: Some("Breed".to_owned()), ..ReadOptions::default() };
-        assert_eq!(Columns::find(&["id", "breed"], &named).expect("named").label, 1);
-        assert!(Columns::find(&["id", "label"], &named).is_err());
+        let find = |names: &[&str], options: &ReadOptions| Columns::find(names, options, Fields::PathAndLabel);
+        assert_eq!(find(&["id", "breed"], &named).expect("named").label, Some(1));
+        assert!(find(&["id", "label"], &named).is_err());
+    }
+
+    /// A list of files to look at needs no labels, and has its paths where the run had them.
+    #[test]
+    fn lists_without_labels() {
+        let path = |names: &[&str], usual| {
+            Columns::find(names, &ReadOptions::default(), Fields::Path { usual }).map(|columns| columns.path).ok()
+        };
+        assert_eq!(path(&["label", "id"], None), Some(1));
+        assert_eq!(path(&["id"], Some("photo")), Some(0));
+        assert_eq!(path(&["id", "Photo"], Some("photo")), Some(1));
+        assert_eq!(path(&["photo", "breed"], None), None);
     }
 }

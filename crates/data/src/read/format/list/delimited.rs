@@ -4,11 +4,9 @@ use std::io::{self, BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};
 
 use super::columns::{Columns, UnknownColumn, split_name};
-use super::{Entry, ignored};
-use crate::dataset::Problem;
+use super::entries::{Entries, Entry, Fields, MAX_BYTES, ignored};
 use crate::error::DataError;
 use crate::read::decode::format_by_name;
-use crate::read::format::list::MAX_BYTES;
 use crate::read::options::ReadOptions;
 use crate::read::source::{LimitedReader, cannot_read};
 use crate::read::text::{MAX_LINE, without_byte_order_mark};
@@ -20,15 +18,15 @@ pub(super) fn entries(
     file: &Path,
     text: &mut dyn Read,
     options: &ReadOptions,
-    problems: &mut Vec<Problem>,
-) -> Result<Vec<Entry>, DataError> {
+    fields: Fields<'_>,
+) -> Result<Entries, DataError> {
     let mut text = BufReader::new(without_byte_order_mark(text).map_err(cannot_read(file))?);
     let mut first = Vec::new();
     text.by_ref().take(MAX_LINE).read_until(b'\n', &mut first).map_err(cannot_read(file))?;
-    let delimiter = delimiter(file, &first, options);
+    let delimiter = delimiter(file, &first, options, fields);
     let text = LimitedReader::new(io::Cursor::new(first).chain(text), 0, "a line is too long, or the file");
     let mut reader = reader(delimiter).from_reader(text);
-    let mut entries = Vec::new();
+    let mut read = Entries::default();
     let mut columns = Columns::UNNAMED;
     let mut record = csv::StringRecord::new();
     for number in 0.. {
@@ -49,17 +47,18 @@ pub(super) fn entries(
         let line = record.position().map_or(before, csv::Position::line) as usize;
         let invalid = |what: String| DataError::Line { path: file.to_owned(), line, what };
         if number == 0
-            && let Some(header) = header(file, line, &record, options)?
+            && let Some(header) = header(file, line, &record, options, fields)?
         {
             columns = header;
             let others = record.iter().enumerate().filter(|(column, _)| !columns.contain(*column));
             let others: Vec<String> = others.map(|(_, field)| field.to_owned()).collect();
-            problems.extend(ignored(file, "columns", &others));
+            read.problems.extend(ignored(file, "columns", &others));
+            read.columns = record.iter().map(str::to_owned).collect();
             continue;
         }
-        entries.extend(entry(&columns, line, &record).map_err(invalid)?);
+        read.entries.extend(entry(&columns, line, &record, fields).map_err(invalid)?);
     }
-    Ok(entries)
+    Ok(read)
 }
 
 fn reader(delimiter: u8) -> csv::ReaderBuilder {
@@ -70,7 +69,7 @@ fn reader(delimiter: u8) -> csv::ReaderBuilder {
 
 /// What is between the fields, by the first line: what makes a known header of it, else what leaves the name of a file, else
 /// what occurs most often.
-fn delimiter(file: &Path, first: &[u8], options: &ReadOptions) -> u8 {
+fn delimiter(file: &Path, first: &[u8], options: &ReadOptions, content: Fields<'_>) -> u8 {
     let fields = |delimiter: u8| {
         if !first.contains(&delimiter) {
             return None;
@@ -79,7 +78,8 @@ fn delimiter(file: &Path, first: &[u8], options: &ReadOptions) -> u8 {
         let read = reader(delimiter).from_reader(first).read_record(&mut record);
         read.ok().filter(|read| *read).map(|_| record)
     };
-    let has_header = |record: &csv::StringRecord| Columns::find(&record.iter().collect::<Vec<_>>(), options).is_ok();
+    let has_header =
+        |record: &csv::StringRecord| Columns::find(&record.iter().collect::<Vec<_>>(), options, content).is_ok();
     let has_file = |record: &csv::StringRecord| record.len() > 1 && record.iter().any(|field| is_file(file, field));
     let with = |has: &dyn Fn(&csv::StringRecord) -> bool| {
         DELIMITERS.into_iter().find(|delimiter| fields(*delimiter).is_some_and(|record| has(&record)))
@@ -100,9 +100,10 @@ fn header(
     line: usize,
     record: &csv::StringRecord,
     options: &ReadOptions,
+    fields: Fields<'_>,
 ) -> Result<Option<Columns>, DataError> {
     let names: Vec<&str> = record.iter().collect();
-    match Columns::find(&names, options) {
+    match Columns::find(&names, options, fields) {
         Ok(columns) => Ok(Some(columns)),
         Err(UnknownColumn::Unnamed { .. }) if is_data(file, &names) => Ok(None),
         Err(unknown) => Err(unknown.error(file, line, &names)),
@@ -118,17 +119,29 @@ fn is_data(file: &Path, fields: &[&str]) -> bool {
 }
 
 /// The fields of a line; `None` if it is empty.
-fn entry(columns: &Columns, line: usize, record: &csv::StringRecord) -> Result<Option<Entry>, String> {
+fn entry(
+    columns: &Columns,
+    line: usize,
+    record: &csv::StringRecord,
+    fields: Fields<'_>,
+) -> Result<Option<Entry>, String> {
     if record.iter().all(str::is_empty) {
         return Ok(None);
     }
-    let (Some(path), Some(label)) = (record.get(columns.path), record.get(columns.label)) else {
-        return Err(format!("{} fields: a path and a label are needed", record.len()));
-    };
-    if record.iter().skip(columns.width).any(|field| !field.is_empty()) {
-        return Err(format!("{} fields: at most {} are expected", record.len(), columns.width));
+    let get = |column: Option<usize>| column.and_then(|column| record.get(column)).map(str::to_owned);
+    let (path, label, split, group) =
+        (get(Some(columns.path)), get(columns.label), get(columns.split), get(columns.group));
+    let entry = |path: String, label| Some(Entry { line, path: PathBuf::from(path), label, split, group });
+    match (path, label, fields) {
+        (None, _, Fields::Path { .. }) => Err("there is no field for the path".to_owned()),
+        (Some(path), _, Fields::Path { .. }) if path.is_empty() => Err("the path is missing".to_owned()),
+        (Some(path), label, Fields::Path { .. }) => Ok(entry(path, label.unwrap_or_default())),
+        (Some(path), Some(label), Fields::PathAndLabel) => {
+            match record.iter().skip(columns.width).any(|f| !f.is_empty()) {
+                true => Err(format!("{} fields: at most {} are expected", record.len(), columns.width)),
+                false => Ok(entry(path, label)),
+            }
+        }
+        (_, _, Fields::PathAndLabel) => Err(format!("{} fields: a path and a label are needed", record.len())),
     }
-    let split = columns.split.and_then(|column| record.get(column)).map(str::to_owned);
-    let group = columns.group.and_then(|column| record.get(column)).map(str::to_owned);
-    Ok(Some(Entry { line, path: PathBuf::from(path), label: label.to_owned(), split, group }))
 }
