@@ -42,10 +42,13 @@ CASES = {
         32,
         ["--weights", "linear head/run", "--set", "model.head=lws", "--set", "model.freeze_backbone=true", "--lr", "0.1"],
     ),
+    "calibrated, for another prior": (32, ["--model", "resnet8", "--lr", "0.01", "--val-fraction", "0.3"]),
     "padded shortcut, odd size": (27, ["--model", "resnet8", "--image-size", "27", "--lr", "0.01"]),
 }
 TRAINING = ["--epochs", "4", "--batch-size", "16"]
 CLASSES, IMAGES, BOUND = 3, 16, 1e-4
+# shares of the classes, by case
+PRIORS = {"calibrated, for another prior": {"class 0": 0.7, "class 1": 0.2, "class 2": 0.1}}
 
 
 def make_images(folder, side, channels):
@@ -65,9 +68,18 @@ def run(program, *arguments, folder=None):
     return result.stdout
 
 
+def prior(folder):
+    """Options of `predict` and `export`, by the name of the case."""
+    if folder.name not in PRIORS:
+        return []
+    file = folder / "prior.json"
+    file.write_text(json.dumps(PRIORS[folder.name]))
+    return ["--prior", file]
+
+
 def export(program, folder, run_folder):
     file = folder / "network.onnx"
-    run(program, "export", run_folder, "--format", "onnx", "--output", file)
+    run(program, "export", run_folder, "--format", "onnx", "--output", file, *prior(folder))
     onnx.checker.check_model(str(file), full_check=True)
     return onnxruntime.InferenceSession(str(file), providers=["CPUExecutionProvider"])
 
@@ -84,10 +96,12 @@ def compare(program, folder, run_folder):
     """The largest difference of probabilities, and how much they vary between images."""
     session = export(program, folder, run_folder)
     about = session.get_modelmeta().custom_metadata_map
+    if prior(folder) and (float(about["temperature"]) == 1 or json.loads(about["prior"]) != PRIORS[folder.name]):
+        sys.exit(f"{folder.name}: the metadata lack the temperature or the prior: {about}")
     classes, channels, side = json.loads(about["classes"]), int(about["channels"]), int(about["height"])
     images = folder / "to predict"
     make_images(images, int(about["resize"]), channels)
-    lines = run(program, "predict", run_folder, images, "--json", "--top", len(classes)).splitlines()
+    lines = run(program, "predict", run_folder, images, "--json", "--top", len(classes), *prior(folder)).splitlines()
     predictions = [json.loads(line) for line in lines]
     want = [{p["label"]: p["probability"] for p in prediction["predictions"]} for prediction in predictions]
     want = np.array([[row[name] for name in classes] for row in want])

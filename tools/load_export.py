@@ -71,12 +71,13 @@ class Model(nn.Module):
         if metadata["head"] == "lws":
             self.scale = factors
         self.offsets = torch.tensor(json.loads(metadata.get("logit_offsets", "[0]")))
+        self.temperature = float(metadata.get("temperature", 1))
 
     def forward(self, x):
         features, weight = self.backbone(x), self.weight
         if self.cosine:
             features, weight = F.normalize(features), F.normalize(weight)
-        return self.scale * F.linear(features, weight, self.bias) + self.offsets
+        return (self.scale * F.linear(features, weight, self.bias) + self.offsets) / self.temperature
 
 
 def preprocess_of(metadata):

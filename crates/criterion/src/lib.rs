@@ -11,6 +11,7 @@
 //!
 //! A [`Workspace`] with a [`Pool`] splits batches over its threads. Results do not depend on their number.
 
+mod assumed_prior;
 mod batch;
 mod config;
 mod counts;
@@ -25,6 +26,7 @@ mod parameters;
 mod registry;
 mod state;
 
+pub use assumed_prior::AssumedPrior;
 pub use batch::{Batch, Mixed, Output, Summary};
 pub use config::{Config, Preset};
 pub use criterion::Criterion;

@@ -8,7 +8,10 @@ mod checkpoints;
 mod clock;
 pub mod cluster;
 mod commands;
+mod cross_validation;
+mod decisions;
 mod failure;
+mod figures;
 pub mod launch;
 mod options;
 mod output;
@@ -58,6 +61,8 @@ enum Command {
     LrRange(commands::lr_range::Args),
     /// Evaluate a trained run
     Evaluate(commands::evaluate::Args),
+    /// Calibrate the probabilities of a run on images that it was not trained on
+    Calibrate(commands::calibrate::Args),
     /// Compare finished runs: a report page, a verdict, tables
     Report(commands::report::Args),
     /// Reproduce a published table
@@ -68,6 +73,8 @@ enum Command {
     Embed(commands::embed::Args),
     /// Export the network of a run for other programs
     Export(commands::export::Args),
+    /// Find labels that are probably wrong, by cross-validation
+    LabelErrors(commands::label_errors::Args),
     /// Look at a dataset before training: images per class, imbalance, problems, advice
     Inspect(commands::inspect::Args),
     /// List, download and import datasets; write long-tailed subsets
@@ -92,12 +99,14 @@ fn run(cli: Cli) -> Result<(), Failure> {
         Some(Command::Train(args)) => commands::train::run(&args, out)?,
         Some(Command::LrRange(args)) => commands::lr_range::run(&args, out)?,
         Some(Command::Evaluate(args)) => commands::evaluate::run(&args, out)?,
+        Some(Command::Calibrate(args)) => commands::calibrate::run(&args, out)?,
         Some(Command::Report(args)) => commands::report::run(&args, out)?,
         Some(Command::Reproduce(args)) => commands::reproduce::run(&args, out)?,
         Some(Command::Predict(args)) => commands::predict::run(&args, out)?,
         Some(Command::Embed(args)) => commands::embed::run(&args, out)?,
         Some(Command::Export(args)) => commands::export::run(&args, out)?,
         Some(Command::Completions(args)) => commands::completions::run(&args, &mut Cli::command(), out)?,
+        Some(Command::LabelErrors(args)) => commands::label_errors::run(&args, out)?,
         Some(Command::Inspect(args)) => commands::inspect::run(&args, out)?,
         Some(Command::Data(args)) => commands::data::run(&args, out)?,
         Some(Command::Criteria(args)) => commands::criteria::run(&args, out)?,

@@ -18,6 +18,7 @@ use equipoise_train::settings::{Architecture, DataSettings, OptimizerKind, Selec
 
 use crate::checkpoints;
 use crate::cluster;
+use crate::decisions::ProbabilityArgs;
 use crate::failure::Failure;
 use crate::output::note;
 use crate::progress::Console;
@@ -393,6 +394,16 @@ impl PostHocArgs {
             }
         }
         Ok(())
+    }
+
+    /// Refuses a target prior together with a logit adjustment, which is one by another name.
+    pub(crate) fn check_prior(self, probabilities: &ProbabilityArgs) -> Result<(), Failure> {
+        match (self.logit_adjustment, &probabilities.prior) {
+            (Some(_), Some(_)) => Err(Failure::usage(
+                "--prior and --logit-adjustment both say for which shares of the classes to predict; give one of them",
+            )),
+            _ => Ok(()),
+        }
     }
 }
 

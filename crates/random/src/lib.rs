@@ -24,6 +24,8 @@ pub enum Stream {
     ValidationSplit,
     /// Which images become the test split.
     TestSplit,
+    /// Which images become which fold of a cross-validation.
+    Folds,
     /// The order of examples in an epoch.
     Sampler,
     /// Crop, flip and cutout of small images.
@@ -45,6 +47,7 @@ impl Stream {
             Self::NetworkInit => 0x6e65_7477_6f72_6b00,
             Self::ValidationSplit => 0x7661_6c00_0000_0000,
             Self::TestSplit => 0x7370_6c69_7400_0000,
+            Self::Folds => 0x666f_6c64_7300_0000,
             Self::Sampler => 0x7361_6d70_6c65_7200,
             Self::CropAndFlip => 0x6175_676d_656e_7400,
             Self::ColorAndShape => 0x6368_616e_6765_0000,
@@ -142,6 +145,7 @@ mod tests {
             (Stream::NetworkInit, 0x6e65_7477_6f72_6b00),
             (Stream::ValidationSplit, 0x7661_6c00_0000_0000),
             (Stream::TestSplit, 0x7370_6c69_7400_0000),
+            (Stream::Folds, 0x666f_6c64_7300_0000),
             (Stream::Sampler, 0x7361_6d70_6c65_7200),
             (Stream::CropAndFlip, 0x6175_676d_656e_7400),
             (Stream::ColorAndShape, 0x6368_616e_6765_0000),

@@ -20,6 +20,22 @@ pub struct EvaluationDetails {
     /// Which test images of each class were predicted correctly.
     #[serde(default)]
     pub correct: Vec<CorrectImages>,
+    /// The trade-off between frequent and rare classes; empty in files of older versions.
+    #[serde(default)]
+    pub sweep: Vec<SweepPoint>,
+}
+
+/// Accuracies of predictions that favor rare classes by some strength, in percent.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct SweepPoint {
+    /// 0 predicts for the shares of the training images, 1 for equally frequent classes.
+    pub strength: f64,
+    /// Accuracy of each group: the mean recall of its classes that have images.
+    pub groups: Vec<Option<f64>>,
+    /// Top-1 accuracy.
+    pub top1: Option<f64>,
+    /// Balanced accuracy.
+    pub balanced: Option<f64>,
 }
 
 /// Which images of a class were predicted correctly, in the order of the dataset: a hexadecimal digit for every four

@@ -2,12 +2,13 @@
 //!
 //! - [`RunFolder`]: the lock, atomic writes, checkpoint rotation. [`names`]: every file name in a run folder.
 //! - The records, one module per file: [`baselines`], [`metrics`] (`metrics.jsonl`, `times.jsonl`), [`norms`], [`details`], [`result`],
-//!   [`samples`].
+//!   [`samples`], [`calibration`].
 //!
 //! The trainer writes the records and the report reads them; neither depends on the other. A value that is not known is
 //! `None`, never 0. Files of older versions lack some fields, so those fields have defaults.
 
 pub mod baselines;
+pub mod calibration;
 pub mod details;
 pub mod folder;
 pub mod metrics;
@@ -17,7 +18,10 @@ pub mod result;
 pub mod samples;
 
 pub use baselines::BaselineResult;
-pub use details::{ConfusedPair, CorrectImages, EvaluationDetails, GroupMembers, HardExample, ReliabilityBin};
+pub use calibration::{BeforeAndAfter, Calibration, CalibrationImages, ClassProbabilities, ProbabilityFigures};
+pub use details::{
+    ConfusedPair, CorrectImages, EvaluationDetails, GroupMembers, HardExample, ReliabilityBin, SweepPoint,
+};
 pub use folder::{FolderError, RunFolder};
 pub use metrics::{ClassCounts, EpochRecord, EpochTime, GroupAccuracy, Metrics};
 pub use norms::{GradientNorms, NormRegions, NormView};

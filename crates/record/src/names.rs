@@ -19,6 +19,8 @@ pub const DETAILS: &str = "details.json";
 pub const RESULT: &str = "result.json";
 /// [`TrainingSamples`](crate::TrainingSamples), in JSON, written once at the start of the run.
 pub const SAMPLES: &str = "samples.json";
+/// The [`Calibration`](crate::Calibration), in JSON, if there are images for it.
+pub const CALIBRATION: &str = "calibration.json";
 /// The report page.
 pub const REPORT: &str = "report.html";
 /// The newest checkpoint.

@@ -297,10 +297,12 @@ fn norms_and_details_are_those_of_the_records() {
         let share = 100.0 * images(column) as f64 / (0..3).map(images).sum::<u64>() as f64;
         assert_eq!(text(cell), format!("{share:.1}"));
     }
-    // |20 - 0.6 * 40| / 40
-    for dots in with(&page, "dots") {
-        near(attribute(dots, "data-ece"), 10.0);
-    }
+    // |20 - 0.6 * 40| / 40; with the temperature |5 - 0.55 * 10| / 10
+    let errors: Vec<f64> = with(&page, "dots").map(|dots| attribute(dots, "data-ece")).collect();
+    let (before, after) = errors.split_at(errors.len() / 2);
+    before.iter().for_each(|error| near(*error, 10.0));
+    after.iter().for_each(|error| near(*error, 5.0));
+    assert_eq!(errors.len(), 2 * 9, "three groups of three criteria");
     let hardest = by_id(&page, "c0-hardest").expect("the hardest");
     let pictures: Vec<&str> = hardest.descendants().filter_map(|node| node.attribute("src")).collect();
     // what is not base64 is not shown
@@ -557,4 +559,39 @@ fn records_that_do_not_fit() {
     let page = read(&html);
     assert!(by_id(&page, "c0-norms").is_some() && by_id(&page, "c0-confusion").is_some());
     assert!(!html.contains("NaN") || !text(page.root_element()).contains("NaN"));
+}
+
+#[test]
+fn probabilities_before_and_after_calibration() {
+    let root = folder("calibrated");
+    nine(&root);
+    let html = page_of(&root);
+    let page = read(&html);
+    let rows: Vec<Vec<String>> = with(&page, "calibration-table")
+        .flat_map(|table| table.descendants().filter(|node| node.has_tag_name("tr")))
+        .map(|row| row.children().filter(|cell| cell.has_tag_name("td")).map(text).collect())
+        .collect();
+    // temperature; cross-entropy of images and of classes, and calibration error, before and after
+    let want = ["1.625", "1.750", "1.125", "2.250", "1.625", "30.0", "5.0"];
+    assert_eq!(rows.len(), 4, "a head and three criteria");
+    assert!(rows[1..].iter().all(|row| row == &want), "{rows:?}");
+    assert!(html.contains("Every class before and after"));
+}
+
+#[test]
+fn the_trade_off_is_that_of_the_records() {
+    let root = folder("trade-off");
+    nine(&root);
+    let html = page_of(&root);
+    let page = read(&html);
+    let table = by_id(&page, "c0-trade-off-table").expect("the table");
+    let rows: Vec<Vec<String>> = table
+        .descendants()
+        .filter(|node| node.has_tag_name("tr"))
+        .map(|row| row.children().filter(|cell| cell.has_tag_name("td")).map(text).collect())
+        .collect();
+    assert_eq!(rows.len(), 10, "a head, and three strengths of three criteria");
+    // the first group loses what the last one gains
+    assert_eq!(rows[3], ["1", "50.0", "60.0", "70.0", "61.3", "62.5"]);
+    assert_eq!(with(&page, "trade-off").count(), 3, "the first group, the last one, and all classes");
 }

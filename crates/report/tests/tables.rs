@@ -126,7 +126,7 @@ fn tables_of_a_comparison() {
     assert!(
         classes
             .csv()
-            .starts_with("class,group,training images,test images,softmax,seesaw,cwap\r\nclass 0,Many,5001,100,")
+            .starts_with("class,group,training images,test images,softmax,softmax low end of the 95 % interval,softmax high end of the 95 % interval,seesaw,")
     );
     let runs = Table::runs(&comparison);
     assert_eq!(runs.columns, ["criterion", "seed", "epochs", "overall", "images/s", "seconds", "commit"]);

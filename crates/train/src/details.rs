@@ -6,7 +6,7 @@ use equipoise_data::describe::groups::ClassGroup;
 use equipoise_record::{ConfusedPair, CorrectImages, EvaluationDetails, GroupMembers, HardExample, ReliabilityBin};
 
 use crate::evaluate::EvaluatedBatch;
-use crate::metrics::{CALIBRATION_BINS, EvaluationCounts, Outcome, Prediction, calibration_bin};
+use crate::metrics::{EvaluationCounts, Outcome, Prediction, group_of_classes, reliability};
 
 /// Largest number of confused pairs that are listed.
 const MAX_CONFUSED: usize = 200;
@@ -22,7 +22,7 @@ pub struct DetailsCollector {
     /// Group of each class.
     group: Vec<usize>,
     /// Calibration bins of each group; `confidence` is a sum until the end.
-    reliability: Vec<[ReliabilityBin; CALIBRATION_BINS]>,
+    reliability: Vec<Vec<ReliabilityBin>>,
     /// The hardest images so far of each listed class, the hardest first.
     hardest: BTreeMap<u32, Vec<HardImage>>,
     /// Whether each image of each class was predicted correctly.
@@ -43,14 +43,11 @@ impl DetailsCollector {
     /// If a group has a class that does not exist.
     #[must_use]
     pub fn new(groups: &[ClassGroup], classes: usize) -> Self {
-        let mut group = vec![0; classes];
-        for (number, members) in groups.iter().enumerate() {
-            members.classes.iter().for_each(|class| group[*class] = number);
-        }
+        let group = group_of_classes(groups, classes);
         let last = groups.iter().rev().find(|group| !group.classes.is_empty());
         let smallest = last.into_iter().flat_map(|group| group.classes.iter().rev()).take(HARD_CLASSES);
         let hardest = smallest.map(|class| (*class as u32, Vec::new())).collect();
-        let reliability = vec![[ReliabilityBin::default(); CALIBRATION_BINS]; groups.len()];
+        let reliability = vec![reliability::empty_bins(); groups.len()];
         let correct = vec![Vec::new(); classes];
         Self { groups: groups.to_vec(), group, reliability, hardest, correct }
     }
@@ -70,10 +67,7 @@ impl DetailsCollector {
             let correct = prediction.as_ref().is_some_and(|prediction| prediction.class == label as usize);
             self.correct[label as usize].push(correct);
             let Some(prediction) = prediction else { continue };
-            let bin = &mut self.reliability[self.group[label as usize]][calibration_bin(prediction.confidence)];
-            bin.images += 1;
-            bin.hits += u64::from(correct);
-            bin.confidence += prediction.confidence;
+            reliability::add(&mut self.reliability[self.group[label as usize]], &prediction, label);
             if let Some(hardest) = self.hardest.get_mut(&label).filter(|_| !correct) {
                 let rank = hardest.partition_point(|other| other.prediction.loss >= prediction.loss);
                 hardest.insert(rank, HardImage { index: index as u32, prediction });
@@ -93,18 +87,15 @@ impl DetailsCollector {
         let members = self.groups.iter();
         let members = members.map(|group| GroupMembers { name: group.name.clone(), classes: group.classes.clone() });
         let (confusion, confused) = self.confusions(counts);
-        let mean = |bin: &ReliabilityBin| ReliabilityBin {
-            confidence: if bin.images > 0 { bin.confidence / bin.images as f64 } else { 0.0 },
-            ..*bin
-        };
         EvaluationDetails {
             epoch,
             groups: members.collect(),
             confusion,
             confused,
-            reliability: self.reliability.iter().map(|bins| bins.iter().map(mean).collect()).collect(),
+            reliability: self.reliability.iter().map(|bins| reliability::means(bins)).collect(),
             hardest: self.hard_examples(describe),
             correct: self.correct.iter().map(|images| CorrectImages::new(images)).collect(),
+            sweep: Vec::new(),
         }
     }
 

@@ -34,6 +34,18 @@ impl LogitAdjustment {
         Self { scale, offsets: counts.iter().map(|n| (-tau * log_share(*n)) as f32).collect() }
     }
 
+    /// The adjustment followed by a temperature and by offsets of a target prior, which may be empty.
+    #[must_use]
+    pub fn then(&self, temperature: f64, offsets: &[f64]) -> Self {
+        let classes = self.offsets.len().max(offsets.len());
+        let own = |class: usize| f64::from(self.offsets.get(class).copied().unwrap_or(0.0));
+        let offset = |class: usize| own(class) / temperature + offsets.get(class).copied().unwrap_or(0.0);
+        Self {
+            scale: (f64::from(self.scale) / temperature) as f32,
+            offsets: (0..classes).map(|class| offset(class) as f32).collect(),
+        }
+    }
+
     /// Adjusts rows of logits in place.
     pub fn apply(&self, logits: &mut [f32]) {
         if self.scale != 1.0 {
@@ -105,9 +117,14 @@ pub struct EvaluatedBatch<'a> {
 impl EvaluatedBatch<'_> {
     /// What the network makes of each image.
     pub(crate) fn outcomes(&self) -> impl Iterator<Item = Outcome> {
+        self.rows().map(|(logits, label)| Outcome::new(logits, label))
+    }
+
+    /// Logits and label of each image.
+    pub(crate) fn rows(&self) -> impl Iterator<Item = (&[f32], usize)> {
         let classes = self.logits.len() / self.labels.len().max(1);
         let rows = self.logits.chunks_exact(classes.max(1)).zip(self.labels);
-        rows.map(|(logits, label)| Outcome::new(logits, *label as usize))
+        rows.map(|(logits, label)| (logits, *label as usize))
     }
 }
 
@@ -167,29 +184,32 @@ pub(crate) fn evaluate_rows(
     Ok(true)
 }
 
-/// The outcomes of all images of a split, each of which one worker has evaluated.
-pub(crate) fn gather_outcomes(
+/// What all workers have written about the rows of a split, `width` bytes each, in the order of the rows. Each row was evaluated by
+/// one worker.
+pub(crate) fn gather_rows(
     workers: &mut impl Workers,
-    own: Vec<Outcome>,
+    own: Vec<u8>,
+    width: usize,
     total: usize,
     batch_size: usize,
-) -> Result<Vec<Outcome>, TrainError> {
+) -> Result<Vec<u8>, TrainError> {
     let size = workers.shard().size();
     if size == 1 {
         return Ok(own);
     }
-    let bytes: Vec<u8> = own.iter().flat_map(|outcome| outcome.to_bytes()).collect();
-    let messages = workers.exchange(&bytes)?;
-    let mut parts: Vec<_> = messages.iter().map(|bytes| bytes.as_chunks::<{ Outcome::BYTES }>().0.iter()).collect();
-    let mut all = Vec::with_capacity(total);
+    let messages = workers.exchange(&own)?;
+    let mut parts: Vec<&[u8]> = messages.iter().map(Vec::as_slice).collect();
+    let mut all = Vec::with_capacity(total * width);
     for start in (0..total).step_by(batch_size) {
-        let rows = lengths(batch_size.min(total - start), 1, size, None);
-        for (part, rows) in parts.iter_mut().zip(rows) {
-            all.extend(part.by_ref().take(rows).map(Outcome::from_bytes));
+        let lengths = lengths(batch_size.min(total - start), width, size, None);
+        for (part, length) in parts.iter_mut().zip(lengths) {
+            let (rows, rest) = part.split_at(length.min(part.len()));
+            all.extend_from_slice(rows);
+            *part = rest;
         }
     }
-    if all.len() != total {
-        let what = format!("{} of {total} evaluated images arrived", all.len());
+    if all.len() != total * width {
+        let what = format!("{} of {total} evaluated images arrived", all.len() / width.max(1));
         return Err(WorkersError { what }.into());
     }
     Ok(all)

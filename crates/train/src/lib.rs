@@ -8,10 +8,13 @@
 //! - [`lbfgs`]: a solver for heads on features, in place of steps.
 //! - [`trainer`]: the training loop, over the [`Engine`](equipoise_nn::Engine) and [`Workers`](workers::Workers) traits.
 //! - [`mod@evaluate`], [`metrics`], [`details`]: evaluation of a network, counted first and divided last.
+//! - [`prior`], [`calibration`], [`decision`], [`sweep`]: what becomes of the logits of a trained network.
 //! - [`checkpoint`]: the state of a run in a file with a checksum.
 
 pub mod batches;
+pub mod calibration;
 pub mod checkpoint;
+pub mod decision;
 pub mod details;
 mod difficulty;
 pub mod error;
@@ -21,10 +24,12 @@ pub mod metrics;
 mod norms;
 pub mod prepare;
 pub mod preview;
+pub mod prior;
 pub mod recipe;
 pub mod run;
 pub mod schedule;
 pub mod settings;
+pub mod sweep;
 pub mod trainer;
 pub mod workers;
 

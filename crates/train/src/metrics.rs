@@ -1,5 +1,6 @@
 //! Metrics of an evaluation: counted first, divided last. A value that is not known is `None`, never 0.
 
+pub(crate) mod reliability;
 #[cfg(test)]
 mod tests;
 
@@ -94,6 +95,18 @@ impl Outcome {
     }
 }
 
+/// The group of each class.
+///
+/// # Panics
+/// If a group has a class that does not exist.
+pub(crate) fn group_of_classes(groups: &[ClassGroup], classes: usize) -> Vec<usize> {
+    let mut group = vec![0; classes];
+    for (number, members) in groups.iter().enumerate() {
+        members.classes.iter().for_each(|class| group[*class] = number);
+    }
+    group
+}
+
 /// The calibration bin of a confidence. A bin includes its upper bound.
 pub(crate) fn calibration_bin(confidence: f64) -> usize {
     ((confidence * CALIBRATION_BINS as f64).ceil() as usize).clamp(1, CALIBRATION_BINS) - 1
@@ -181,7 +194,7 @@ impl EvaluationSums {
     }
 
     /// Counts an image and returns its predicted class.
-    fn add_outcome(&mut self, outcome: &Outcome, class: usize) -> Option<usize> {
+    pub(crate) fn add_outcome(&mut self, outcome: &Outcome, class: usize) -> Option<usize> {
         self.images[class] += 1;
         let Some(prediction) = outcome.prediction else {
             self.unusable += 1;

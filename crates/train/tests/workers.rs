@@ -11,12 +11,12 @@ use equipoise_data::batch::random_ops::RandAugment;
 use equipoise_nn::{Cpu, Network};
 use equipoise_pool::Pool;
 use equipoise_record::names::CHECKPOINT;
-use equipoise_record::{EpochRecord, GradientNorms, RunFolder};
+use equipoise_record::{Calibration, EpochRecord, GradientNorms, RunFolder};
 use equipoise_testing::TempFolder;
 use equipoise_train::TrainError;
 use equipoise_train::checkpoint::{Checkpoint, RawCheckpoint, files};
 use equipoise_train::prepare::RunData;
-use equipoise_train::settings::{Architecture, Settings};
+use equipoise_train::settings::{Architecture, SelectBest, Settings};
 use equipoise_train::trainer::{Directive, NoObserver, Observer, RunEnd, StepProgress, Trainer};
 use equipoise_train::workers::{SingleProcess, Workers};
 
@@ -55,6 +55,7 @@ struct Ended {
     steps: u64,
     history: Vec<EpochRecord>,
     details: Option<String>,
+    calibration: Option<Calibration>,
 }
 
 /// Trains with several workers. Rank 0 has the folder, which is returned.
@@ -80,7 +81,8 @@ fn train(
         };
         let checkpoint = trainer.checkpoint().expect("its weights");
         let details = details.map(|details| serde_json::to_string(&details).expect("JSON"));
-        Ended { end, checkpoint, steps: trainer.steps(), history: trainer.history().to_vec(), details }
+        let (history, calibration) = (trainer.history().to_vec(), trainer.calibration().cloned());
+        Ended { end, checkpoint, steps: trainer.steps(), history, details, calibration }
     };
     let ended = std::thread::scope(|scope| {
         let threads: Vec<_> = crew(size).into_iter().map(|one| scope.spawn(|| work(one))).collect();
@@ -101,7 +103,8 @@ fn single(settings: &Settings) -> Ended {
     let details = trainer.details(&folder, &mut NoObserver).expect("it is evaluated");
     let details = details.map(|details| serde_json::to_string(&details).expect("JSON"));
     let checkpoint = trainer.checkpoint().expect("its weights");
-    Ended { end, checkpoint, steps: trainer.steps(), history: trainer.history().to_vec(), details }
+    let (history, calibration) = (trainer.history().to_vec(), trainer.calibration().cloned());
+    Ended { end, checkpoint, steps: trainer.steps(), history, details, calibration }
 }
 
 /// All workers end with the same weights, criterion state and records, and as many steps as one process makes.
@@ -140,6 +143,25 @@ fn a_frozen_backbone_trains_as_in_one_process() {
         let weights = ended[0].checkpoint.tensors.iter().flatten().zip(one.checkpoint.tensors.iter().flatten());
         let largest = weights.map(|(got, want)| (got - want).abs()).fold(0.0, f32::max);
         assert!(largest < 1e-5, "a weight differs by {largest}");
+    }
+}
+
+/// The same weights have the same details and the same calibration, whoever evaluates which images.
+#[test]
+fn a_calibration_does_not_depend_on_the_number_of_workers() {
+    let mut settings = Settings { select_best: SelectBest::Last, ..settings(false) };
+    settings.data.val_fraction = 0.3;
+    let one = single(&settings);
+    let calibration = one.calibration.as_ref().expect("there are validation images");
+    assert!(calibration.images.len().is_some_and(|images| images > 10) && calibration.test.is_some());
+    assert!(calibration.temperature > 0.0 && calibration.steps == 2 * one.steps);
+    let trained = Checkpoint::new(one.checkpoint.clone()).expect("intact");
+    for size in [2, 3] {
+        let (ended, _) = train(size, &settings, Some(&trained), undisturbed);
+        for other in &ended {
+            assert_eq!(other.calibration.as_ref(), Some(calibration), "{size} workers");
+            assert_eq!(other.details, one.details);
+        }
     }
 }
 

@@ -179,7 +179,7 @@ pub fn split_validation(
 
 impl Split {
     /// What remains, and what is held out.
-    fn divided(&self, held: &[bool]) -> (Self, Self) {
+    pub(super) fn divided(&self, held: &[bool]) -> (Self, Self) {
         let (held, rest): (Vec<u32>, Vec<u32>) = (0..self.labels.len() as u32).partition(|index| held[*index as usize]);
         (self.subset(&rest), self.subset(&held))
     }

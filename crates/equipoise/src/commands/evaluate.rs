@@ -4,14 +4,19 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 
 use equipoise_data::describe::groups::GroupRule;
-use equipoise_record::Metrics;
+use equipoise_decide::sets::Guarantee;
+use equipoise_record::{Calibration, Metrics};
 use equipoise_report::csv_field;
+use equipoise_train::checkpoint::CheckpointHeader;
+use equipoise_train::decision::{GroupRejections, GroupSets, RejectionFigures, SetFigures};
 use equipoise_train::run::dataset::SplitChoice;
-use equipoise_train::run::evaluation::{EvaluationOptions, ImagePrediction, evaluate_checkpoint};
-use serde_json::json;
+use equipoise_train::run::evaluation::{Evaluation, EvaluationOptions, ImagePrediction, evaluate_checkpoint};
+use serde_json::{Value, json};
 
 use crate::checkpoints::{self, describe, selected_by, warn_if_untrained, warn_of_second_correction};
+use crate::decisions::{CautionArgs, ProbabilityArgs, promise, warn_of_rough_prior};
 use crate::failure::Failure;
+use crate::figures::{classes_csv, interval_percent, print_averages, print_classes, with_intervals};
 use crate::options::{ColumnArgs, Environment, PostHocArgs, RootArgs, ThreadArgs, Tta};
 use crate::output::{counted, percent, printable, write_file};
 
@@ -23,11 +28,17 @@ corrections can be applied after training: --tau-norm divides the weights of eac
 tau and drops the bias (Kang et al., ICLR 2020); --logit-adjustment subtracts tau times the log of the class's share of the training images \
 (Menon et al., ICLR 2021), which is for softmax and other criteria that do not correct for class sizes in training. --tta flip averages the logits of every image and its mirror image.
 
+Every rate has a 95 % interval (Wilson). Probabilities are calibrated if the run is (`equipoise calibrate`). --prior evaluates predictions for a \
+place where the classes have other shares; --sweep shows what rare classes gain and frequent ones lose on the way there. --sets and --reject show \
+what prediction sets and rejections would do on these images.
+
 Examples:
   equipoise evaluate runs/fashion-mini-balanced-softmax-resnet32-s0
   equipoise evaluate runs/my-images-balanced-softmax-resnet32-s0 path/to/new/images
   equipoise evaluate runs/cifar10-if100-softmax-resnet32-s0 --logit-adjustment 1 --json
-  equipoise evaluate runs/my-images-balanced-softmax-resnet32-s0 --predictions predictions.csv")]
+  equipoise evaluate runs/my-images-balanced-softmax-resnet32-s0 --predictions predictions.csv
+  equipoise evaluate runs/my-images-balanced-softmax-resnet32-s0 --prior train --sets 0.1 --reject 0.05
+  equipoise evaluate runs/my-images-balanced-softmax-resnet32-s0 --split val --sweep")]
 pub(crate) struct Args {
     /// Run folder or checkpoint
     run: PathBuf,
@@ -40,11 +51,21 @@ pub(crate) struct Args {
     columns: ColumnArgs,
     #[command(flatten)]
     post_hoc: PostHocArgs,
+    #[command(flatten)]
+    probabilities: ProbabilityArgs,
+    #[command(flatten)]
+    caution: CautionArgs,
+    /// Show accuracy by group for predictions that favor rare classes less or more; --sweep=FILE writes it as CSV
+    #[arg(long, value_name = "FILE", num_args = 0..=1, require_equals = true, default_missing_value = "-")]
+    sweep: Option<PathBuf>,
+    /// Write a CSV file with the figures of every class and their intervals
+    #[arg(long, value_name = "FILE")]
+    classes: Option<PathBuf>,
     /// Write a CSV file with the label, the prediction and their probabilities of every image
     #[arg(long, value_name = "FILE")]
     predictions: Option<PathBuf>,
     /// Write CSV texts as they are, even if a spreadsheet would run them as formulas
-    #[arg(long, requires = "predictions")]
+    #[arg(long)]
     raw: bool,
     /// How classes are grouped: rank:K, mass:K or threshold [default: as in the run]
     #[arg(long, value_name = "RULE")]
@@ -60,11 +81,16 @@ pub(crate) struct Args {
 
 pub(crate) fn run(args: &Args, out: &mut impl Write) -> Result<(), Failure> {
     args.post_hoc.check()?;
+    args.post_hoc.check_prior(&args.probabilities)?;
+    if args.raw && args.predictions.is_none() && args.classes.is_none() {
+        return Err(Failure::usage("--raw is about CSV files; name one with --predictions or --classes"));
+    }
     let checkpoint = checkpoints::read(&args.run)?;
     warn_if_untrained(&checkpoint.header);
     warn_of_second_correction(&checkpoint.header, args.post_hoc);
     let header = checkpoint.header.clone();
     let environment = Environment::new(args.threads, &args.root)?;
+    let decision = args.probabilities.decision(&args.run, &header, Some(args.caution), args.post_hoc.tau_norm)?;
     let options = EvaluationOptions {
         dataset: args.data.clone(),
         split: args.split,
@@ -76,22 +102,83 @@ pub(crate) fn run(args: &Args, out: &mut impl Write) -> Result<(), Failure> {
         tau_norm: args.post_hoc.tau_norm,
         tta: args.post_hoc.tta.into(),
         predictions: args.predictions.is_some(),
+        decision,
+        logits: false,
     };
     let evaluation = evaluate_checkpoint(checkpoint, &options, &environment.context())?;
+    warn_of_rough_prior(&header, &options.decision.prior, evaluation.prior_is_exact);
     if let Some(path) = &args.predictions {
-        write_predictions(path, &evaluation.predictions, &header.classes, args.raw)?;
+        write_file(path, predictions_csv(args, &evaluation.predictions, &header.classes).as_bytes())?;
     }
-    let tau = evaluation.logit_adjustment;
-    if args.json {
-        let line = json!({
-            "run": args.run.display().to_string(), "dataset": evaluation.dataset, "split": evaluation.split.to_string(),
-            "images": evaluation.images, "epoch": header.position.epoch,
-            "selected": selected_by(&header), "own": args.data.is_none(), "logit_adjustment": tau,
-            "tau_norm": args.post_hoc.tau_norm, "tta": (args.post_hoc.tta == Tta::Flip).then_some("flip"), "metrics": evaluation.metrics, "confusion": evaluation.confusion,
-        });
-        writeln!(out, "{line}")?;
-        return Ok(());
+    if let Some(path) = &args.classes {
+        write_file(path, classes_csv(&evaluation.metrics, &evaluation.groups, args.raw).as_bytes())?;
     }
+    if let Some(path) = args.sweep.as_deref().filter(|path| *path != Path::new("-")) {
+        write_file(path, sweep_csv(&evaluation).as_bytes())?;
+    }
+    match args.json {
+        true => Ok(writeln!(out, "{}", summary(args, &evaluation, &header, &options))?),
+        false => print(args, &evaluation, &header, &options, out),
+    }
+}
+
+/// The evaluation for programs.
+fn summary(args: &Args, evaluation: &Evaluation, header: &CheckpointHeader, options: &EvaluationOptions) -> Value {
+    let mut metrics = with_intervals(&evaluation.metrics);
+    if let (Some(sets), Some(classes)) = (&evaluation.sets, metrics["per_class"].as_array_mut()) {
+        for ((class, guarantee), [images, covered, sizes]) in
+            classes.iter_mut().zip(&sets.guarantees).zip(&sets.classes)
+        {
+            class["sets"] = json!({
+                "guarantee": guarantee.name(),
+                "coverage_interval": interval_percent(*covered, *images),
+                "mean_size": (*images > 0).then(|| *sizes as f64 / *images as f64),
+            });
+        }
+    }
+    let mut line = json!({
+        "run": args.run.display().to_string(), "dataset": evaluation.dataset, "split": evaluation.split.to_string(),
+        "images": evaluation.images, "epoch": header.position.epoch,
+        "selected": selected_by(header), "own": args.data.is_none(), "logit_adjustment": evaluation.logit_adjustment,
+        "tau_norm": args.post_hoc.tau_norm, "tta": (args.post_hoc.tta == Tta::Flip).then_some("flip"),
+        "temperature": options.decision.calibration.as_ref().map(|calibration| calibration.temperature),
+        "prior": args.probabilities.prior,
+        "metrics": metrics, "confusion": evaluation.confusion,
+    });
+    if options.decision.calibration.is_some() {
+        let Metrics { calibration, loss, .. } = &evaluation.uncalibrated;
+        line["uncalibrated"] = json!({"calibration": calibration, "loss": loss});
+    }
+    if args.sweep.is_some() {
+        line["sweep"] = json!(evaluation.sweep);
+    }
+    if let Some(sets) = &evaluation.sets {
+        let group = |group: &GroupSets| {
+            let GroupSets { name, coverage, size, own, classes } = group;
+            json!({"name": name, "coverage": coverage.map(|share| 100.0 * share), "mean_size": size, "own_guarantee": own, "classes": classes})
+        };
+        line["sets"] = json!({"alpha": args.caution.sets, "groups": sets.groups.iter().map(group).collect::<Vec<_>>()});
+    }
+    if let Some(rejection) = &evaluation.rejection {
+        let group = |group: &GroupRejections| {
+            let [right, wrong, accuracy] =
+                [group.right, group.wrong, group.accuracy].map(|share| share.map(|x| 100.0 * x));
+            json!({"name": group.name, "rejected_right": right, "rejected_wrong": wrong, "accuracy_of_the_rest": accuracy, "sparse": group.sparse})
+        };
+        let groups: Vec<_> = rejection.groups.iter().map(group).collect();
+        line["rejection"] = json!({"rate": args.caution.reject, "groups": groups});
+    }
+    line
+}
+
+/// The evaluation for people.
+fn print(
+    args: &Args,
+    evaluation: &Evaluation,
+    header: &CheckpointHeader,
+    options: &EvaluationOptions,
+    out: &mut impl Write,
+) -> Result<(), Failure> {
     let (dataset, images) = (printable(&evaluation.dataset), evaluation.images);
     let images = match evaluation.split {
         SplitChoice::Train => counted(images, "training image"),
@@ -99,9 +186,9 @@ pub(crate) fn run(args: &Args, out: &mut impl Write) -> Result<(), Failure> {
         SplitChoice::Test => counted(images, "test image"),
         SplitChoice::All => format!("all {}", counted(images, "image")),
     };
-    writeln!(out, "{dataset}: {images}, {}", describe(&header))?;
-    if tau > 0.0 {
-        writeln!(out, "logits adjusted, tau {tau}")?;
+    writeln!(out, "{dataset}: {images}, {}", describe(header))?;
+    if evaluation.logit_adjustment > 0.0 {
+        writeln!(out, "logits adjusted, tau {}", evaluation.logit_adjustment)?;
     }
     if args.post_hoc.tau_norm > 0.0 {
         writeln!(out, "weights of the head normalized, tau {}, without bias", args.post_hoc.tau_norm)?;
@@ -109,59 +196,106 @@ pub(crate) fn run(args: &Args, out: &mut impl Write) -> Result<(), Failure> {
     if args.post_hoc.tta == Tta::Flip {
         writeln!(out, "logits averaged over images and their mirror images")?;
     }
+    if let Some(prior) = &args.probabilities.prior {
+        writeln!(out, "predictions for the prior {}", printable(prior))?;
+    }
+    if let Some(calibration) = &options.decision.calibration {
+        let Calibration { source, temperature, .. } = calibration;
+        writeln!(out, "probabilities calibrated on {}: temperature {temperature:.3}", printable(source))?;
+    }
     print_classes(&evaluation.metrics, out)?;
-    print_averages(&evaluation.metrics, out)
+    let before = options.decision.calibration.as_ref().map(|_| &evaluation.uncalibrated);
+    print_averages(&evaluation.metrics, before, out)?;
+    if let (Some(alpha), Some(sets)) = (args.caution.sets, &evaluation.sets) {
+        print_sets(alpha, sets, out)?;
+    }
+    if let (Some(rate), Some(rejection)) = (args.caution.reject, &evaluation.rejection) {
+        print_rejection(rate, rejection, out)?;
+    }
+    if args.sweep.as_deref() == Some(Path::new("-")) {
+        print_sweep(evaluation, out)?;
+    }
+    Ok(())
 }
 
-/// Writes the prediction of every image as CSV.
-fn write_predictions(path: &Path, images: &[ImagePrediction], classes: &[String], raw: bool) -> Result<(), Failure> {
-    let mut text = "path,label,prediction,probability,label_probability\n".to_owned();
+/// The prediction of every image.
+fn predictions_csv(args: &Args, images: &[ImagePrediction], classes: &[String]) -> String {
+    let (sets, rejects) = (args.caution.sets.is_some(), args.caution.reject.is_some());
+    let mut text = "path,label,prediction,probability,label_probability".to_owned();
+    text += if sets { ",set" } else { "" };
+    text += if rejects { ",rejected\n" } else { "\n" };
     for image in images {
         let [name, label, prediction] =
-            [&image.name, &classes[image.label], &classes[image.predicted]].map(|text| csv_field(text, raw));
+            [&image.name, &classes[image.label], &classes[image.predicted]].map(|text| csv_field(text, args.raw));
         let (probability, of_label) = (image.probability, image.label_probability);
-        text += &format!("{name},{label},{prediction},{probability:.6},{of_label:.6}\n");
-    }
-    write_file(path, text.as_bytes())
-}
-
-/// Accuracy by class, the largest class first.
-fn print_classes(metrics: &Metrics, out: &mut impl Write) -> Result<(), Failure> {
-    const SHOWN: usize = 40;
-    let width = metrics.per_class.iter().map(|class| class.name.chars().count()).max().unwrap_or(0).clamp(5, 30);
-    writeln!(out, "\n{:<width$} {:>7} {:>7} {:>9}", "class", "train", "images", "accuracy")?;
-    let mut classes: Vec<_> = metrics.per_class.iter().collect();
-    classes.sort_by_key(|class| std::cmp::Reverse(class.train));
-    for (rank, class) in classes.iter().enumerate() {
-        if classes.len() > SHOWN && (SHOWN / 2..classes.len() - SHOWN / 2).contains(&rank) {
-            if rank == SHOWN / 2 {
-                writeln!(out, "... {} more classes (--json lists all) ...", classes.len() - SHOWN)?;
-            }
-            continue;
+        text += &format!("{name},{label},{prediction},{probability:.6},{of_label:.6}");
+        if let Some(set) = &image.set {
+            let set: Vec<&str> = set.iter().map(|class| classes[*class].as_str()).collect();
+            text += &format!(",{}", csv_field(&set.join("|"), args.raw));
         }
-        let name: String = printable(&class.name).chars().take(width).collect();
-        let accuracy = (class.test > 0).then(|| 100.0 * class.hits as f64 / class.test as f64);
-        writeln!(out, "{name:<width$} {:>7} {:>7} {:>9}", class.train, class.test, percent(accuracy))?;
+        if rejects {
+            text += if image.rejected { ",yes" } else { ",no" };
+        }
+        text += "\n";
     }
-    Ok(writeln!(out)?)
+    text
 }
 
-/// Metrics over several classes.
-fn print_averages(metrics: &Metrics, out: &mut impl Write) -> Result<(), Failure> {
-    let groups = metrics.several_groups().iter().map(|group| (group.name.as_str(), group.accuracy));
-    let averages = [
-        ("overall", metrics.top1),
-        ("top 5", metrics.top5),
-        ("balanced", metrics.balanced),
-        ("macro F1", metrics.macro_f1),
-        ("calibration error", metrics.calibration),
-    ];
-    for (name, value) in groups.chain(averages) {
-        writeln!(out, "{name:<20}{:>6}", percent(value))?;
+/// The trade-off between frequent and rare classes.
+fn sweep_csv(evaluation: &Evaluation) -> String {
+    let names: Vec<String> = evaluation.groups.iter().map(|group| csv_field(&group.name, false)).collect();
+    let mut text = format!("strength,{},overall,balanced\n", names.join(","));
+    let number = |x: &Option<f64>| x.map_or_else(String::new, |x| format!("{x:.4}"));
+    for point in &evaluation.sweep {
+        let values: Vec<String> = point.groups.iter().chain([&point.top1, &point.balanced]).map(number).collect();
+        text += &format!("{},{}\n", point.strength, values.join(","));
     }
-    if metrics.unusable > 0 {
-        writeln!(out, "{} images have logits that are not finite and count as misclassified", metrics.unusable)?;
+    text
+}
+
+fn print_sets(alpha: f64, sets: &SetFigures, out: &mut impl Write) -> Result<(), Failure> {
+    let own = sets.guarantees.iter().filter(|guarantee| **guarantee == Guarantee::Class).count();
+    writeln!(out, "\nprediction sets, --sets {alpha}: {}", promise(alpha, own, sets.guarantees.len()))?;
+    writeln!(out, "{:<20}{:>9} {:>10} {:>22}", "group", "coverage", "mean size", "promise by class for")?;
+    for group in &sets.groups {
+        let size = group.size.map_or_else(|| "n/a".to_owned(), |size| format!("{size:.2}"));
+        let (coverage, own) =
+            (percent(group.coverage.map(|x| 100.0 * x)), format!("{} of {}", group.own, group.classes));
+        writeln!(out, "{:<20}{coverage:>9} {size:>10} {own:>22}", printable(&group.name))?;
     }
-    let loss = metrics.loss.map_or_else(|| "n/a".to_owned(), |loss| format!("{loss:.3}"));
-    Ok(writeln!(out, "{:<20}{loss:>6}", "cross-entropy")?)
+    Ok(())
+}
+
+fn print_rejection(rate: f64, rejection: &RejectionFigures, out: &mut impl Write) -> Result<(), Failure> {
+    writeln!(out, "\nrejected as none of the classes, --reject {rate}, in % of the images of each group")?;
+    writeln!(out, "{:<20}{:>14} {:>14} {:>21}", "group", "right answers", "wrong answers", "accuracy of the rest")?;
+    for group in &rejection.groups {
+        let [right, wrong, rest] = [group.right, group.wrong, group.accuracy].map(|x| percent(x.map(|x| 100.0 * x)));
+        let remark = if group.sparse { "  (too few calibration images: rejected only below all of them)" } else { "" };
+        writeln!(out, "{:<20}{right:>14} {wrong:>14} {rest:>21}{remark}", printable(&group.name))?;
+    }
+    Ok(())
+}
+
+fn print_sweep(evaluation: &Evaluation, out: &mut impl Write) -> Result<(), Failure> {
+    writeln!(
+        out,
+        "\naccuracy by strength: 0 predicts for the shares of the training images, 1 for equally frequent classes, more favors rare ones further"
+    )?;
+    let names = evaluation.groups.iter().map(|group| printable(&group.name).chars().take(12).collect::<String>());
+    let header: String =
+        names.chain(["overall", "balanced"].map(str::to_owned)).map(|name| format!(" {name:>12}")).collect();
+    writeln!(out, "{:<8}{header}", "strength")?;
+    for point in &evaluation.sweep {
+        let values = point.groups.iter().chain([&point.top1, &point.balanced]);
+        let values: String = values.map(|value| format!(" {:>12}", percent(*value))).collect();
+        writeln!(out, "{:<8}{values}", point.strength)?;
+    }
+    if evaluation.split == SplitChoice::Test {
+        writeln!(
+            out,
+            "these are test images: a strength that is chosen here looks better than it is; choose it with --split val"
+        )?;
+    }
+    Ok(())
 }

@@ -7,6 +7,7 @@ use clap::ValueEnum;
 use equipoise_train::run::export::{to_joined_onnx, to_onnx, to_safetensors};
 
 use crate::checkpoints::{self, describe, warn_if_untrained};
+use crate::decisions::ProbabilityArgs;
 use crate::failure::Failure;
 use crate::output::write_file;
 
@@ -19,9 +20,13 @@ docs/export.md shows how to use them.
 An ONNX file takes pixels in 0 to 1 and returns logits and probabilities, for any number of images; normalization and all adjustments of \
 logits are inside. That of a head on features takes the features; with --backbone it takes images.
 
+Probabilities are calibrated if the run is (`equipoise calibrate`). --prior makes logits and probabilities right for a place where the classes \
+have other shares.
+
 Examples:
   equipoise export runs/fashion-mini-balanced-softmax-resnet32-s0 -o weights.safetensors
   equipoise export runs/fashion-mini-balanced-softmax-resnet32-s0 -o network.onnx
+  equipoise export runs/fashion-mini-balanced-softmax-resnet32-s0 -o network.onnx --prior train
   equipoise export runs/features-balanced-softmax-linear-s0 --backbone dinov2.onnx -o classifier.onnx")]
 pub(crate) struct Args {
     /// Run folder or checkpoint
@@ -35,6 +40,8 @@ pub(crate) struct Args {
     /// ONNX file of the backbone that computed the features of the run: the two are joined, images in, probabilities out
     #[arg(long, value_name = "MODEL")]
     backbone: Option<PathBuf>,
+    #[command(flatten)]
+    probabilities: ProbabilityArgs,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -87,12 +94,13 @@ pub(crate) fn run(args: &Args, out: &mut impl Write) -> Result<(), Failure> {
     }
     let checkpoint = checkpoints::read(&args.run)?;
     warn_if_untrained(&checkpoint.header);
+    let decision = args.probabilities.decision(&args.run, &checkpoint.header, None, 0.0)?;
     let version = env!("CARGO_PKG_VERSION");
     let bytes = match format {
-        Format::Safetensors => to_safetensors(&checkpoint, version)?,
+        Format::Safetensors => to_safetensors(&checkpoint, &decision, version)?,
         Format::Onnx => match &args.backbone {
-            Some(backbone) => to_joined_onnx(&checkpoint, backbone, version)?,
-            None => to_onnx(&checkpoint, version)?,
+            Some(backbone) => to_joined_onnx(&checkpoint, backbone, &decision, version)?,
+            None => to_onnx(&checkpoint, &decision, version)?,
         },
     };
     let header = &checkpoint.header;
@@ -104,12 +112,27 @@ pub(crate) fn run(args: &Args, out: &mut impl Write) -> Result<(), Failure> {
     let (network, classes) = (&header.network.name, header.classes.len());
     let (format_name, size) = (format.name(), bytes.len());
     writeln!(out, "{network}, {classes} classes, {}: {size} bytes of {format_name} in {path}", describe(header))?;
+    if let Some(calibration) = &decision.calibration {
+        let (temperature, source) = (calibration.temperature, &calibration.source);
+        writeln!(out, "probabilities calibrated on {source}: temperature {temperature:.3}")?;
+    }
+    if let Some(prior) = &args.probabilities.prior {
+        writeln!(out, "logits are for the prior {prior}")?;
+    }
+    if format == Format::Onnx {
+        return Ok(());
+    }
     let tau = header.settings.logit_adjustment;
-    if tau > 0.0 && format == Format::Safetensors {
-        writeln!(
+    match args.probabilities.prior.is_some() {
+        true => writeln!(out, "add the `logit_offsets` of the metadata to the logits")?,
+        false if tau > 0.0 => writeln!(
             out,
             "the run adjusts logits after training (tau {tau}): add the `logit_offsets` of the metadata to them"
-        )?;
+        )?,
+        false => {}
+    }
+    if decision.calibration.is_some() {
+        writeln!(out, "divide the logits by the `temperature` of the metadata before the softmax")?;
     }
     Ok(())
 }

@@ -1,6 +1,7 @@
 //! A module per command: its options, and `run`. Commands import nothing from each other.
 
 pub(crate) mod bench;
+pub(crate) mod calibrate;
 pub(crate) mod compare;
 pub(crate) mod completions;
 pub(crate) mod criteria;
@@ -9,6 +10,7 @@ pub(crate) mod embed;
 pub(crate) mod evaluate;
 pub(crate) mod export;
 pub(crate) mod inspect;
+pub(crate) mod label_errors;
 pub(crate) mod loss;
 pub(crate) mod lr_range;
 pub(crate) mod predict;

@@ -7,15 +7,17 @@ use anyhow::anyhow;
 use equipoise_data::features::read::{features, is_feature_file};
 use equipoise_data::read::image_paths::ImagePaths;
 use equipoise_data::{Images, Split};
+use equipoise_decide::sets::Guarantee;
 use equipoise_report::csv_field;
 use equipoise_train::checkpoint::CheckpointHeader;
-use equipoise_train::run::prediction::{PredictionOptions, Predictor, Probability};
+use equipoise_train::run::prediction::{FilePrediction, PredictionOptions, Predictor};
 use serde_json::json;
 
 use crate::checkpoints::{self, warn_if_untrained, warn_of_second_correction};
+use crate::decisions::{CautionArgs, ProbabilityArgs, promise, warn_of_rough_prior};
 use crate::failure::Failure;
 use crate::options::{PostHocArgs, ThreadArgs};
-use crate::output::{printable, warn, write_file};
+use crate::output::{note, printable, warn, write_file};
 use crate::progress::Progress;
 
 #[derive(clap::Args)]
@@ -28,10 +30,15 @@ safetensors file, and every row is predicted.
 An image that cannot be read is named and left out; the exit code is 1 then. CSV has the columns path, label and probability, and with \
 --top 3 also label_2, probability_2 and so on. A text that a spreadsheet would run as a formula gets a ' in front, unless --raw is given.
 
+Probabilities are calibrated if the run is: `train` does that if there are validation images, and `equipoise calibrate` later. --prior makes \
+predictions right for a place where the classes have other shares than the criterion has learned. --sets lists all classes that an image may \
+well belong to, and --reject marks images that are probably none of them; both need a calibration, and do not depend on --prior.
+
 Examples:
   equipoise predict runs/my-images-balanced-softmax-resnet32-s0 photo.jpg other.png
   equipoise predict runs/my-images-balanced-softmax-resnet32-s0 photos --top 3 --csv -o labels.csv
-  equipoise predict runs/my-images-softmax-resnet32-s0 list.txt --logit-adjustment 1 --json")]
+  equipoise predict runs/my-images-softmax-resnet32-s0 list.txt --logit-adjustment 1 --json
+  equipoise predict runs/my-images-balanced-softmax-resnet32-s0 photos --prior train --sets 0.1 --reject 0.05")]
 pub(crate) struct Args {
     /// Run folder or checkpoint
     run: PathBuf,
@@ -46,6 +53,10 @@ pub(crate) struct Args {
     path_column: Option<String>,
     #[command(flatten)]
     post_hoc: PostHocArgs,
+    #[command(flatten)]
+    probabilities: ProbabilityArgs,
+    #[command(flatten)]
+    caution: CautionArgs,
     #[command(flatten)]
     threads: ThreadArgs,
     /// Print a line of JSON per image
@@ -64,6 +75,7 @@ pub(crate) struct Args {
 
 pub(crate) fn run(args: &Args, out: &mut impl Write) -> Result<(), Failure> {
     args.post_hoc.check()?;
+    args.post_hoc.check_prior(&args.probabilities)?;
     let checkpoint = checkpoints::read(&args.run)?;
     warn_if_untrained(&checkpoint.header);
     warn_of_second_correction(&checkpoint.header, args.post_hoc);
@@ -75,13 +87,22 @@ pub(crate) fn run(args: &Args, out: &mut impl Write) -> Result<(), Failure> {
             (Images::Files(files.clone()), files)
         }
     };
+    let header = checkpoint.header.clone();
+    let decision = args.probabilities.decision(&args.run, &header, Some(args.caution), args.post_hoc.tau_norm)?;
+    let prior = decision.prior.clone();
     let options = PredictionOptions {
         logit_adjustment: args.post_hoc.logit_adjustment,
         tau_norm: args.post_hoc.tau_norm,
         tta: args.post_hoc.tta.into(),
         top: args.top.into(),
+        decision,
     };
     let mut predictor = Predictor::new(checkpoint, images, &options, &pool)?;
+    warn_of_rough_prior(&header, &prior, predictor.decision().prior_is_exact);
+    if let (Some(alpha), Some(sets)) = (args.caution.sets, predictor.decision().sets()) {
+        let own = sets.guarantees().iter().filter(|guarantee| **guarantee == Guarantee::Class).count();
+        note(&promise(alpha, own, header.classes.len()));
+    }
     let failed = match &args.output {
         None => predict(args, &mut predictor, &files, out)?,
         Some(path) => {
@@ -144,13 +165,13 @@ fn find_images(args: &Args, header: &CheckpointHeader) -> Result<Vec<PathBuf>, F
 fn predict(args: &Args, predictor: &mut Predictor, files: &[PathBuf], out: &mut dyn Write) -> Result<usize, Failure> {
     let names = predictor.classes().to_vec();
     if args.csv {
-        writeln!(out, "{}", csv_header(usize::from(args.top).min(names.len())))?;
+        writeln!(out, "{}", csv_header(args, names.len()))?;
     }
     let progress = Progress::new("images");
     let mut failed = 0;
     predictor.predict(|image, classes| -> Result<(), Failure> {
         match classes {
-            Ok(classes) => write_image(args, &files[image], &names, classes, out)?,
+            Ok(prediction) => write_image(args, &files[image], &names, prediction, out)?,
             Err(what) => {
                 failed += 1;
                 warn(&format!("{}: {what}", files[image].display()));
@@ -162,30 +183,49 @@ fn predict(args: &Args, predictor: &mut Predictor, files: &[PathBuf], out: &mut 
     Ok(failed)
 }
 
-fn csv_header(top: usize) -> String {
-    let more = (2..=top).map(|rank| format!(",label_{rank},probability_{rank}"));
-    format!("path,label,probability{}", more.collect::<String>())
+fn csv_header(args: &Args, classes: usize) -> String {
+    let more = (2..=usize::from(args.top).min(classes)).map(|rank| format!(",label_{rank},probability_{rank}"));
+    let sets = if args.caution.sets.is_some() { ",set" } else { "" };
+    let rejected = if args.caution.reject.is_some() { ",rejected" } else { "" };
+    format!("path,label,probability{}{sets}{rejected}", more.collect::<String>())
 }
 
-/// Writes the classes of one image.
+/// Writes the prediction for one image.
 fn write_image(
     args: &Args,
     file: &Path,
     names: &[String],
-    classes: &[Probability],
+    prediction: &FilePrediction,
     out: &mut dyn Write,
 ) -> Result<(), Failure> {
     let path = file.display().to_string();
+    let FilePrediction { classes, set, rejected } = prediction;
     let labels = classes.iter().map(|(class, probability)| (&names[*class], probability));
+    let set: Option<Vec<&str>> = set.as_ref().map(|set| set.iter().map(|class| names[*class].as_str()).collect());
+    let rejected = args.caution.reject.map(|_| *rejected);
     if args.json {
         let labels: Vec<_> = labels.map(|(label, p)| json!({"label": label, "probability": p})).collect();
-        writeln!(out, "{}", json!({"path": path, "predictions": labels}))?;
+        let mut line = json!({"path": path, "predictions": labels});
+        if let Some(set) = set {
+            line["set"] = json!(set);
+        }
+        if let Some(rejected) = rejected {
+            line["rejected"] = json!(rejected);
+        }
+        writeln!(out, "{line}")?;
     } else if args.csv {
         let labels = labels.map(|(label, p)| format!(",{},{p:.6}", csv_field(label, args.raw)));
-        writeln!(out, "{}{}", csv_field(&path, args.raw), labels.collect::<String>())?;
+        let set = set.map_or_else(String::new, |set| format!(",{}", csv_field(&set.join("|"), args.raw)));
+        let rejected = rejected.map_or("", |rejected| if rejected { ",yes" } else { ",no" });
+        writeln!(out, "{}{}{set}{rejected}", csv_field(&path, args.raw), labels.collect::<String>())?;
     } else {
         let labels: Vec<String> = labels.map(|(label, p)| format!("{} {:.1} %", printable(label), 100.0 * p)).collect();
-        writeln!(out, "{}: {}", printable(&path), labels.join(", "))?;
+        let labels = labels.join(", ");
+        let set = set.map_or_else(String::new, |set| format!("; one of: {}", printable(&set.join(", "))));
+        match rejected {
+            Some(true) => writeln!(out, "{}: none of these ({labels}{set})", printable(&path))?,
+            _ => writeln!(out, "{}: {labels}{set}", printable(&path))?,
+        }
     }
     Ok(())
 }

@@ -7,16 +7,19 @@ use std::time::Duration;
 use equipoise_criterion::{Config, Id};
 use equipoise_nn::Engine;
 use equipoise_record::names::{CONFIG, REPORT, RESULT, is_run};
-use equipoise_record::{FolderError, RunFolder, RunResult, SelectionSplit};
+use equipoise_record::{FolderError, Metrics, RunFolder, RunResult, SelectionSplit};
 use equipoise_train::run::build::check;
 use equipoise_train::run::{OutputFolder, Run, RunContext, read_config};
 use equipoise_train::settings::Settings;
 use equipoise_train::trainer::Trainer;
 use equipoise_train::workers::Workers;
+use serde_json::json;
 
 use crate::clock::duration;
 use crate::cluster;
+use crate::cross_validation::{Plan, cross_validate};
 use crate::failure::Failure;
+use crate::figures::{classes_csv, print_averages, print_classes, with_intervals};
 use crate::options::{Environment, SettingArgs};
 use crate::output::{counted, note, open_in_browser, percent, quoted};
 use crate::reports::{LiveFolder, write_report};
@@ -35,6 +38,9 @@ one, the last epoch is reported. The preset `paper` also reports the best epoch 
 To choose settings without looking at the test split, compare runs on images that are held out (--val 0.1); then --refit trains on all \
 training images with the settings of the run that was best: same epochs, no validation split, the last epoch counts.
 
+A dataset that is too small for a test split is cross-validated: --folds 5 trains five networks, each on four fifths of every class, and every \
+image is tested by the one that has not seen it. --repeats 2 does so twice, with other folds.
+
 Examples:
   equipoise train
   equipoise train cifar10 --imbalance 100 --criterion cwap --model resnet32 --epochs 200
@@ -45,6 +51,7 @@ Examples:
   equipoise train embeddings.npy --labels labels.csv --model cosine
   equipoise train --resume runs/fashion-mini-balanced-softmax-resnet32-s0
   equipoise train --from runs/my-images-softmax-resnet32-s0 --retrain-head
+  equipoise train path/to/few/images --folds 5 --repeats 2
   equipoise train --config recommended --print-config")]
 pub(crate) struct Args {
     #[command(flatten)]
@@ -69,6 +76,13 @@ pub(crate) struct Args {
     /// Train on all training images with the settings of this finished run, which held some out (--val)
     #[arg(long, value_name = "RUN", conflicts_with_all = ["resume", "model", "imbalance", "epochs", "batch_size", "lr", "val", "val_fraction", "image_size", "path_column", "label_column", "labels", "test_data", "val_data", "group_by", "test_fraction", "strict", "weights", "freeze_backbone", "preset", "config", "set", "criterion"])]
     refit: Option<PathBuf>,
+    /// Cross-validation, for datasets that are too small for a test split: K runs, each of which tests on a K-th of the images. Figures are those
+    /// of all images, and --output may name the folder of a cross-validation that was stopped
+    #[arg(long, value_name = "K", value_parser = clap::value_parser!(u32).range(2..=1000), conflicts_with_all = ["resume", "refit", "from", "test_data", "test_fraction", "print_config"])]
+    folds: Option<u32>,
+    /// Repeat the cross-validation with other folds
+    #[arg(long, value_name = "R", value_parser = clap::value_parser!(u32).range(1..=1000), requires = "folds", default_value_t = 1)]
+    repeats: u32,
     /// Print the settings as TOML and exit
     #[arg(long)]
     pub(crate) print_config: bool,
@@ -92,6 +106,9 @@ pub(crate) fn run(args: &Args, out: &mut impl Write) -> Result<(), Failure> {
         return print_config(args, out);
     }
     let environment = Environment::new(args.settings.threads, &args.settings.root)?;
+    if let Some(folds) = args.folds {
+        return run_folds(args, folds, &environment, out);
+    }
     let context = environment.context();
     let mut run = match (&args.resume, &args.output) {
         (Some(path), _) => match resume(args, path, &context)? {
@@ -118,6 +135,47 @@ pub(crate) fn run(args: &Args, out: &mut impl Write) -> Result<(), Failure> {
         open_in_browser(&report.page)?;
     }
     show_result(args, &result, &path, out)
+}
+
+/// A repeated cross-validation.
+fn run_folds(args: &Args, folds: u32, environment: &Environment, out: &mut impl Write) -> Result<(), Failure> {
+    let settings = settings(args)?;
+    args.settings.note_data(&settings)?;
+    let name = format!("cv{folds}");
+    let (repeats, quiet) = (args.repeats, args.quiet);
+    let plan = Plan { folds, repeats, output: args.output.as_deref(), quiet, name: &name };
+    let validated = cross_validate(&settings, plan, environment)?;
+    let figures = validated.out_of_fold.figures();
+    let page = validated.write_report(&settings, &figures, plan)?;
+    let groups = settings.groups.groups(&validated.out_of_fold.counts);
+    let folder = &validated.folder;
+    folder.write("classes.csv", classes_csv(&figures.metrics, &groups, false).as_bytes())?;
+    let seconds: f64 = validated.results.iter().map(|run| run.seconds).sum();
+    let images: u64 = validated.out_of_fold.counts.iter().sum();
+    let by_repeat = |value: fn(&Metrics) -> Option<f64>| figures.repeats.iter().map(value).collect::<Vec<_>>();
+    let summary = json!({
+        "folds": folds, "repeats": repeats, "images": images, "metrics": with_intervals(&figures.metrics),
+        "top1_by_repeat": by_repeat(|metrics| metrics.top1), "balanced_by_repeat": by_repeat(|metrics| metrics.balanced),
+        "seconds": seconds, "folder": folder.path().display().to_string(),
+    });
+    folder.write("cross-validation.json", (serde_json::to_string_pretty(&summary)? + "\n").as_bytes())?;
+    if args.open {
+        open_in_browser(&page)?;
+    }
+    if args.json {
+        return Ok(writeln!(out, "{summary}")?);
+    }
+    let repeated =
+        if repeats > 1 { format!(", repeated {repeats} times: means over the repetitions") } else { String::new() };
+    writeln!(out, "{}, each tested once in {folds} folds{repeated}", counted(images as usize, "image"))?;
+    print_classes(&figures.metrics, out)?;
+    print_averages(&figures.metrics, None, out)?;
+    if repeats > 1 {
+        let list = |values: Vec<Option<f64>>| values.into_iter().map(percent).collect::<Vec<_>>().join(", ");
+        writeln!(out, "balanced, by repetition: {}", list(by_repeat(|metrics| metrics.balanced)))?;
+    }
+    let (time, path) = (duration(seconds), folder.path().display());
+    Ok(writeln!(out, "{time} in total; the runs are in {path}, their report is {}", quoted(&page))?)
 }
 
 /// Time between checkpoints within an epoch.

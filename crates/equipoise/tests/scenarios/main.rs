@@ -1,6 +1,7 @@
 //! What people do with the program, with the real binary in a folder of its own. One file per topic.
 
 mod config;
+mod decisions;
 mod export;
 mod features;
 mod heads;

@@ -17,6 +17,7 @@ mod significance;
 mod styles;
 mod verdict;
 
+use equipoise_decide::wilson;
 use equipoise_record::{GroupMembers, SelectionSplit};
 
 use crate::run::setting_keys as keys;
@@ -83,6 +84,8 @@ pub struct ClassAccuracy {
     pub min: f64,
     /// Highest value.
     pub max: f64,
+    /// The 95 % interval of the mean for other test images (Wilson), whatever the seed; `None` for several classes together.
+    pub interval: Option<[f64; 2]>,
 }
 
 /// Runs that differ only in their seeds.
@@ -186,7 +189,11 @@ impl Comparison {
             let values: Vec<f64> = values.map(|recall| 100.0 * recall).collect();
             let mean = Spread::of(&values)?.mean;
             let (min, max) = values.iter().fold((mean, mean), |(min, max), x| (min.min(*x), max.max(*x)));
-            Some(ClassAccuracy { mean, min, max })
+            // all seeds see the same test images, so more seeds are not more images
+            let images = self.classes[class].test;
+            let hits = ((mean / 100.0 * images as f64).round() as u64).min(images);
+            let interval = wilson::interval(hits, images).map(|interval| interval.map(|bound| 100.0 * bound));
+            Some(ClassAccuracy { mean, min, max, interval })
         };
         (0..self.classes.len()).map(accuracy).collect()
     }

@@ -2,7 +2,9 @@
 
 use super::elements::{style_class, swatch};
 use super::words::{count, listed, plural, schedule};
-use super::{accuracy, classes, confusion, curves, gradient_norms, hardest_images, provenance, training_images};
+use super::{
+    accuracy, classes, confusion, curves, gradient_norms, hardest_images, provenance, trade_off, training_images,
+};
 use crate::comparison::Comparison;
 use crate::escape::{escape, label, name, put, short};
 use crate::run::RecordedRun;
@@ -23,6 +25,7 @@ impl Article<'_> {
         let sections = [
             ("result", "Result", Some(accuracy::section(self))),
             ("classes", "Classes", classes::section(self)),
+            ("trade-off", "Head and tail", trade_off::section(self)),
             ("curves", "Learning curves", curves::section(self)),
             ("norms", "Gradient norms", gradient_norms::section(self)),
             ("confusion", "Confusion and calibration", confusion::section(self)),

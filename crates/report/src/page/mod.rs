@@ -12,12 +12,15 @@ mod curves;
 mod elements;
 mod gradient_norms;
 mod hardest_images;
+mod label_errors;
 mod provenance;
 mod rate_range;
+mod trade_off;
 mod training_images;
 mod words;
 
 use article::Article;
+pub use label_errors::{SuspectImage, SuspectList, label_errors_page};
 pub use rate_range::rate_range_page;
 
 use crate::comparison::Comparison;

@@ -1,7 +1,7 @@
 //! Rejecting values that no evaluation can have produced, so that a damaged file never becomes a plausible table.
 
-use equipoise_record::names::{DETAILS, METRICS, RESULT};
-use equipoise_record::{EvaluationDetails, Metrics};
+use equipoise_record::names::{CALIBRATION, DETAILS, METRICS, RESULT};
+use equipoise_record::{Calibration, EvaluationDetails, Metrics};
 
 use super::{RecordedRun, ReportError};
 
@@ -16,6 +16,9 @@ impl RecordedRun {
         let epoch = self.epochs.iter().find(|epoch| !epoch.val.iter().chain(&epoch.test).all(is_plausible));
         if let Some(epoch) = epoch {
             return fail(METRICS, format!("epoch {}: a metric is out of range", epoch.epoch));
+        }
+        if !self.calibration.iter().all(is_plausible_calibration) {
+            return fail(CALIBRATION, "a probability or count is out of range".to_owned());
         }
         match self.details.iter().all(has_plausible_details) {
             true => Ok(()),
@@ -33,8 +36,29 @@ fn is_plausible(metrics: &Metrics) -> bool {
         && totals.into_iter().chain(groups).all(is_percentage)
 }
 
+fn is_plausible_calibration(calibration: &Calibration) -> bool {
+    let is_probability = |x: f64| (0.0..=1.0 + 1e-9).contains(&x);
+    let figures = calibration.test.iter().flat_map(|test| [&test.before, &test.after]);
+    calibration.temperature.is_finite()
+        && calibration.temperature > 0.0
+        && figures.into_iter().all(|figures| {
+            let bins = figures.reliability.iter().flatten();
+            bins.into_iter().all(|bin| is_probability(bin.confidence) && bin.hits <= bin.images)
+                && figures
+                    .classes
+                    .iter()
+                    .all(|c| is_probability(c.confidence) && c.hits <= c.images && c.loss.is_finite())
+        })
+}
+
 fn has_plausible_details(details: &EvaluationDetails) -> bool {
     let is_probability = |x: f64| (0.0..=1.0 + 1e-9).contains(&x);
-    details.hardest.iter().all(|image| is_probability(image.confidence) && is_probability(image.true_probability))
+    let is_percentage = |x: &Option<f64>| x.is_none_or(|x| (0.0..=100.0 + 1e-9).contains(&x));
+    let sweep = details.sweep.iter().flat_map(|point| point.groups.iter().chain([&point.top1, &point.balanced]));
+    sweep.into_iter().all(is_percentage)
+        && details
+            .hardest
+            .iter()
+            .all(|image| is_probability(image.confidence) && is_probability(image.true_probability))
         && details.reliability.iter().flatten().all(|bin| is_probability(bin.confidence) && bin.hits <= bin.images)
 }

@@ -9,9 +9,10 @@ pub(crate) mod setting_keys;
 
 use std::path::{Path, PathBuf};
 
-use equipoise_record::names::{BASELINES, CONFIG, DETAILS, METRICS, NORMS, RESULT, SAMPLES, TIMES};
+use equipoise_record::names::{BASELINES, CALIBRATION, CONFIG, DETAILS, METRICS, NORMS, RESULT, SAMPLES, TIMES};
 use equipoise_record::{
-    BaselineResult, EpochMetrics, EpochRecord, EpochTime, EvaluationDetails, GradientNorms, RunResult, TrainingSamples,
+    BaselineResult, Calibration, EpochMetrics, EpochRecord, EpochTime, EvaluationDetails, GradientNorms, RunResult,
+    TrainingSamples,
 };
 
 pub use error::ReportError;
@@ -40,6 +41,8 @@ pub struct RecordedRun {
     pub times: Vec<EpochTime>,
     /// Confusion, calibration and hardest images of the final evaluation.
     pub details: Option<EvaluationDetails>,
+    /// Calibration of the probabilities.
+    pub calibration: Option<Calibration>,
     /// Training images as the network sees them.
     pub samples: Option<TrainingSamples>,
     /// Classifiers without training, from the folder of the comparison that the run belongs to.
@@ -87,6 +90,7 @@ impl RecordedRun {
             norms: read_epochs(&path.join(NORMS), |norms: &GradientNorms| norms.epoch)?,
             times: read_epochs(&path.join(TIMES), |time: &EpochTime| time.epoch)?,
             details: read_json(&path.join(DETAILS))?,
+            calibration: read_json(&path.join(CALIBRATION))?,
             samples: read_json(&path.join(SAMPLES))?,
             baselines: match path.parent() {
                 Some(folder) => read_json(&folder.join(BASELINES))?.unwrap_or_default(),

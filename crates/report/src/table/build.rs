@@ -78,7 +78,7 @@ impl Table {
             let group = group.map_or("", |group| comparison.groups[group].name.as_str());
             let mut row = vec![Entry::Text(class.name.clone()), Entry::Text(group.to_owned())];
             row.extend([Entry::Count(class.train), Entry::Count(class.test)]);
-            row.extend(accuracies.iter().map(|accuracies| Entry::single(accuracies[index].map(|a| a.mean))));
+            row.extend(accuracies.iter().map(|accuracies| Entry::rate(accuracies[index])));
             row
         };
         let rows = comparison.by_size().into_iter().map(row).collect();

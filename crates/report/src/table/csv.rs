@@ -18,8 +18,10 @@ impl Table {
 
     fn csv_lines(&self, raw: bool) -> String {
         let quote = |text: &str| csv_field(text, raw);
-        let spread = |column: usize| self.rows.iter().find_map(|row| row.get(column).and_then(spread_name));
-        let spreads: Vec<Option<&str>> = (0..self.columns.len()).map(spread).collect();
+        let spread = |column: usize| {
+            self.rows.iter().map(|row| row.get(column).map_or(&[][..], spread_names)).find(|names| !names.is_empty())
+        };
+        let spreads: Vec<&[&str]> = (0..self.columns.len()).map(|column| spread(column).unwrap_or_default()).collect();
         let mut text = String::new();
         let mut line = |cells: Vec<String>| {
             text.push_str(&cells.join(","));
@@ -28,21 +30,23 @@ impl Table {
         let mut head = Vec::new();
         for (name, spread) in self.columns.iter().zip(&spreads) {
             head.push(quote(name));
-            head.extend(spread.map(|spread| quote(&format!("{name} {spread}"))));
+            head.extend(spread.iter().map(|spread| quote(&format!("{name} {spread}"))));
         }
         line(head);
         for row in &self.rows {
             let mut cells = Vec::new();
             for (entry, column_spread) in row.iter().zip(&spreads) {
                 let (value, spread) = match entry {
-                    Entry::Text(text) => (quote(text), None),
-                    Entry::Count(count) => (count.to_string(), None),
-                    Entry::Accuracy { mean, sd, .. } => (number(*mean), *sd),
-                    Entry::Difference { mean, half_width, .. } => (number(*mean), *half_width),
-                    Entry::Missing => (String::new(), None),
+                    Entry::Text(text) => (quote(text), vec![]),
+                    Entry::Count(count) => (count.to_string(), vec![]),
+                    Entry::Accuracy { mean, sd, .. } => (number(*mean), sd.iter().copied().collect()),
+                    Entry::Rate { mean, interval } => (number(*mean), interval.to_vec()),
+                    Entry::Difference { mean, half_width, .. } => (number(*mean), half_width.iter().copied().collect()),
+                    Entry::Missing => (String::new(), vec![]),
                 };
                 cells.push(value);
-                cells.extend(column_spread.map(|_| spread.map_or_else(String::new, number)));
+                let text = |k: usize| spread.get(k).map_or_else(String::new, |x| number(*x));
+                cells.extend((0..column_spread.len()).map(text));
             }
             line(cells);
         }
@@ -51,11 +55,12 @@ impl Table {
 }
 
 /// What the spread of an entry is called in the header.
-fn spread_name(entry: &Entry) -> Option<&'static str> {
+fn spread_names(entry: &Entry) -> &'static [&'static str] {
     match entry {
-        Entry::Accuracy { sd: Some(_), .. } => Some("sd"),
-        Entry::Difference { half_width: Some(_), .. } => Some("half-width of the 95 % interval"),
-        _ => None,
+        Entry::Accuracy { sd: Some(_), .. } => &["sd"],
+        Entry::Rate { .. } => &["low end of the 95 % interval", "high end of the 95 % interval"],
+        Entry::Difference { half_width: Some(_), .. } => &["half-width of the 95 % interval"],
+        _ => &[],
     }
 }
 

@@ -7,7 +7,7 @@ mod markdown;
 mod plain;
 
 pub use self::csv::csv_field;
-use crate::comparison::Cell;
+use crate::comparison::{Cell, ClassAccuracy};
 use crate::escape::label;
 use crate::statistics::{signed, tenths};
 
@@ -38,6 +38,13 @@ pub enum Entry {
         /// Whether it is the highest of its column and distinguishable from every other.
         best: bool,
     },
+    /// An accuracy in percent, with the bounds of its 95 % interval.
+    Rate {
+        /// The accuracy.
+        mean: f64,
+        /// The bounds.
+        interval: [f64; 2],
+    },
     /// A difference in percentage points.
     Difference {
         /// Mean difference.
@@ -60,6 +67,15 @@ impl Entry {
     }
 
     /// An accuracy without a spread; missing if it is `None`.
+    /// An accuracy with its interval for other test images.
+    fn rate(accuracy: Option<ClassAccuracy>) -> Self {
+        match accuracy {
+            None => Self::Missing,
+            Some(ClassAccuracy { mean, interval: Some(interval), .. }) => Self::Rate { mean, interval },
+            Some(ClassAccuracy { mean, interval: None, .. }) => Self::single(Some(mean)),
+        }
+    }
+
     fn single(accuracy: Option<f64>) -> Self {
         accuracy.map_or(Self::Missing, |mean| Self::Accuracy { mean, sd: None, best: false })
     }
@@ -71,6 +87,9 @@ impl Entry {
             Self::Count(count) => count.to_string(),
             Self::Accuracy { mean, sd: None, .. } => tenths(*mean),
             Self::Accuracy { mean, sd: Some(sd), .. } => format!("{}{plus_minus}{}", tenths(*mean), tenths(*sd)),
+            Self::Rate { mean, interval: [low, high] } => {
+                format!("{} ({} to {})", tenths(*mean), tenths(*low), tenths(*high))
+            }
             Self::Difference { mean, half_width: None, .. } => signed(*mean),
             Self::Difference { mean, half_width: Some(half), .. } => {
                 format!("{}{plus_minus}{}", signed(*mean), tenths(*half))

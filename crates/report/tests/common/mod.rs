@@ -5,10 +5,11 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use equipoise_record::names::{CONFIG, DETAILS, METRICS, NORMS, RESULT, TIMES};
+use equipoise_record::names::{CALIBRATION, CONFIG, DETAILS, METRICS, NORMS, RESULT, TIMES};
 use equipoise_record::{
-    ClassCounts, ConfusedPair, CorrectImages, EpochMetrics, EpochRecord, EpochTime, EvaluationDetails, GradientNorms,
-    GroupAccuracy, GroupMembers, HardExample, Metrics, NormRegions, NormView, ReliabilityBin, RunResult,
+    BeforeAndAfter, Calibration, CalibrationImages, ClassCounts, ClassProbabilities, ConfusedPair, CorrectImages,
+    EpochMetrics, EpochRecord, EpochTime, EvaluationDetails, GradientNorms, GroupAccuracy, GroupMembers, HardExample,
+    Metrics, NormRegions, NormView, ProbabilityFigures, ReliabilityBin, RunResult, SweepPoint,
 };
 use serde_json::json;
 
@@ -197,6 +198,38 @@ impl FakeRun {
                 .collect(),
             hardest: vec![hard(PIXEL), hard("\"/><script>alert(1)</script>")],
             correct: self.metrics(self.epochs).per_class.iter().map(Self::easiest_correct).collect(),
+            sweep: self.sweep(number as usize),
+        }
+    }
+
+    /// The more rare classes are favored, the worse the first group and the better the last.
+    fn sweep(&self, groups: usize) -> Vec<SweepPoint> {
+        let point = |strength: f64| SweepPoint {
+            strength,
+            groups: (0..groups).map(|group| Some(60.0 + strength * (group as f64 - 1.0) * 10.0)).collect(),
+            top1: Some(61.25),
+            balanced: Some(62.5),
+        };
+        [0.0, 0.5, 1.0].map(point).to_vec()
+    }
+
+    /// Probabilities of validation images, and of test images before and after.
+    pub(crate) fn calibration(&self) -> Calibration {
+        let (classes, groups) = (self.classes.len(), self.groups.len());
+        let figures = |confidence: f64, loss: f64| ProbabilityFigures {
+            loss: Some(loss),
+            balanced_loss: Some(loss + 0.5),
+            calibration: Some(100.0 * (confidence - 0.5)),
+            reliability: vec![vec![ReliabilityBin { images: 10, hits: 5, confidence }]; groups],
+            classes: vec![ClassProbabilities { images: 10, hits: 5, confidence, loss }; classes],
+        };
+        Calibration {
+            epoch: self.epochs,
+            steps: 77,
+            source: "validation images".to_owned(),
+            temperature: 1.625,
+            images: CalibrationImages::default(),
+            test: Some(BeforeAndAfter { before: figures(0.8, 1.75), after: figures(0.55, 1.125) }),
         }
     }
 
@@ -258,6 +291,7 @@ impl FakeRun {
             put(RESULT, serde_json::to_string(&self.result()).expect("JSON"));
             if self.has_details {
                 put(DETAILS, serde_json::to_string(&self.details()).expect("JSON"));
+                put(CALIBRATION, serde_json::to_string(&self.calibration()).expect("JSON"));
             }
         }
         path

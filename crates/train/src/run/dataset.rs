@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
 use equipoise_data::acquire::catalog::KnownDataset;
+use equipoise_data::subset::folds::{FoldRule, split_fold};
 use equipoise_data::subset::grouping::GroupBy;
 use equipoise_data::subset::index::{Fingerprint, read};
 use equipoise_data::subset::long_tail::{LongTail, QuotaShortfall};
@@ -24,6 +25,8 @@ pub struct LoadedDataset {
     pub subset: Option<Subset>,
     /// Files that are left out after the subset is taken.
     left_out: HashSet<PathBuf>,
+    /// The fold that becomes the test split.
+    fold: Option<FoldRule>,
 }
 
 /// A subset of a training split.
@@ -35,7 +38,7 @@ pub struct Subset {
 }
 
 impl LoadedDataset {
-    /// The dataset with the subset as its training split.
+    /// The dataset with the subset as its training split. With folds, one of them is the test split, and the others are trained on.
     #[must_use]
     pub fn into_dataset(self) -> Dataset {
         let mut dataset = self.dataset;
@@ -43,6 +46,9 @@ impl LoadedDataset {
             dataset.train = dataset.train.subset(&subset.indices);
         }
         dataset.leave_out(&self.left_out);
+        if let Some(rule) = self.fold {
+            (dataset.train, dataset.test) = split_fold(&dataset.train, &dataset.groups, rule);
+        }
         dataset
     }
 }
@@ -61,7 +67,8 @@ pub fn load(
     let mut options = read_options(data, left_out)?;
     // checked even if the dataset has a test split: a wrong option is never ignored
     options.split.check()?;
-    if data.test_data.is_some() {
+    let fold = data.fold.checked_sub(1).map(|fold| FoldRule { folds: data.folds, fold, seed: data.split_seed });
+    if data.test_data.is_some() || fold.is_some() {
         options.split.test_fraction = 0.0;
     }
     // a file of indices counts all images
@@ -81,7 +88,7 @@ pub fn load(
         (None, Some(imbalance)) => Some(draw(data, imbalance, &dataset, feedback)?),
         (None, None) => None,
     };
-    Ok(LoadedDataset { dataset, subset, left_out: late })
+    Ok(LoadedDataset { dataset, subset, left_out: late, fold })
 }
 
 /// Refuses names of columns if there is no list that could have them.

@@ -5,10 +5,10 @@ use std::path::Path;
 
 use equipoise_data::Images;
 use equipoise_data::acquire::catalog::KnownDataset;
-use equipoise_data::describe::groups::GroupRule;
+use equipoise_data::describe::groups::{ClassGroup, GroupRule};
 use equipoise_nn::Network;
 use equipoise_nn::network::Head;
-use equipoise_record::Metrics;
+use equipoise_record::{Metrics, SweepPoint};
 
 use super::RunContext;
 use super::build::engine;
@@ -19,10 +19,14 @@ use super::readable::prepare_readable;
 use super::repeated::{dataset_of_run, trained_images};
 use super::weights::set_tensors;
 use crate::checkpoint::{Checkpoint, CheckpointHeader};
+use crate::decision::{Decision, DecisionOptions, DecisionTally, RejectionFigures, SetFigures};
 use crate::error::TrainError;
 use crate::evaluate::{EvaluatedBatch, Inference, LogitAdjustment, TestTimeAugmentation, evaluate};
+use crate::metrics::EvaluationCounts;
 use crate::prepare::{self, Prepared, SplitLoader, find_broken, fingerprint, take_validation_split, transform};
+use crate::prior::{assumed_prior, train_log_shares};
 use crate::settings::DataSettings;
+use crate::sweep::SweepCounts;
 
 /// What to evaluate, where it differs from the run.
 #[derive(Clone, Debug, Default)]
@@ -47,6 +51,10 @@ pub struct EvaluationOptions {
     pub tta: TestTimeAugmentation,
     /// Whether to list the prediction of every image.
     pub predictions: bool,
+    /// How logits become decisions.
+    pub decision: DecisionOptions,
+    /// Whether to keep the adjusted logits of every image.
+    pub logits: bool,
 }
 
 /// The prediction of one image.
@@ -62,6 +70,10 @@ pub struct ImagePrediction {
     pub probability: f64,
     /// Probability of the image's class.
     pub label_probability: f64,
+    /// The classes that may well be that of the image, if sets were asked for.
+    pub set: Option<Vec<usize>>,
+    /// Whether the image is probably none of the classes.
+    pub rejected: bool,
 }
 
 /// Metrics of a trained run on a dataset.
@@ -80,6 +92,24 @@ pub struct Evaluation {
     pub confusion: Vec<[u64; 3]>,
     /// Every image in the order of the split; empty unless asked for.
     pub predictions: Vec<ImagePrediction>,
+    /// The metrics without temperature and target prior.
+    pub uncalibrated: Metrics,
+    /// Groups of classes.
+    pub groups: Vec<ClassGroup>,
+    /// Coverage and size of prediction sets, if they were asked for.
+    pub sets: Option<SetFigures>,
+    /// How many images were rejected, if that was asked for.
+    pub rejection: Option<RejectionFigures>,
+    /// The trade-off between frequent and rare classes.
+    pub sweep: Vec<SweepPoint>,
+    /// Whether the prior that the logits assume follows from the criterion's equation.
+    pub prior_is_exact: bool,
+    /// Adjusted logits of every image, row after row, if they were asked for.
+    pub logits: Vec<f32>,
+    /// The images with their labels.
+    pub data: SplitLoader,
+    /// Logarithms of the shares of the classes that the adjusted logits assume.
+    pub assumed: Vec<f64>,
 }
 
 /// Evaluates a checkpoint on the images of a dataset.
@@ -156,34 +186,66 @@ pub fn evaluate_checkpoint(
     set_tensors(&mut engine, &[parameters, statistics])?;
     let tau = options.logit_adjustment.unwrap_or(settings.logit_adjustment);
     let adjustment = LogitAdjustment::new(&settings.criterion.method, &header.counts, tau);
+    let groups = settings.groups.groups(&header.counts);
+    let decision = Decision::new(&header, &adjustment, &groups, &options.decision)?;
+    let assumed = assumed_prior(&header.settings, &header.counts, &adjustment)?;
     let inference = Inference { adjustment, tta: options.tta };
-    let mut predictions = Vec::new();
+    let mut tally = DecisionTally::new(&decision, &groups, header.classes.len());
+    let mut decided = EvaluationCounts::new(header.classes.len());
+    let mut sweep = SweepCounts::new(&assumed.log_shares, &train_log_shares(&header.counts));
+    let (mut predictions, mut logits) = (Vec::new(), Vec::new());
     let mut on_batch = |batch: &EvaluatedBatch<'_>| {
+        let mut probable = batch.logits.to_vec();
+        decision.apply(&mut probable);
+        decided.add(&probable, batch.labels);
+        let final_batch = EvaluatedBatch { logits: &probable, ..*batch };
         if options.predictions {
-            predictions.extend(image_predictions(batch, &data));
+            predictions.extend(image_predictions(batch, &final_batch, &decision, &data));
+        }
+        if options.logits {
+            logits.extend_from_slice(batch.logits);
+        }
+        for ((row, label), (probable, _)) in batch.rows().zip(final_batch.rows()) {
+            sweep.add(row, label);
+            tally.add(row, probable, label);
         }
         true
     };
     let counts = evaluate(&mut engine, &data, batch_size, context.pool, &inference, &mut on_batch)?;
     let counts = counts.ok_or_else(|| TrainError::Unusable { what: "the evaluation was interrupted".to_owned() })?;
     let pair = |((label, predicted), images): (&(u32, u32), &u64)| [u64::from(*label), u64::from(*predicted), *images];
+    let metrics = |counts: &EvaluationCounts| counts.metrics(&header.counts, &groups, &header.classes);
+    let (sets, rejection) = tally.finish();
     Ok(Evaluation {
         images: data.labels.len(),
         split,
         logit_adjustment: tau,
-        metrics: counts.metrics(&header.counts, &settings.groups.groups(&header.counts), &header.classes),
-        confusion: counts.confusion().iter().map(pair).collect(),
+        metrics: metrics(&decided),
+        uncalibrated: metrics(&counts),
+        confusion: decided.confusion().iter().map(pair).collect(),
         predictions,
         dataset,
+        sets,
+        rejection,
+        sweep: sweep.points(&groups),
+        prior_is_exact: decision.prior_is_exact,
+        groups,
+        logits,
+        data,
+        assumed: assumed.log_shares,
     })
 }
 
-/// The predictions of a batch.
-fn image_predictions(batch: &EvaluatedBatch<'_>, split: &SplitLoader) -> Vec<ImagePrediction> {
-    let classes = batch.logits.len() / batch.labels.len().max(1);
-    let rows = batch.labels.iter().zip(batch.logits.chunks_exact(classes)).enumerate();
-    let predict = |(row, (label, logits)): (usize, (&u32, &[f32]))| {
-        let (label, all) = (*label as usize, most_probable(logits, classes));
+/// The predictions of a batch, from its adjusted logits and from those of the probabilities.
+fn image_predictions(
+    batch: &EvaluatedBatch<'_>,
+    probable: &EvaluatedBatch<'_>,
+    decision: &Decision,
+    split: &SplitLoader,
+) -> Vec<ImagePrediction> {
+    let rows = batch.rows().zip(probable.rows()).enumerate();
+    let predict = |(row, ((adjusted, label), (probable, _))): (usize, ((&[f32], usize), (&[f32], usize)))| {
+        let all = most_probable(probable, probable.len());
         let (predicted, probability) = all[0];
         let label_probability = all.iter().find(|(class, _)| *class == label).map_or(0.0, |(_, p)| *p);
         ImagePrediction {
@@ -192,6 +254,8 @@ fn image_predictions(batch: &EvaluatedBatch<'_>, split: &SplitLoader) -> Vec<Ima
             predicted,
             probability,
             label_probability,
+            set: decision.set(adjusted),
+            rejected: decision.rejects(adjusted),
         }
     };
     rows.map(predict).collect()

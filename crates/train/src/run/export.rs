@@ -14,34 +14,41 @@ use serde_json::{Value, json};
 use super::files::{input_error, read_bytes};
 use super::prediction::loading;
 use crate::checkpoint::Checkpoint;
+use crate::decision::{Decision, DecisionOptions};
 use crate::error::TrainError;
 use crate::evaluate::LogitAdjustment;
+use crate::prior::TargetPrior;
 
 /// The weights of a checkpoint as a safetensors file. `version` is that of the program.
 ///
 /// The metadata are texts; numbers and lists are JSON. `network`, `classes`, `channels`, `height` and `width` describe the
 /// network; `resize` is the length of the shorter side (bilinear, antialiased) before the center crop; `mean` and `std` normalize
 /// pixels in 0..=1; `head` is `linear`, `lws` or `cosine`, and `head_scale` the factor of its logits; `logit_offsets` are added to the
-/// logits if the run adjusts them after training.
+/// logits if the run adjusts them after training or they are meant for another prior; `prior` says which. Probabilities are the softmax of the
+/// logits divided by `temperature`, if there is one.
 ///
 /// # Errors
 /// Returns an error if the tensors are not those of the network.
-pub fn to_safetensors(checkpoint: &Checkpoint, version: &str) -> Result<Vec<u8>, TrainError> {
+pub fn to_safetensors(
+    checkpoint: &Checkpoint,
+    decision: &DecisionOptions,
+    version: &str,
+) -> Result<Vec<u8>, TrainError> {
     let Checkpoint { header, parameters, statistics, .. } = checkpoint;
     let weights = Weights { parameters: parameters.clone(), statistics: statistics.clone() };
-    let metadata = metadata(checkpoint, version);
+    let metadata = metadata(checkpoint, decision, version)?;
     Ok(weights.to_bytes(&header.network, header.position.total_steps, &metadata)?)
 }
 
 /// A checkpoint as an ONNX file: pixels in 0..=1 in, logits and probabilities out. Normalization, factors and offsets of the
 /// logits are part of the graph. `version` is that of the program.
 ///
-/// The metadata are those of [`to_safetensors`], without what the graph does.
+/// The metadata are those of [`to_safetensors`], without what the graph does; `temperature` and `prior` are in both.
 ///
 /// # Errors
 /// Returns an error if the tensors are not those of the network.
-pub fn to_onnx(checkpoint: &Checkpoint, version: &str) -> Result<Vec<u8>, TrainError> {
-    with_model(checkpoint, version, |model| Ok(equipoise_onnx::write(model)))
+pub fn to_onnx(checkpoint: &Checkpoint, decision: &DecisionOptions, version: &str) -> Result<Vec<u8>, TrainError> {
+    with_model(checkpoint, decision, version, |model| Ok(equipoise_onnx::write(model)))
 }
 
 /// A head on features joined with its backbone as an ONNX file: pixels in 0..=1 in, logits and probabilities out. The file of features says
@@ -49,7 +56,12 @@ pub fn to_onnx(checkpoint: &Checkpoint, version: &str) -> Result<Vec<u8>, TrainE
 ///
 /// # Errors
 /// Returns an error if the run is not on features of `embed`, or the backbone cannot be joined.
-pub fn to_joined_onnx(checkpoint: &Checkpoint, backbone: &Path, version: &str) -> Result<Vec<u8>, TrainError> {
+pub fn to_joined_onnx(
+    checkpoint: &Checkpoint,
+    backbone: &Path,
+    decision: &DecisionOptions,
+    version: &str,
+) -> Result<Vec<u8>, TrainError> {
     let header = &checkpoint.header;
     if !header.network.is_on_features() {
         let what = format!("--backbone is for heads on features, and this run trained {}", header.network.name);
@@ -65,7 +77,7 @@ pub fn to_joined_onnx(checkpoint: &Checkpoint, backbone: &Path, version: &str) -
         std: &about.std,
         image_size: about.image_size,
     };
-    with_model(checkpoint, version, |model| {
+    with_model(checkpoint, decision, version, |model| {
         let mut metadata = model.metadata.to_vec();
         metadata.extend([("resize", about.resize.to_string()), ("image_size", about.image_size.to_string())]);
         let model = equipoise_onnx::Model { metadata: &metadata, ..*model };
@@ -108,14 +120,17 @@ impl EmbeddedBy {
 /// Calls `write` with a checkpoint as a model.
 fn with_model(
     checkpoint: &Checkpoint,
+    decision: &DecisionOptions,
     version: &str,
     write: impl FnOnce(&equipoise_onnx::Model<'_>) -> Result<Vec<u8>, TrainError>,
 ) -> Result<Vec<u8>, TrainError> {
     let Checkpoint { header, parameters, statistics, .. } = checkpoint;
     let weights = Weights { parameters: parameters.clone(), statistics: statistics.clone() };
     weights.check(&header.network)?;
-    let adjustment = adjustment(checkpoint);
-    let metadata = [vec![("network", header.network.name.clone())], input_metadata(checkpoint, version)].concat();
+    let (adjustment, temperature) = adjustment(checkpoint, decision)?;
+    let mut metadata = [vec![("network", header.network.name.clone())], input_metadata(checkpoint, version)].concat();
+    metadata.extend(prior_metadata(checkpoint, decision));
+    metadata.push(("temperature", temperature.to_string()));
     let features = header.network.is_on_features().then(|| match header.settings.data.scaling {
         FeatureScaling::Standardize => {
             FeatureScale::Affine { scale: header.normalize.scale(), offset: header.normalize.offset() }
@@ -132,21 +147,48 @@ fn with_model(
         features,
         logit_scale: adjustment.scale,
         logit_offsets: &adjustment.offsets,
-        temperature: 1.0,
+        temperature,
         metadata: &metadata,
         version,
     })
 }
 
-/// What becomes of the logits.
-fn adjustment(checkpoint: &Checkpoint) -> LogitAdjustment {
+/// What becomes of the logits, and the temperature of the probabilities. Offsets of a target prior are added before the temperature here, so
+/// they are that many times larger.
+fn adjustment(checkpoint: &Checkpoint, options: &DecisionOptions) -> Result<(LogitAdjustment, f32), TrainError> {
     let header = &checkpoint.header;
-    LogitAdjustment::new(&header.settings.criterion.method, &header.counts, header.settings.logit_adjustment)
+    let adjustment =
+        LogitAdjustment::new(&header.settings.criterion.method, &header.counts, header.settings.logit_adjustment);
+    let decision = Decision::new(header, &adjustment, &[], options)?;
+    let temperature = decision.temperature();
+    let offsets: Vec<f64> = decision.offsets().iter().map(|offset| offset * temperature).collect();
+    Ok((adjustment.then(1.0, &offsets), temperature as f32))
+}
+
+/// The target prior, if there is one: `train`, `uniform`, or the share of every class.
+fn prior_metadata(checkpoint: &Checkpoint, options: &DecisionOptions) -> Option<(&'static str, String)> {
+    let shares = |numbers: &[f64]| {
+        let total: f64 = numbers.iter().sum();
+        let shares = checkpoint.header.classes.iter().zip(numbers).map(|(class, n)| (class.clone(), json!(n / total)));
+        serde_json::Value::Object(shares.collect()).to_string()
+    };
+    let prior = match &options.prior {
+        TargetPrior::Assumed => return None,
+        TargetPrior::Train => "train".to_owned(),
+        TargetPrior::Uniform => "uniform".to_owned(),
+        TargetPrior::Shares(numbers) => shares(numbers),
+    };
+    Some(("prior", prior))
 }
 
 /// What a program needs to know to use the weights.
-fn metadata(checkpoint: &Checkpoint, version: &str) -> Vec<(&'static str, String)> {
-    let (header, network, adjustment) = (&checkpoint.header, &checkpoint.header.network, adjustment(checkpoint));
+fn metadata(
+    checkpoint: &Checkpoint,
+    decision: &DecisionOptions,
+    version: &str,
+) -> Result<Vec<(&'static str, String)>, TrainError> {
+    let (header, network) = (&checkpoint.header, &checkpoint.header.network);
+    let (adjustment, temperature) = adjustment(checkpoint, decision)?;
     let (head, head_scale) = match network.head {
         Head::Linear => ("linear", 1.0),
         Head::Lws => ("lws", 1.0),
@@ -162,7 +204,11 @@ fn metadata(checkpoint: &Checkpoint, version: &str) -> Vec<(&'static str, String
     if !adjustment.offsets.is_empty() {
         metadata.push(("logit_offsets", json!(adjustment.offsets).to_string()));
     }
-    metadata
+    metadata.extend(prior_metadata(checkpoint, decision));
+    if temperature != 1.0 {
+        metadata.push(("temperature", temperature.to_string()));
+    }
+    Ok(metadata)
 }
 
 /// What a program needs to know to prepare images and to name classes.

@@ -7,11 +7,14 @@
 //! - [`weights`]: weights to start from, and checkpoints to use.
 //! - [`Run`]: a trainer with its folder. [`SharedRun`]: the same on any engine, with several workers. [`ExistingRun`]: what a folder already holds.
 //! - [`processes`]: rank 0 and the processes that train with it on the CPU.
+//! - [`calibration`]: the calibration in a run folder. [`cross_validation`]: runs whose folds cover a dataset.
 //! - [`evaluation`], [`prediction`]: a trained run on a dataset and on image files. [`export`]: its weights for other programs.
 
 pub mod baselines;
 pub mod build;
+pub mod calibration;
 mod class_means;
+pub mod cross_validation;
 pub mod dataset;
 pub mod evaluation;
 mod existing;

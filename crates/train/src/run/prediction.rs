@@ -11,6 +11,7 @@ use super::build::engine;
 use super::evaluation::normalize_head;
 use super::weights::set_tensors;
 use crate::checkpoint::{Checkpoint, CheckpointHeader};
+use crate::decision::{Decision, DecisionOptions};
 use crate::error::TrainError;
 use crate::evaluate::{Inference, LogitAdjustment, TestTimeAugmentation};
 use crate::prepare::transform;
@@ -31,6 +32,19 @@ pub struct PredictionOptions {
     pub tta: TestTimeAugmentation,
     /// Number of classes per image, the most probable ones.
     pub top: usize,
+    /// How logits become decisions.
+    pub decision: DecisionOptions,
+}
+
+/// The prediction for an image file.
+#[derive(Clone, Debug, PartialEq)]
+pub struct FilePrediction {
+    /// The most probable classes, the most probable first.
+    pub classes: Vec<Probability>,
+    /// The classes that may well be that of the image, if sets were asked for.
+    pub set: Option<Vec<usize>>,
+    /// Whether the image is probably none of the classes.
+    pub rejected: bool,
 }
 
 /// Predicts the classes of image files.
@@ -41,6 +55,7 @@ pub struct Predictor {
     images: usize,
     batch_size: usize,
     inference: Inference,
+    decision: Decision,
     top: usize,
     pool: Pool,
 }
@@ -74,9 +89,11 @@ impl Predictor {
         };
         let tau = options.logit_adjustment.unwrap_or(header.settings.logit_adjustment);
         let adjustment = LogitAdjustment::new(&header.settings.criterion.method, &header.counts, tau);
+        let groups = header.settings.groups.groups(&header.counts);
+        let decision = Decision::new(&header, &adjustment, &groups, &options.decision)?;
         let inference = Inference { adjustment, tta: options.tta };
         let top = options.top.clamp(1, header.classes.len());
-        Ok(Self { header, engine, loader, images: number, batch_size, inference, top, pool: pool.clone() })
+        Ok(Self { header, engine, loader, images: number, batch_size, inference, decision, top, pool: pool.clone() })
     }
 
     /// Names of the classes.
@@ -85,13 +102,19 @@ impl Predictor {
         &self.header.classes
     }
 
-    /// Calls `each` with the index of every image and its most probable classes, or why it cannot be read.
+    /// What becomes of the logits.
+    #[must_use]
+    pub fn decision(&self) -> &Decision {
+        &self.decision
+    }
+
+    /// Calls `each` with the index of every image and its prediction, or why it cannot be read.
     ///
     /// # Errors
     /// Returns the first error of `each`.
     pub fn predict<E: From<TrainError>>(
         &mut self,
-        mut each: impl FnMut(usize, Result<&[Probability], &str>) -> Result<(), E>,
+        mut each: impl FnMut(usize, Result<&FilePrediction, &str>) -> Result<(), E>,
     ) -> Result<(), E> {
         let classes = self.header.network.classes;
         let indices: Vec<u32> = (0..self.images as u32).collect();
@@ -101,11 +124,21 @@ impl Predictor {
             for (index, logits) in indices.iter().zip(logits.chunks_exact(classes)) {
                 match unreadable.iter().find(|(unreadable, _)| unreadable == index) {
                     Some((_, what)) => each(*index as usize, Err(what))?,
-                    None => each(*index as usize, Ok(&most_probable(logits, self.top)))?,
+                    None => each(*index as usize, Ok(&self.decide(logits)))?,
                 }
             }
         }
         Ok(())
+    }
+
+    fn decide(&self, logits: &[f32]) -> FilePrediction {
+        let mut probable = logits.to_vec();
+        self.decision.apply(&mut probable);
+        FilePrediction {
+            classes: most_probable(&probable, self.top),
+            set: self.decision.set(logits),
+            rejected: self.decision.rejects(logits),
+        }
     }
 
     /// Loads a batch in the channels of the network.

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use equipoise_nn::Engine;
-use equipoise_record::names::{CONFIG, DETAILS, METRICS, NORMS, RESULT, SAMPLES, TIMES};
+use equipoise_record::names::{CALIBRATION, CONFIG, DETAILS, METRICS, NORMS, RESULT, SAMPLES, TIMES};
 use equipoise_record::{EpochRecord, EpochTime, EvaluationDetails, GradientNorms, RunFolder, RunResult};
 use serde::Serialize;
 
@@ -137,6 +137,9 @@ pub fn write_result<E: Engine, W: Workers>(
 ) -> Result<RunResult, TrainError> {
     let result = result(trainer, completion.end == RunEnd::StoppedEarly, measured);
     folder.write(DETAILS, json(&completion.details, serde_json::to_string)?.as_bytes())?;
+    if let Some(calibration) = trainer.calibration() {
+        folder.write(CALIBRATION, json(calibration, serde_json::to_string)?.as_bytes())?;
+    }
     folder.write(RESULT, json(&result, serde_json::to_string_pretty)?.as_bytes())?;
     Ok(result)
 }

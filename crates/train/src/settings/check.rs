@@ -266,6 +266,15 @@ impl DataSettings {
         }
         let rule = SplitRule { test_fraction: self.test_fraction, seed: self.split_seed };
         require(rule.check().is_ok(), "data.test_fraction", self.test_fraction, "at least 0 and less than 1")?;
+        require(self.folds != 1 && self.folds <= 1000, "data.folds", self.folds, "0, or 2 to 1000")?;
+        match self.folds {
+            0 => require(self.fold == 0, "data.fold", self.fold, "0 unless 'data.folds' is more than 0")?,
+            folds => require((1..=folds).contains(&self.fold), "data.fold", self.fold, "from 1 to 'data.folds'")?,
+        }
+        if self.folds > 0 && self.test_data.is_some() {
+            let what = "folds test on training images: leave out 'data.test_data', or 'data.folds'".to_owned();
+            return Err(TrainError::Setting { field: "data.folds".to_owned(), what });
+        }
         fraction("data.max_broken", self.max_broken)?;
         self.group_by.as_deref().map(GroupBy::new).transpose()?;
         fraction("data.val_fraction", self.val_fraction)?;

@@ -120,7 +120,13 @@ pub const KEYS: &[Key] = &[
         FRACTION,
         "Fraction of every class used for testing if the dataset has no test split. 0: train on everything.",
     ),
-    required("data.split_seed", COUNT, "Seed of the test and validation splits."),
+    required("data.split_seed", COUNT, "Seed of the test and validation splits, and of folds."),
+    required(
+        "data.folds",
+        "integer, 0 or 2 to 1000",
+        "Number of folds of a cross-validation, one of which is the test split. 0: none. `train --folds` sets it.",
+    ),
+    required("data.fold", "integer, 0 to `data.folds`", "The fold that is the test split, from 1. 0 without folds."),
     required(
         "data.val_fraction",
         FRACTION,

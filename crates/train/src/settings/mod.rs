@@ -112,8 +112,12 @@ pub struct DataSettings {
     pub max_broken: f64,
     /// Fraction of every class used for testing if the dataset has no test split; 0 to train on everything.
     pub test_fraction: f64,
-    /// Seed of the test and validation splits.
+    /// Seed of the test and validation splits, and of folds.
     pub split_seed: u64,
+    /// Number of folds of a cross-validation; 0 for none. The test split is then one of them.
+    pub folds: u32,
+    /// The fold that is the test split, from 1; 0 without folds.
+    pub fold: u32,
     /// Fraction of every class's training images used for validation if the dataset has no validation split.
     pub val_fraction: f64,
     /// Least number of every class's validation images, or half of the class if that is less.
@@ -292,6 +296,8 @@ impl Default for DataSettings {
             max_broken: MAX_BROKEN,
             test_fraction: split.test_fraction,
             split_seed: split.seed,
+            folds: 0,
+            fold: 0,
             val_fraction: 0.0,
             val_at_least: 0,
             image_size: 0,

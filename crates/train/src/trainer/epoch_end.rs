@@ -9,7 +9,7 @@ use equipoise_record::{EpochRecord, Metrics, RunFolder};
 use super::{Directive, Observer, Position, Trainer};
 use crate::checkpoint::files;
 use crate::error::TrainError;
-use crate::evaluate::{EvaluatedBatch, evaluate_rows, gather_outcomes};
+use crate::evaluate::{EvaluatedBatch, evaluate_rows, gather_rows};
 use crate::metrics::{EvaluationCounts, Outcome};
 use crate::prepare::SplitLoader;
 use crate::settings::SelectBest;
@@ -100,18 +100,34 @@ impl<E: Engine, W: Workers> Trainer<E, W> {
     pub(super) fn evaluate_split(
         &mut self,
         split: &SplitLoader,
-        mut on_batch: impl FnMut(usize) -> Directive,
+        on_batch: impl FnMut(usize) -> Directive,
     ) -> Result<Option<Vec<Outcome>>, TrainError> {
+        let write = |batch: &EvaluatedBatch<'_>, bytes: &mut Vec<u8>| {
+            batch.outcomes().for_each(|outcome| bytes.extend(outcome.to_bytes()));
+        };
+        let bytes = self.evaluate_bytes(split, Outcome::BYTES, write, on_batch)?;
+        Ok(bytes.map(|bytes| bytes.as_chunks().0.iter().map(Outcome::from_bytes).collect()))
+    }
+
+    /// What `write` writes about the images of a split, `width` bytes each, to which every worker contributes; `None` if one of them
+    /// stopped it.
+    pub(super) fn evaluate_bytes(
+        &mut self,
+        split: &SplitLoader,
+        width: usize,
+        write: impl Fn(&EvaluatedBatch<'_>, &mut Vec<u8>),
+        mut on_batch: impl FnMut(usize) -> Directive,
+    ) -> Result<Option<Vec<u8>>, TrainError> {
         let (inference, batch_size) = (self.inference(), self.evaluation_batch_size());
         let mut own = Vec::new();
         let mut add = |batch: &EvaluatedBatch<'_>| {
-            own.extend(batch.outcomes());
+            write(batch, &mut own);
             on_batch(batch.done)
         };
         let (engine, workers) = (&mut self.engine, &mut self.workers);
         let is_done = evaluate_rows(engine, workers, split, batch_size, &self.pool, &inference, &mut add)?;
         match is_done {
-            true => gather_outcomes(workers, own, split.labels.len(), batch_size).map(Some),
+            true => gather_rows(workers, own, width, split.labels.len(), batch_size).map(Some),
             false => Ok(None),
         }
     }

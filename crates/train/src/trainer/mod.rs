@@ -28,7 +28,7 @@ use equipoise_data::batch::augmentation::Mixing;
 use equipoise_data::batch::sampler::{Sampler, Shard};
 use equipoise_nn::{Engine, Network};
 use equipoise_pool::Pool;
-use equipoise_record::{EpochRecord, GradientNorms, RunFolder};
+use equipoise_record::{Calibration, EpochRecord, GradientNorms, RunFolder};
 
 pub(crate) use self::full_batch::CHUNK as FULL_BATCH_ROWS;
 pub use self::observer::{Directive, NoObserver, Observer, StepProgress};
@@ -88,6 +88,8 @@ pub struct Trainer<E, W> {
     difficulty: Option<Difficulty>,
     /// Gradient norms of the last finished epoch.
     last_norms: Option<GradientNorms>,
+    /// The calibration of the final weights.
+    calibration: Option<Calibration>,
     /// Whether the engine trains only the head.
     frozen: bool,
 }
@@ -132,6 +134,7 @@ impl<E: Engine, W: Workers> Trainer<E, W> {
             norms: NormRecorder::new(&data.counts),
             difficulty: settings.augment.follows_difficulty().then(|| Difficulty::new(data.classes.len())),
             last_norms: None,
+            calibration: None,
             frozen,
             settings,
             data: Arc::new(data),

@@ -280,7 +280,7 @@ impl<'a> ClassChart<'a> {
         for (variant, accuracies) in comparison.variants.iter().zip(self.accuracies) {
             let text = match column.accuracy(accuracies) {
                 None => "no test images".to_owned(),
-                Some(ClassAccuracy { mean, min, max }) if column.classes.len() == 1 && variant.runs.len() > 1 => {
+                Some(ClassAccuracy { mean, min, max, .. }) if column.classes.len() == 1 && variant.runs.len() > 1 => {
                     format!("{} % ({}–{})", tenths(mean), tenths(min), tenths(max))
                 }
                 Some(accuracy) => format!("{} %", tenths(accuracy.mean)),

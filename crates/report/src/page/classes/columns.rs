@@ -20,6 +20,7 @@ impl Column {
             mean: over_classes(|a| a.mean)?,
             min: over_classes(|a| a.min)?,
             max: over_classes(|a| a.max)?,
+            interval: None,
         })
     }
 }

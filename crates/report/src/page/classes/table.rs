@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use super::Accuracies;
-use crate::comparison::captions;
+use crate::comparison::{ClassAccuracy, captions};
 use crate::escape::{self, escape, label, put, short, short_name};
 use crate::page::Article;
 use crate::page::elements::{copy_buttons, copy_table};
@@ -72,7 +72,7 @@ fn head(article: &Article<'_>) -> String {
     column("train", "images", true);
     column("test", "images", true);
     for variant in variants {
-        column(&short_name(&variant.label, 40), "accuracy, %", true);
+        column(&short_name(&variant.label, 40), "accuracy, % (95 % interval)", true);
     }
     for variant in variants.iter().skip(1) {
         column(&short_name(&variant.label, 40), "difference, points", true);
@@ -93,18 +93,25 @@ fn row(article: &Article<'_>, index: usize, group: Option<usize>, accuracies: &A
     for images in [class.train, class.test] {
         put!(html, r#"<td class="num" data-value="{images}">{}</td>"#, count(images));
     }
-    let mut number = |value: Option<f64>, format: fn(f64) -> String| {
+    let mut number = |value: Option<f64>, format: &dyn Fn(f64) -> String| {
         let text = value.map_or_else(|| "n/a".to_owned(), format);
         put!(html, r#"<td class="num" data-value="{}">{text}</td>"#, exact(value));
     };
     for accuracies in accuracies {
-        number(accuracies[index].map(|accuracy| accuracy.mean), tenths);
+        let accuracy = accuracies[index];
+        let interval = accuracy.and_then(|accuracy| accuracy.interval).map_or_else(String::new, interval);
+        number(accuracy.map(|accuracy| accuracy.mean), &|mean| tenths(mean) + &interval);
     }
     for own in accuracies.iter().skip(1) {
         let difference = own[index].zip(accuracies[0][index]).map(|(own, baseline)| own.mean - baseline.mean);
-        number(difference, signed);
+        number(difference, &signed);
     }
     html + "</tr>"
+}
+
+/// An interval below its rate.
+fn interval([low, high]: [f64; 2]) -> String {
+    format!(r#"<small class="interval">{}–{}</small>"#, tenths(low), tenths(high))
 }
 
 /// All classes as the script reads them.
@@ -118,8 +125,16 @@ fn data(article: &Article<'_>, order: &[(usize, Option<usize>)], accuracies: &Ac
     let values = accuracies
         .iter()
         .map(|of| order.iter().map(|(class, _)| hundredths(of[*class].map(|a| a.mean))).collect::<Value>());
+    let bounds = |end: usize| {
+        let bound =
+            |accuracy: Option<ClassAccuracy>| hundredths(accuracy.and_then(|a| a.interval).map(|bounds| bounds[end]));
+        let of = |of: &Vec<Option<ClassAccuracy>>| order.iter().map(|(class, _)| bound(of[*class])).collect::<Value>();
+        accuracies.iter().map(of).collect::<Vec<_>>()
+    };
     json!({
         "rows": ROWS_AT_A_TIME,
+        "low": bounds(0),
+        "high": bounds(1),
         "groups": comparison.groups.iter().map(|group| label(&group.name)).collect::<Vec<_>>(),
         "names": classes().map(|class| short(&class.name, max_name)).collect::<Vec<_>>(),
         "group": order.iter().map(|(_, group)| group.map_or(-1, |group| group as i64)).collect::<Vec<_>>(),

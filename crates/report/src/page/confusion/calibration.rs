@@ -22,17 +22,21 @@ pub(super) fn subsection(article: &Article<'_>, by_variant: &[Vec<&EvaluationDet
     html.push_str(&article.legend());
     html.push_str(r#"<div class="grid">"#);
     for group in 0..article.comparison.groups.len() {
-        html.push_str(&reliability_diagram(article, group, by_variant));
+        let bins: Vec<Vec<&Vec<ReliabilityBin>>> = by_variant
+            .iter()
+            .map(|runs| runs.iter().filter_map(|details| details.reliability.get(group)).collect())
+            .collect();
+        html.push_str(&reliability_diagram(article, group, &bins));
     }
     html + "</div>"
 }
 
 /// Bins of several runs, merged.
-fn merged(details: &[&EvaluationDetails], group: usize) -> Vec<ReliabilityBin> {
+fn merged(runs: &[&Vec<ReliabilityBin>]) -> Vec<ReliabilityBin> {
     let mut bins: Vec<ReliabilityBin> = Vec::new();
-    for run in details.iter().filter_map(|details| details.reliability.get(group)) {
+    for run in runs {
         bins.resize(bins.len().max(run.len()), ReliabilityBin::default());
-        for (sum, bin) in bins.iter_mut().zip(run) {
+        for (sum, bin) in bins.iter_mut().zip(*run) {
             let images = sum.images.saturating_add(bin.images);
             if images > 0 {
                 let confidence = sum.confidence * sum.images as f64 + bin.confidence * bin.images as f64;
@@ -54,14 +58,18 @@ fn calibration_error(bins: &[ReliabilityBin]) -> Option<f64> {
     (all > 0.0).then(|| 100.0 * bins.iter().filter(|bin| bin.images > 0).map(distance).sum::<f64>() / all)
 }
 
-/// Accuracy by confidence of one group; empty without images.
-fn reliability_diagram(article: &Article<'_>, group: usize, by_variant: &[Vec<&EvaluationDetails>]) -> String {
+/// Accuracy by confidence of one group, from the bins of every run of every variant; empty without images.
+pub(super) fn reliability_diagram(
+    article: &Article<'_>,
+    group: usize,
+    by_variant: &[Vec<&Vec<ReliabilityBin>>],
+) -> String {
     let comparison = article.comparison;
     let y = Axis::percent("accuracy, %");
     let area = Area { left: y.label_width(), top: 26.0, right: 328.0, bottom: 216.0 };
     let mut panel = Panel::new(area, Axis::percent("confidence, %"), y);
     panel.line("diagonal", &[(0.0, 0.0), (100.0, 100.0)]);
-    let bins: Vec<Vec<ReliabilityBin>> = by_variant.iter().map(|details| merged(details, group)).collect();
+    let bins: Vec<Vec<ReliabilityBin>> = by_variant.iter().map(|runs| merged(runs)).collect();
     let largest = bins.iter().flatten().map(|bin| bin.images).max().unwrap_or(0).max(1);
     let title = &comparison.groups[group].name;
     let mut alt = vec![format!("Accuracy by confidence on {}", short(title, 60))];

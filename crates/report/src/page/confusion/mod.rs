@@ -1,5 +1,6 @@
 //! Which groups and classes are confused, and whether confidence tells how often a prediction is correct.
 
+mod calibrated;
 mod calibration;
 
 use std::collections::BTreeMap;
@@ -47,6 +48,7 @@ pub(super) fn section(article: &Article<'_>) -> Option<String> {
         html.push_str(&grid(&|_, details| pairs_table(article, details)));
     }
     html.push_str(&calibration::subsection(article, &by_variant));
+    html.push_str(&calibrated::subsection(article));
     Some(html)
 }
 

@@ -16,7 +16,8 @@ all('table.class-table').forEach(function (table) {
       var differences = values.slice(1).map(function (x) { return x === null || values[0] === null ? null : x - values[0]; });
       var group = embedded.group[index];
       var start = [name, group === -1 ? '' : embedded.groups[group], embedded.train[index], embedded.test[index]];
-      return { keys: start.concat(values, differences), node: null };
+      var intervals = embedded.low.map(function (low, variant) { return [low[index], embedded.high[variant][index]]; });
+      return { keys: start.concat(values, differences), intervals: intervals, node: null };
     });
   } else {
     rows = all('tr', body).map(function (node) { return { keys: all('th, td', node).map(value), node: node }; });
@@ -35,6 +36,10 @@ all('table.class-table').forEach(function (table) {
       var cell = create(column === 0 ? 'th' : 'td', undefined, column > 1 ? 'num' : '');
       if (column > 1) {
         cell.textContent = format(key, column);
+        var interval = row.intervals && row.intervals[column - 4];
+        if (column > 3 && interval && interval[0] !== null) {
+          cell.appendChild(create('small', interval[0].toFixed(1) + '–' + interval[1].toFixed(1), 'interval'));
+        }
       } else {
         if (column === 0) cell.scope = 'row';
         cell.appendChild(create('bdi', key.length > 60 ? Array.from(key).slice(0, 59).join('') + '…' : key));

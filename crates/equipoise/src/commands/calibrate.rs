@@ -1,0 +1,77 @@
+//! `equipoise calibrate`: the temperature of a run's probabilities, and what sets and rejections need.
+
+use std::io::Write;
+use std::path::PathBuf;
+
+use equipoise_record::names::CALIBRATION;
+use equipoise_record::{Calibration, RunFolder};
+use equipoise_train::run::calibration::calibrate_checkpoint;
+use equipoise_train::run::dataset::SplitChoice;
+
+use crate::checkpoints::{self, describe, warn_if_untrained};
+use crate::failure::Failure;
+use crate::options::{Environment, RootArgs, ThreadArgs};
+use crate::output::{counted, percent, warn};
+use crate::reports::write_report;
+
+#[derive(clap::Args)]
+#[command(after_long_help = "\
+One temperature is fitted on the class-balanced log-loss of images that the run was not trained on: every class counts the same, however few \
+images it has. The predicted classes stay what they are. The result is calibration.json in the run folder, which `predict`, `evaluate` and \
+`export` use from then on; the report shows probabilities before and after. `train` does this by itself at the end of a run that has \
+validation images.
+
+Examples:
+  equipoise calibrate runs/my-images-balanced-softmax-resnet32-s0
+  equipoise calibrate runs/my-images-balanced-softmax-resnet32-s0 path/to/other/images")]
+pub(crate) struct Args {
+    /// Run folder
+    run: PathBuf,
+    /// Name of a dataset or a path: images that were not trained on [default: the validation images of the run]
+    data: Option<String>,
+    /// Images to calibrate on: val or test, and all for another dataset [default: val; for another dataset as `evaluate`]
+    #[arg(long, value_name = "SPLIT")]
+    split: Option<SplitChoice>,
+    #[command(flatten)]
+    threads: ThreadArgs,
+    #[command(flatten)]
+    root: RootArgs,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+}
+
+pub(crate) fn run(args: &Args, out: &mut impl Write) -> Result<(), Failure> {
+    let checkpoint = checkpoints::read(&args.run)?;
+    let folder = RunFolder::open(&args.run)?;
+    warn_if_untrained(&checkpoint.header);
+    if args.data.is_none() && args.split == Some(SplitChoice::Test) {
+        warn("calibrated on the test images, so that figures on them are no longer those of new images");
+    }
+    let environment = Environment::new(args.threads, &args.root)?;
+    let calibration = calibrate_checkpoint(&checkpoint, args.data.as_deref(), args.split, &environment.context())?;
+    folder.write(CALIBRATION, (serde_json::to_string(&calibration)? + "\n").as_bytes())?;
+    write_report(std::slice::from_ref(&args.run), &folder)?;
+    if args.json {
+        return Ok(writeln!(out, "{}", serde_json::to_string(&calibration)?)?);
+    }
+    print(&calibration, &describe(&checkpoint.header), out)
+}
+
+fn print(calibration: &Calibration, weights: &str, out: &mut impl Write) -> Result<(), Failure> {
+    let images = counted(calibration.images.labels.len(), "image");
+    writeln!(out, "{weights}: temperature {:.3}, from {images} ({})", calibration.temperature, calibration.source)?;
+    let Some(test) = &calibration.test else { return Ok(()) };
+    let loss = |loss: Option<f64>| loss.map_or_else(|| "n/a".to_owned(), |loss| format!("{loss:.3}"));
+    writeln!(out, "\n{:<30} {:>8} {:>8}", "test images", "before", "after")?;
+    let (before, after) = (&test.before, &test.after);
+    let rows = [
+        ("cross-entropy", loss(before.loss), loss(after.loss)),
+        ("cross-entropy by class", loss(before.balanced_loss), loss(after.balanced_loss)),
+        ("calibration error", percent(before.calibration), percent(after.calibration)),
+    ];
+    for (name, before, after) in rows {
+        writeln!(out, "{name:<30} {before:>8} {after:>8}")?;
+    }
+    Ok(())
+}
