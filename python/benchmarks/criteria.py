@@ -3,8 +3,8 @@
 Usage: python benchmarks/criteria.py [threads]
 
 `cross_entropy` is PyTorch's own. The peers of `seesaw` and `cwap` use whole-tensor operations, as the public
-implementations do (tools/losses_torch.py). Both sides take turns; the table shows medians. Threads of OpenMP go on
-spinning for some milliseconds after their work, so each side waits before its turn until those of the other sleep.
+implementations do (tools/losses_torch.py). Both sides take turns, with a pause before each, in case threads of
+the other side spin for some milliseconds after their work; the table shows medians.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """How far two engines are from exact arithmetic, step by step: the engine of the crates, and that of torch.
 
-Training amplifies rounding. Where the input of a ReLU is 0 up to rounding, two engines disagree about its slope, and
-the gradients of all layers before it change by a thousandth at once; the next steps multiply that. A difference between
-two engines after ten steps therefore says little. The arbiter is torch with 64 bits: an engine is right if it is about
+Training amplifies rounding: some gradients of the first step already differ by a thousandth (probably two engines
+disagree about the slope of a ReLU whose input is 0 up to rounding), and the next steps multiply that. A difference
+between two engines after ten steps therefore says little. The arbiter is torch with 64 bits: an engine is right if it is about
 as far from the arbiter as torch with 32 bits is.
 """
 
