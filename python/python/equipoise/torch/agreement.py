@@ -2,8 +2,8 @@
 
 Training amplifies rounding: some gradients of the first step already differ by a thousandth (probably two engines
 disagree about the slope of a ReLU whose input is 0 up to rounding), and the next steps multiply that. A difference
-between two engines after ten steps therefore says little. The arbiter is torch with 64 bits: an engine is right if it is about
-as far from the arbiter as torch with 32 bits is.
+between two engines after ten steps therefore says little. The arbiter is torch with 64 bits: an engine is right if it
+is about as far from the arbiter as torch with 32 bits is.
 """
 
 from __future__ import annotations
