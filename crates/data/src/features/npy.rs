@@ -151,7 +151,7 @@ mod tests {
         assert_eq!(error(file(head, &[0; 20])), "it is truncated: x.npy needs 24 bytes, and 20 are there");
         assert_eq!(
             error(file(head, &[])[..30].to_vec()),
-            "it is truncated: the header of x.npy needs 69 bytes, and 30 are there"
+            "it is truncated: the header of x.npy needs 70 bytes, and 30 are there"
         );
         assert_eq!(
             error(b"\x93NUMPY\x09\x00".to_vec()),

@@ -214,6 +214,7 @@ fn resume(args: &Args, path: &Path, context: &RunContext<'_>) -> Result<Resumed,
     let epochs = args.settings.epochs.filter(|epochs| *epochs != planned.epochs);
     if epochs.is_none() && is_run(path) && path.join(RESULT).exists() {
         note(&format!("{} is finished; this is its result", path.display()));
+        complete_report(path)?;
         return Ok(Resumed::Finished(Box::new(read_result(path, &planned)?)));
     }
     let Some(epochs) = epochs else { return Ok(Resumed::Run(Box::new(Run::resume(path, data, context)?))) };
@@ -224,6 +225,15 @@ fn resume(args: &Args, path: &Path, context: &RunContext<'_>) -> Result<Resumed,
         planned.epochs
     ));
     Ok(Resumed::Run(Box::new(run)))
+}
+
+/// Writes the report of a finished run again, in case its process was killed before the report was complete. A folder that is in use,
+/// or cannot be written to, stays as it is.
+fn complete_report(path: &Path) -> Result<(), Failure> {
+    match RunFolder::open(path) {
+        Ok(folder) => write_report(&[path.to_owned()], &folder).map(drop),
+        Err(_) => Ok(()),
+    }
 }
 
 pub(crate) fn show_result(args: &Args, result: &RunResult, folder: &Path, out: &mut impl Write) -> Result<(), Failure> {

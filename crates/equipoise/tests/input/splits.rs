@@ -154,7 +154,12 @@ fn groups_in_separate_paths() {
         "{stderr}"
     );
     let said = place.refuses(&["inspect", "fashion-mini", "--group-by", "x"]);
-    assert!(said.contains("only images in class folders or in a list can be grouped"), "{said}");
+    assert!(
+        said.contains(
+            "only images in class folders or in a list, and features with paths or a list of labels, can be grouped"
+        ),
+        "{said}"
+    );
 }
 
 /// Test images that look almost like training images are announced.

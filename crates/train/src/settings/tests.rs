@@ -134,7 +134,7 @@ fn values_that_cannot_be_used_are_refused() {
         ("[optimizer]\nweight_decay = inf", "setting 'optimizer.weight_decay' is inf; it must be finite"),
         ("[optimizer]\nclip_grad_norm = 1e-60", "setting 'optimizer.clip_grad_norm' is 0.0"),
         ("[optimizer]\nema_decay = 0.9999999999", "setting 'optimizer.ema_decay' is 0.9999999999; it must be less"),
-        ("[optimizer]\nname = \"adam\"", "setting 'optimizer.name' is \"adam\"; it must be sgd or adamw"),
+        ("[optimizer]\nname = \"adam\"", "setting 'optimizer.name' is \"adam\"; it must be sgd, adamw or lbfgs"),
         (
             "[optimizer]\nnesterov = true\nmomentum = 0.0",
             "setting 'optimizer.nesterov' is true; it must be false without the momentum of `sgd`",
@@ -300,6 +300,7 @@ fn every_setting_is_described() {
         ("data.subset_file", "subset.txt"),
         ("data.path_column", "file"),
         ("data.label_column", "kind"),
+        ("data.labels", "labels.csv"),
         ("data.test_data", "test"),
         ("data.val_data", "val"),
         ("data.group_by", "patient"),
@@ -309,6 +310,7 @@ fn every_setting_is_described() {
         ("model.weights", "weights.safetensors"),
         ("criterion.preset", "paper"),
         ("criterion.drw", "{ start_epoch = 3, beta = 0.9, reduction = \"batch\" }"),
+        ("optimizer.learning_rate", "0.3"),
         ("optimizer.schedule.floor", "{ name = \"cosine\", floor = 0.1 }"),
         ("optimizer.sam", "{ rho = 0.1, start = 0.5 }"),
         (

@@ -198,15 +198,20 @@ fn a_bomb_is_recognized_by_its_sizes() {
 #[test]
 fn sizes_and_checksums_must_be_right() {
     let good = zip(&[Entry { deflated: false, ..file("a", b"abcdef") }], Count::Short);
-    let spoilt = |at: usize, byte: u8| {
-        let mut bytes = good.clone();
+    let spoilt_in = |good: &[u8], at: usize, byte: u8| {
+        let mut bytes = good.to_vec();
         bytes[at] = byte;
         read(&bytes).map_err(|error| std::error::Error::source(&error).expect("a source").to_string())
     };
+    let spoilt = |at: usize, byte: u8| spoilt_in(&good, at, byte);
     let directory = 30 + 1 + 6;
+    let deflated = zip(&[file("a", b"abcdef")], Count::Short);
+    let size = 24 + deflated.windows(4).position(|bytes| bytes == b"PK\x01\x02").expect("a directory");
+    assert_eq!(spoilt_in(&deflated, size, 5).expect_err("size"), "an entry is larger than it says");
+    assert_eq!(spoilt_in(&deflated, size, 7).expect_err("size"), "an entry is smaller than it says");
     assert_eq!(spoilt(31, b'x').expect_err("contents"), "an entry's checksum is wrong");
-    assert_eq!(spoilt(directory + 24, 5).expect_err("size"), "an entry is larger than it says");
-    assert_eq!(spoilt(directory + 24, 7).expect_err("size"), "an entry is smaller than it says");
+    assert_eq!(spoilt(directory + 24, 5).expect_err("size"), "a stored entry has two sizes");
+    assert_eq!(spoilt(directory + 24, 7).expect_err("size"), "a stored entry has two sizes");
     assert_eq!(spoilt(directory + 20, 7).expect_err("packed size"), "an entry runs past the end of the archive");
     assert_eq!(spoilt(directory + 42, 1).expect_err("place"), "an entry is not where the directory says");
     assert_eq!(spoilt(directory + 46, 0xff).expect_err("name"), "an entry's name is not UTF-8");
