@@ -144,8 +144,8 @@ mod tests {
             let image = |class: usize, n: u32| (0..n).map(move |i| (class as u32, u(i, n).powf(power[class])));
             let images: Vec<(u32, f64)> = image(0, 1009).chain(image(1, 101)).collect();
             let sets = PredictionSets::new(&images, 2, alpha).expect("enough images");
-            for class in 0..2 {
-                let missed = (0..5003).filter(|i| u(*i, 5003).powf(power[class]) < sets.thresholds[class]).count();
+            for (class, (power, threshold)) in power.iter().zip(&sets.thresholds).enumerate() {
+                let missed = (0..5003).filter(|i| u(*i, 5003).powf(*power) < *threshold).count();
                 let rate = missed as f64 / 5003.0;
                 assert!(rate <= alpha + 1e-3 && rate > alpha - 0.012, "class {class}: {rate} of {alpha}");
             }

@@ -38,7 +38,7 @@ pub struct CalibrationImages {
 impl CalibrationImages {
     /// Number of images; `None` if the lists do not belong together or hold impossible values.
     #[must_use]
-    pub fn len(&self) -> Option<usize> {
+    pub fn number(&self) -> Option<usize> {
         let n = self.labels.len();
         let lengths = [self.predicted.len(), self.scores.len(), self.probabilities.len()];
         let valid =

@@ -153,7 +153,7 @@ fn a_calibration_does_not_depend_on_the_number_of_workers() {
     settings.data.val_fraction = 0.3;
     let one = single(&settings);
     let calibration = one.calibration.as_ref().expect("there are validation images");
-    assert!(calibration.images.len().is_some_and(|images| images > 10) && calibration.test.is_some());
+    assert!(calibration.images.number().is_some_and(|images| images > 10) && calibration.test.is_some());
     assert!(calibration.temperature > 0.0 && calibration.steps == 2 * one.steps);
     let trained = Checkpoint::new(one.checkpoint.clone()).expect("intact");
     for size in [2, 3] {

@@ -59,8 +59,8 @@ impl Place {
         let place = Self::new();
         let (values, labels) = rows(&COUNTS, 1);
         let shape = format!("({}, {WIDTH})", labels.len());
-        place.write("x.npy", &npy("<f4", &shape, "False", &floats(&values)));
-        place.write("x.labels.npy", &npy("<i8", &format!("({},)", labels.len()), "False", &longs(&labels)));
+        place.write("x.npy", npy("<f4", &shape, "False", &floats(&values)));
+        place.write("x.labels.npy", npy("<i8", &format!("({},)", labels.len()), "False", &longs(&labels)));
         place
     }
 
@@ -140,14 +140,14 @@ fn labels_come_from_files_and_arrays() {
     let mut csv = "id,label\n".to_owned();
     labels.iter().enumerate().for_each(|(row, label)| csv.push_str(&format!("{row},class-{label}\n")));
     place.write("names.csv", &csv);
-    place.write("y.npy", &npy("<f4", &format!("({}, {WIDTH})", labels.len()), "False", &floats(&values)));
+    place.write("y.npy", npy("<f4", &format!("({}, {WIDTH})", labels.len()), "False", &floats(&values)));
     train("y.npy", &["--labels", "names.csv"], "csv");
     assert!(place.read("csv/result.json").contains("class-3"));
     // columns one after the other, in 64 bits
     let by_columns: Vec<u8> = (0..WIDTH)
         .flat_map(|column| values.iter().skip(column).step_by(WIDTH).flat_map(|x| f64::from(*x).to_be_bytes()))
         .collect();
-    place.write("z.npy", &npy(">f8", &format!("({}, {WIDTH})", labels.len()), "True", &by_columns));
+    place.write("z.npy", npy(">f8", &format!("({}, {WIDTH})", labels.len()), "True", &by_columns));
     assert_eq!(train("z.npy", &["--labels", "x.labels.npy"], "columns"), want);
     // a safetensors file as `embed` writes it
     let n = labels.len();
@@ -160,15 +160,14 @@ fn labels_come_from_files_and_arrays() {
     })
     .to_string();
     let length = (header.len() as u64).to_le_bytes();
-    place
-        .write("f.safetensors", &[&length[..], header.as_bytes(), &longs(&labels), &floats(&values), &splits].concat());
+    place.write("f.safetensors", [&length[..], header.as_bytes(), &longs(&labels), &floats(&values), &splits].concat());
     let said = place.stdout(&["inspect", "f.safetensors"]);
     assert!(said.contains("257 training and 65 test rows") && said.contains("dog"), "{said}");
     train("f.safetensors", &[], "safetensors");
     // another file for testing, whose labels are beside it
     let (values, labels) = rows(&[20; 4], 2);
-    place.write("t.npy", &npy("<f4", &format!("(80, {WIDTH})"), "False", &floats(&values)));
-    place.write("t.labels.npy", &npy("<i8", "(80,)", "False", &longs(&labels)));
+    place.write("t.npy", npy("<f4", &format!("(80, {WIDTH})"), "False", &floats(&values)));
+    place.write("t.labels.npy", npy("<i8", "(80,)", "False", &longs(&labels)));
     train("x.npy", &["--test-data", "t.npy"], "tested");
     assert!(place.stdout(&["evaluate", "tested", "t.npy"]).contains("80"));
 }
@@ -181,14 +180,14 @@ fn bad_files_are_refused_in_one_sentence() {
     let whole = npy("<f4", &shape, "False", &floats(&values));
     place.write("alone.npy", &whole);
     place.write("short.npy", &whole[..whole.len() - 5]);
-    place.write("objects.npy", &npy("|O", &shape, "False", &[0; 64]));
-    place.write("whole.npy", &npy("<i4", &shape, "False", &vec![0; 4 * values.len()]));
-    place.write("flat.npy", &npy("<f4", &format!("({},)", values.len()), "False", &floats(&values)));
-    place.write("few.npy", &npy("<i8", "(7,)", "False", &longs(&labels[..7])));
-    place.write("half.npy", &npy("<f8", "(322,)", "False", &[0x3f; 8 * 322]));
+    place.write("objects.npy", npy("|O", &shape, "False", &[0; 64]));
+    place.write("whole.npy", npy("<i4", &shape, "False", &vec![0; 4 * values.len()]));
+    place.write("flat.npy", npy("<f4", &format!("({},)", values.len()), "False", &floats(&values)));
+    place.write("few.npy", npy("<i8", "(7,)", "False", &longs(&labels[..7])));
+    place.write("half.npy", npy("<f8", "(322,)", "False", &[0x3f; 8 * 322]));
     place.write("noise.npz", b"not a zip archive");
     values[3 * WIDTH + 2] = f32::NAN;
-    place.write("nan.npy", &npy("<f4", &shape, "False", &floats(&values)));
+    place.write("nan.npy", npy("<f4", &shape, "False", &floats(&values)));
     let labels = ["--labels", "x.labels.npy"];
     for (file, more, want) in [
         ("short.npy", &labels[..], "short.npy: it is truncated: its array needs 25760 bytes, and 25755 are there"),

@@ -45,7 +45,7 @@ pub fn read_calibration(
     let images = &calibration.images;
     let are_classes = images.labels.iter().chain(&images.predicted).all(|class| (*class as usize) < classes);
     let is_temperature = calibration.temperature.is_finite() && calibration.temperature > 0.0;
-    if images.len().is_none() || !are_classes || !is_temperature {
+    if images.number().is_none() || !are_classes || !is_temperature {
         return Err(input_error(&path, format!("it holds impossible values; {again}")));
     }
     let position = header.position;

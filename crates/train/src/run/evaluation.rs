@@ -243,8 +243,8 @@ fn image_predictions(
     decision: &Decision,
     split: &SplitLoader,
 ) -> Vec<ImagePrediction> {
-    let rows = batch.rows().zip(probable.rows()).enumerate();
-    let predict = |(row, ((adjusted, label), (probable, _))): (usize, ((&[f32], usize), (&[f32], usize)))| {
+    let rows = batch.rows().zip(probable.rows()).map(|((adjusted, label), (probable, _))| (adjusted, label, probable));
+    let predict = |(row, (adjusted, label, probable)): (usize, (&[f32], usize, &[f32]))| {
         let all = most_probable(probable, probable.len());
         let (predicted, probability) = all[0];
         let label_probability = all.iter().find(|(class, _)| *class == label).map_or(0.0, |(_, p)| *p);
@@ -258,7 +258,7 @@ fn image_predictions(
             rejected: decision.rejects(adjusted),
         }
     };
-    rows.map(predict).collect()
+    rows.enumerate().map(predict).collect()
 }
 
 /// Whether two names or paths mean the same dataset.

@@ -58,6 +58,9 @@ fn figures(run: &Calibration) -> [Option<&ProbabilityFigures>; 2] {
     [run.test.as_ref().map(|test| &test.before), run.test.as_ref().map(|test| &test.after)]
 }
 
+/// One of the figures about probabilities.
+type Figure = fn(&ProbabilityFigures) -> Option<f64>;
+
 fn totals(article: &Article<'_>, by_variant: &[Vec<&Calibration>]) -> String {
     let mut html = r#"<div class="scroll" tabindex="0" role="region" aria-label="Probabilities before and after calibration"><table class="calibration-table"><thead><tr><th scope="col">criterion</th><th scope="col" class="num">temperature</th>"#.to_owned();
     for title in ["cross-entropy", "mean over classes", "ECE, points"] {
@@ -73,9 +76,8 @@ fn totals(article: &Article<'_>, by_variant: &[Vec<&Calibration>]) -> String {
             format!(r#"<td class="num">{text}</td>"#)
         };
         html.push_str(&cell(mean(runs, |run| Some(run.temperature)), 3));
-        let values: [(fn(&ProbabilityFigures) -> Option<f64>, usize); 3] =
-            [(|f| f.loss, 3), (|f| f.balanced_loss, 3), (|f| f.calibration, 1)];
-        for (value, decimals) in values {
+        let values: [Figure; 3] = [|f| f.loss, |f| f.balanced_loss, |f| f.calibration];
+        for (value, decimals) in values.into_iter().zip([3, 3, 1]) {
             for which in [0, 1] {
                 html.push_str(&cell(mean(runs, |run| figures(run)[which].and_then(value)), decimals));
             }
