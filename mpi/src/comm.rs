@@ -4,9 +4,11 @@
 
 use std::ffi::{c_char, c_int, c_void};
 use std::mem::size_of_val;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use mpi::ffi;
+
+use crate::heartbeat::now;
 
 /// What MPI says about an operation that failed.
 pub(crate) type MpiResult<T> = Result<T, String>;
@@ -158,7 +160,7 @@ impl Comm {
 
     /// Waits for all processes to come by, or for some time; true if they did.
     pub(crate) fn meet(&self, within: Duration) -> bool {
-        let (mut request, start) = (Request::new(), Instant::now());
+        let (mut request, start) = (Request::new(), now());
         // SAFETY: the request lives until it is complete, or the process ends.
         let started = check(unsafe { ffi::MPI_Ibarrier(self.handle, &raw mut request.handle) });
         while started.is_ok() && start.elapsed() < within {

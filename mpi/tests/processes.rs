@@ -11,6 +11,11 @@ const HANGS: Duration = Duration::from_secs(300);
 /// Settings of small runs: 1,897 images make batches of an odd size, and a short last one.
 const SMALL: [&str; 8] = ["--model", "resnet8", "--batch-size", "251", "--epochs", "2", "--threads", "1"];
 
+#[expect(clippy::disallowed_methods, reason = "how long a job may take to end is part of its promise")]
+fn now() -> Instant {
+    Instant::now()
+}
+
 /// A new folder for a test.
 fn folder(name: &str) -> PathBuf {
     let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("{name}-{}", std::process::id()));
@@ -42,7 +47,7 @@ fn wait(mut child: Child) -> (Option<i32>, String) {
     };
     let texts =
         [read(Box::new(child.stderr.take().expect("piped"))), read(Box::new(child.stdout.take().expect("piped")))];
-    let start = Instant::now();
+    let start = now();
     let code = loop {
         if let Some(status) = child.try_wait().expect("it can be waited for") {
             break status.code();
@@ -180,7 +185,7 @@ fn killed_runs_resume_with_any_number_of_processes() {
             std::thread::sleep(Duration::from_millis(2));
         }
         std::thread::sleep(Duration::from_millis(random(2000)));
-        let (victim, killed) = (random(processes as u64) as usize, Instant::now());
+        let (victim, killed) = (random(processes as u64) as usize, now());
         if let Some(pid) = ranks(&folder).get(victim) {
             // SAFETY: a plain system call; the process is a rank of the job above.
             unsafe { libc::kill(*pid, libc::SIGKILL) };
@@ -206,7 +211,7 @@ fn interrupted_runs_are_saved() {
     while !folder.join("run/checkpoint.eqp").exists() {
         std::thread::sleep(Duration::from_millis(2));
     }
-    let start = Instant::now();
+    let start = now();
     // SAFETY: a plain system call; the process is ours.
     unsafe { libc::kill(child.id() as i32, libc::SIGINT) };
     let (code, text) = wait(child);
@@ -224,7 +229,7 @@ fn a_second_job_is_refused() {
     while !folder.join("run/checkpoint.eqp").exists() {
         std::thread::sleep(Duration::from_millis(2));
     }
-    let start = Instant::now();
+    let start = now();
     let second =
         command(2, &folder, &["train", "--resume", "run", "--threads", "1"]).spawn().expect("mpirun is installed");
     let (code, text) = wait(second);

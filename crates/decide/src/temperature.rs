@@ -46,7 +46,7 @@ pub fn fit(logits: &Logits<'_>, offsets: &[f64]) -> f64 {
     (0.5 * (cold + hot)).exp()
 }
 
-/// Derivative of the class-balanced log-loss by 1/T: the mean of E_p[z] - z_y.
+/// Derivative of the class-balanced log-loss by 1/T: the mean of `E_p[z] - z_y`.
 fn slope(logits: &Logits<'_>, offsets: &[f64], inverse: f64) -> f64 {
     let mut sums = vec![(0.0, 0u64); logits.classes()];
     let mut powers = vec![0.0; logits.classes()];
