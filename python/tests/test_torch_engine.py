@@ -82,7 +82,7 @@ def test_heads_step_and_keep_what_is_not_trained(head: object) -> None:
     for _ in range(2):
         engine.forward(images.data_ptr(), 3, True)
         engine.backward(gradient.data_ptr(), 15)
-        assert engine.step_sgd((0.1, 1.0, 0.01, 1.0), 0.9, True) > 0.0
+        assert engine.step_sgd((0.1, 1.0, 1.0, 0.01, 1.0), 0.9, True) > 0.0
     for name, old, new in zip(engine.model.parameter_names, before, engine.tensors("parameters"), strict=True):
         trained = name.startswith("linear") and (head != "lws" or name.endswith("scale"))
         assert torch.equal(old, new) != trained, name

@@ -21,7 +21,7 @@ from equipoise.torch.networks import resnet
 from equipoise.torch.selftest import torchrun
 from equipoise.torch.workers import Alone
 
-SMALL = ["--model", "resnet8", "--image-size", "16", "--threads", "1", "--quiet", "--device", "cpu"]
+SMALL = ["--model", "resnet8", "--threads", "1", "--quiet", "--device", "cpu"]
 
 
 @pytest.fixture(autouse=True, scope="module")

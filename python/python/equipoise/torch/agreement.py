@@ -130,7 +130,7 @@ def distances(task: Task, options: EngineOptions, convolution: str = "winograd")
             crates.sgd(task.learning_rate, MOMENTUM, task.weight_decay)
             gradient = slope(theirs, target).float().contiguous()
             engine.backward(gradient.data_ptr(), gradient.numel())
-            engine.step_sgd((task.learning_rate, 1.0, task.weight_decay, None), MOMENTUM, False)
+            engine.step_sgd((task.learning_rate, 1.0, 1.0, task.weight_decay, None), MOMENTUM, False)
     begin = flat(first)
     way = flat(arbiter.parameters) - begin
     ours_way = torch.from_numpy(np.concatenate(crates.parameters())).double() - begin

@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use super::{Args, Job};
 use crate::clock::duration;
+use crate::cluster::processes;
 use crate::failure::Failure;
 use crate::options::{Environment, pool};
 use crate::output::{note, percent, warn};
@@ -13,6 +14,9 @@ use crate::training::{DisplayOptions, RunDisplay, execute_or_read};
 
 /// Executes the runs that have no result. A run that fails is reported and does not stop the others; returns the number of failures.
 pub(super) fn execute(args: &Args, jobs: &mut [&mut Job<'_>]) -> Result<usize, Failure> {
+    if args.jobs > 1 && processes().is_some() {
+        return Err(Failure::usage("--jobs: the processes under mpirun compute one run at a time"));
+    }
     let total = jobs.len();
     let threads = (args.threads.pool()?.threads() / usize::from(args.jobs)).max(1);
     let queue = Mutex::new(jobs.iter_mut().enumerate());
