@@ -33,7 +33,7 @@ pub struct DecisionOptions {
 #[derive(Clone, Debug)]
 pub struct Decision {
     temperature: f64,
-    /// Of the target prior; empty for none.
+    /// Offsets of the logits for the target prior; empty for none.
     offsets: Vec<f64>,
     /// Make the prior of the logits uniform.
     to_uniform: Vec<f64>,
