@@ -97,6 +97,15 @@ impl PhotoTransform {
     /// Fills `out` with the center of an image after its shorter side is resized to the image size: 8 bits, channel after
     /// channel.
     pub(crate) fn fit(&mut self, image: &DecodedImage, out: &mut [u8]) {
+        let side = self.image_size;
+        if (image.width, image.height) == (side, side) {
+            let (red, rest) = out.split_at_mut(out.len() / 3);
+            let (green, blue) = rest.split_at_mut(red.len());
+            for (i, pixel) in image.bytes.chunks_exact(3).enumerate() {
+                (red[i], green[i], blue[i]) = (pixel[0], pixel[1], pixel[2]);
+            }
+            return;
+        }
         self.set_center(image, self.image_size);
         self.resizer.resize(image, false, out, |_, x| (x + 0.5) as u8);
     }
