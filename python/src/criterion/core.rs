@@ -151,7 +151,7 @@ impl CriterionCore {
         }
     }
 
-    #[allow(clippy::too_many_arguments)]
+    #[expect(clippy::too_many_arguments, reason = "these are the arguments of the Python method")]
     fn call(
         &self,
         logits: &Bound<'_, PyAny>,
@@ -314,7 +314,7 @@ impl CriterionCore {
     /// Computes loss, gradient and weights into the given arrays or tensors, and counts the batch if `count` is set.
     /// Returns the loss and what the sum over examples was divided by.
     #[pyo3(signature = (logits, labels, second, share, examples, grad, weights, losses, count, threads))]
-    #[allow(clippy::too_many_arguments)]
+    #[expect(clippy::too_many_arguments, reason = "these are the arguments of the Python method")]
     fn run(
         &self,
         py: Python<'_>,

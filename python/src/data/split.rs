@@ -77,7 +77,7 @@ impl Feedback for Warnings {
 #[pymethods]
 impl SplitCore {
     #[new]
-    #[allow(clippy::too_many_arguments)]
+    #[expect(clippy::too_many_arguments, reason = "these are the arguments of the Python method")]
     fn new(
         py: Python<'_>,
         settings: &Bound<'_, PyAny>,
@@ -202,7 +202,7 @@ impl SplitCore {
     }
 
     /// The batches of an epoch, from threads of their own.
-    #[allow(clippy::too_many_arguments)]
+    #[expect(clippy::too_many_arguments, reason = "these are the arguments of the Python method")]
     fn stream(
         &self,
         order: PyReadonlyArray1<'_, i64>,

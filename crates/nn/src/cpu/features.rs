@@ -87,8 +87,9 @@ impl Cpu {
         self.tasks.pool.each(&mut tasks, |_, (from, to, is_finite)| {
             for (from, to) in from.chunks_exact(width).zip(to.chunks_exact_mut(padded)) {
                 to[..width].copy_from_slice(from);
-                // a sum of products with 0 is 0 only if all values are finite
-                *is_finite &= from.iter().fold(0.0, |sum: f32, x| sum + x * 0.0) == 0.0;
+                // without their signs, the bits of finite values are below those of infinity
+                let largest = from.iter().fold(0, |most: u32, x| most.max(x.abs().to_bits()));
+                *is_finite &= largest < f32::INFINITY.to_bits();
             }
         });
         if tasks.iter().all(|(_, _, is_finite)| *is_finite) {
