@@ -61,7 +61,8 @@ fn nearest_hint(name: &str) -> String {
 /// An error message of serde in plain words: without the names of Rust's types.
 #[must_use]
 pub fn without_type_names(message: &str) -> String {
-    const WHOLE: [&str; 8] = ["u8", "u16", "u32", "u64", "usize", "i32", "i64", "i128"];
+    const COUNT: [&str; 5] = ["u8", "u16", "u32", "u64", "usize"];
+    const WHOLE: [&str; 3] = ["i32", "i64", "i128"];
     let mut plain = Vec::new();
     let mut words = message.split(' ').peekable();
     while let Some(word) = words.next() {
@@ -69,6 +70,7 @@ pub fn without_type_names(message: &str) -> String {
         let expected = plain.last().is_some_and(|last: &String| last == "expected");
         match name {
             _ if !expected => plain.push(word.to_owned()),
+            _ if COUNT.contains(&name) => plain.push(format!("a whole number of at least 0{end}")),
             _ if WHOLE.contains(&name) => plain.push(format!("a whole number{end}")),
             "f32" | "f64" => plain.push(format!("a number{end}")),
             // the name of the struct follows
