@@ -1,9 +1,10 @@
 //! The HTML page of some runs.
 
 use std::path::PathBuf;
+use std::time::{SystemTime, UNIX_EPOCH};
 
 use equipoise_report::comparison::Comparison;
-use equipoise_report::page::{live_page, page};
+use equipoise_report::page::{LiveStatus, PageStatus, page, unfinished_page};
 use equipoise_report::run::RecordedRun;
 use equipoise_train::settings::RecordedSettings;
 use pyo3::exceptions::PyValueError;
@@ -13,9 +14,17 @@ use crate::errors;
 
 /// Seconds between two looks of a page at runs that are under way.
 const RELOAD: u64 = 10;
+/// Seconds without a new page after which it no longer claims that training goes on.
+const PATIENCE: u64 = 3600;
 
 /// What a page says: its text, a verdict for each dataset, and the folders that were skipped.
 type Page = (String, Vec<String>, Vec<PathBuf>);
+
+/// A page that is written now.
+fn live_status() -> LiveStatus {
+    let written = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
+    LiveStatus { reload: RELOAD, written, patience: PATIENCE, resume: None }
+}
 
 /// Makes the page of runs, and says which folders have no evaluated epoch yet.
 #[pyfunction]
@@ -31,7 +40,7 @@ fn report_page(py: Python<'_>, runs: Vec<PathBuf>, baseline: Option<String>, liv
             run.criterion_label = criterion_label;
             let _ = resolved.map(|text| run.resolve_settings(&text));
         }
-        let mut comparisons = if live { Comparison::all_under_way(runs) } else { Comparison::all(runs) };
+        let mut comparisons = Comparison::all(runs);
         if let Some(label) = &baseline {
             let rebased =
                 comparisons.into_iter().map(|comparison| comparison.with_baseline(label)).collect::<Result<_, _>>();
@@ -39,7 +48,10 @@ fn report_page(py: Python<'_>, runs: Vec<PathBuf>, baseline: Option<String>, liv
                 PyValueError::new_err(format!("baseline is '{label}'; the rows are: {}", known.join("; ")))
             })?;
         }
-        let html = if live { live_page(&comparisons, RELOAD) } else { page(&comparisons) };
+        let html = match live {
+            true => unfinished_page(&comparisons, &PageStatus::UnderWay(live_status())),
+            false => page(&comparisons),
+        };
         Ok((html, comparisons.iter().map(|comparison| comparison.verdict().0).collect(), skipped))
     })
 }

@@ -11,9 +11,10 @@ use equipoise_train::settings::Settings;
 
 use crate::clock::duration;
 use crate::failure::Failure;
+use crate::live_report::LiveFolder;
 use crate::options::Environment;
 use crate::output::{note, percent, quoted};
-use crate::reports::{LiveFolder, WrittenReport, write_report};
+use crate::reports::{WrittenReport, write_report};
 use crate::training::{DisplayOptions, RunDisplay, execute_or_read};
 
 /// The folder in that of a cross-validation which holds the figures over all images, as those of one run.

@@ -20,9 +20,10 @@ use crate::arguments::parse;
 use crate::cluster::Follower;
 use crate::commands::train::{Args, introduce, print_config, save_every, settings, settings_of_run, show_result};
 use crate::failure::Failure;
+use crate::live_report::LiveFolder;
 use crate::output::{message, note, quoted};
 use crate::progress::Console;
-use crate::reports::{LiveFolder, write_report};
+use crate::reports::write_report;
 use crate::signals::{self, Guard, received};
 use crate::training::{DisplayOptions, RunDisplay, execute, read_result};
 

@@ -13,6 +13,7 @@ mod decisions;
 mod failure;
 mod figures;
 pub mod launch;
+mod live_report;
 mod options;
 mod output;
 mod progress;

@@ -299,7 +299,8 @@ fn weights_header(path: &str) -> Result<Option<CheckpointHeader>, Failure> {
 fn with_network_of(header: &CheckpointHeader, mut settings: Settings) -> Settings {
     settings.model.name = header.settings.model.name;
     settings.data.image_size = match header.network.size {
-        [height, width] if height == width => height as u32,
+        // features are 1 x 1, which is no size of images
+        [height, width] if height == width && height > 1 => height as u32,
         _ => settings.data.image_size,
     };
     settings

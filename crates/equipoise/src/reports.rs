@@ -2,18 +2,16 @@
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
-use std::time::{Duration, Instant};
 
 use equipoise_record::RunFolder;
 use equipoise_record::names::REPORT;
 use equipoise_report::comparison::Comparison;
-use equipoise_report::page::{live_page, page};
+use equipoise_report::page::page;
 use equipoise_report::run::RecordedRun;
 use equipoise_report::table::Table;
 use equipoise_train::settings::RecordedSettings;
 use serde_json::{Value, json};
 
-use crate::clock::{now, timed};
 use crate::failure::Failure;
 use crate::output::{printable, warn};
 
@@ -27,7 +25,7 @@ pub(crate) fn read_comparisons(paths: &[PathBuf]) -> Result<Vec<Comparison>, Fai
 }
 
 /// Reads run folders; also returns those without an evaluated epoch.
-fn read_runs(paths: &[PathBuf]) -> Result<(Vec<RecordedRun>, Vec<PathBuf>), Failure> {
+pub(crate) fn read_runs(paths: &[PathBuf]) -> Result<(Vec<RecordedRun>, Vec<PathBuf>), Failure> {
     let (mut runs, skipped) = RecordedRun::all(paths)?;
     for run in &mut runs {
         // settings that the run does not name have their defaults; settings that we cannot read stay as they are
@@ -36,51 +34,6 @@ fn read_runs(paths: &[PathBuf]) -> Result<(Vec<RecordedRun>, Vec<PathBuf>), Fail
         let _ = resolved.map(|text| run.resolve_settings(&text));
     }
     Ok((runs, skipped))
-}
-
-/// The folder that shows a report while a run trains.
-#[derive(Clone, Copy)]
-pub(crate) enum LiveFolder<'a> {
-    /// None.
-    Nowhere,
-    /// The run's own.
-    OfRun,
-    /// The folder of a comparison, with all of its runs.
-    OfComparison(&'a RunFolder),
-}
-
-/// A report that is written again and again while a run trains. It takes a small share of the time.
-pub(crate) struct LiveReport<'a> {
-    folder: &'a RunFolder,
-    /// When the report was last written, and how long that took.
-    written: Option<(Instant, Duration)>,
-}
-
-impl<'a> LiveReport<'a> {
-    /// Shortest time between two reports. The page reloads itself as often.
-    const EVERY: Duration = Duration::from_secs(10);
-    /// A report is written again after this many times the time that it took.
-    const RARELY: u32 = 30;
-
-    pub(crate) fn new(folder: &'a RunFolder) -> Self {
-        Self { folder, written: None }
-    }
-
-    /// Writes the report after an evaluated epoch, if it is time. A report that cannot be written is no reason to stop training: the
-    /// last one tells what is wrong.
-    pub(crate) fn update(&mut self) {
-        let is_due = |(at, took): (Instant, Duration)| now() - at >= Self::EVERY.max(took * Self::RARELY);
-        if self.written.is_none_or(is_due) {
-            let ((), took) = timed(|| drop(self.write()));
-            self.written = Some((now(), took));
-        }
-    }
-
-    fn write(&self) -> Result<(), Failure> {
-        let (runs, _) = read_runs(&[self.folder.path().to_owned()])?;
-        let html = live_page(&Comparison::all_under_way(runs), Self::EVERY.as_secs());
-        Ok(self.folder.write(REPORT, html.as_bytes())?)
-    }
 }
 
 /// A report in the folder of its runs.

@@ -20,7 +20,6 @@ use crate::batches::{EpochBatches, TrainBatch};
 use crate::difficulty::MAX_LEVEL;
 use crate::error::{TrainError, first_broken};
 use crate::prepare::{RunData, SplitLoader, default_normalize, transform};
-use crate::run::input::choose_input;
 use crate::settings::Settings;
 
 /// Images of each group on a sheet.
@@ -34,15 +33,12 @@ const REPORTED_VERSIONS: u64 = 2;
 /// Characters of all images in a run's report.
 const REPORTED_BYTES: usize = 140_000;
 
-/// Draws a PNG file with augmented training images of every group of classes. Network and image size follow from the images if the
-/// settings leave them open.
+/// Draws a PNG file with augmented training images of every group of classes, as a network sees them whose image size has been chosen.
 ///
 /// # Errors
 /// If there are no images, one cannot be read, or a setting is out of range.
 pub fn preview(dataset: &Dataset, settings: &Settings, pool: &Pool) -> Result<Vec<u8>, TrainError> {
     settings.check()?;
-    let mut settings = settings.clone();
-    choose_input(&mut settings, dataset);
     if dataset.train.images.features().is_some() {
         let what = "it has features, which are no pictures".to_owned();
         return Err(TrainError::Dataset { dataset: dataset.name.clone(), what });
@@ -54,12 +50,7 @@ pub fn preview(dataset: &Dataset, settings: &Settings, pool: &Pool) -> Result<Ve
         let what = "it has no training images".to_owned();
         return Err(TrainError::Dataset { dataset: dataset.name.clone(), what });
     }
-    let source = Source {
-        classes: &dataset.classes,
-        normalize: &default_normalize(dataset, &settings),
-        settings: &settings,
-        pool,
-    };
+    let source = Source { classes: &dataset.classes, normalize: &default_normalize(dataset, settings), settings, pool };
     let tiles = source.tiles(&chosen, VERSIONS)?;
     let mut sheet: Vec<SheetGroup> =
         groups.iter().map(|group| SheetGroup { title: title(group), columns: Vec::new() }).collect();

@@ -97,9 +97,9 @@ pub(super) fn inspect(
     let (pool, data_root) = (threads::pool(py, num_threads)?, folder_of_datasets(data_root.as_deref()));
     let report = py.detach(|| {
         let context = RunContext { data_root: &data_root, pool: &pool, feedback: &NoFeedback, processes: None };
-        inspection::inspect(&settings.data, settings.groups, &context)
+        inspection::inspect(&settings, &context)
     });
-    let (report, _) = report.map_err(|error| errors::train(&error))?;
+    let report = report.map_err(|error| errors::train(&error))?.report;
     serde_json::to_string(&report).map_err(|error| PyRuntimeError::new_err(error.to_string()))
 }
 

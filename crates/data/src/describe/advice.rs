@@ -47,7 +47,7 @@ fn on_imbalance(factor: f64) -> String {
             let digits = usize::from(factor < 10.0);
             format!(
                 "Imbalance {factor:.digits$}: use `balanced-softmax`, the default; `softmax` would neglect the small classes, and \
-                 `compare` shows by how much. With time for 200 epochs: `train --config recommended`."
+                 `compare` shows by how much."
             )
         }
     }

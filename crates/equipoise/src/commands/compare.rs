@@ -14,9 +14,10 @@ use serde_json::Value;
 
 use crate::clock::duration;
 use crate::failure::Failure;
+use crate::live_report::LiveFolder;
 use crate::options::{Environment, SettingArgs};
 use crate::output::{note, open_in_browser, percent, quoted};
-use crate::reports::{LiveFolder, WrittenReport, print_plain, summary, write_report};
+use crate::reports::{WrittenReport, print_plain, summary, write_report};
 use crate::training::{DisplayOptions, RunDisplay, execute_or_read};
 
 #[derive(clap::Args)]

@@ -1,14 +1,14 @@
 //! `equipoise inspect`: a dataset before training: class sizes, imbalance, problems and advice.
 
 use std::io::Write;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use equipoise_data::describe::groups::GroupRule;
 use equipoise_data::describe::inspect::DatasetReport;
 use equipoise_train::preview::preview;
 use equipoise_train::run::RunContext;
-use equipoise_train::run::inspection::inspect;
-use equipoise_train::settings::{KEYS, Settings};
+use equipoise_train::run::inspection::{Inspection, inspect};
+use equipoise_train::settings::{DataSettings, KEYS, Settings};
 
 use crate::failure::Failure;
 use crate::options::{DatasetArgs, pool, read_config};
@@ -48,12 +48,14 @@ const BARS: usize = 40;
 
 pub(crate) fn run(args: &Args, out: &mut impl Write) -> Result<(), Failure> {
     let (pool, data_root) = (pool(0)?, args.dataset.root());
-    let context = RunContext { data_root: &data_root, pool: &pool, feedback: &Console::default(), processes: None };
-    let (report, dataset) = inspect(&args.dataset.settings(), args.groups, &context)?;
     if let Some(file) = &args.output {
-        let settings = preview_settings(args)?;
-        let picture = preview(&dataset, &settings, &pool)?;
-        write_file(file, &picture)?;
+        check_extension(file)?;
+    }
+    let settings = settings(args)?;
+    let context = RunContext { data_root: &data_root, pool: &pool, feedback: &Console::default(), processes: None };
+    let Inspection { report, dataset, settings } = inspect(&settings, &context)?;
+    if let Some(file) = &args.output {
+        write_file(file, &preview(&dataset, &settings, &pool)?)?;
     }
     if args.json {
         writeln!(out, "{}", serde_json::to_string(&report)?)?;
@@ -62,9 +64,19 @@ pub(crate) fn run(args: &Args, out: &mut impl Write) -> Result<(), Failure> {
     print_report(&readable(report), out)
 }
 
-/// The settings whose augmentation is drawn. Later ones override earlier ones.
-fn preview_settings(args: &Args) -> Result<Settings, Failure> {
-    let mut settings = Settings { groups: args.groups, ..Settings::default() };
+/// Refuses a name of another format than the one that is written.
+fn check_extension(file: &Path) -> Result<(), Failure> {
+    match file.extension() {
+        Some(extension) if !extension.eq_ignore_ascii_case("png") => {
+            Err(Failure::usage(format!("--output {}: the picture is a PNG file; name it .png", file.display())))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// The settings of a run on the dataset, with the augmentation that is drawn. Later ones override earlier ones.
+fn settings(args: &Args) -> Result<Settings, Failure> {
+    let mut settings = Settings { groups: args.groups, data: args.dataset.settings(), ..Settings::default() };
     for given in &args.augment {
         settings = match given.split_once('=') {
             Some((key, value)) => {
@@ -74,7 +86,12 @@ fn preview_settings(args: &Args) -> Result<Settings, Failure> {
                 let is_augment = KEYS.iter().any(|known| known.name == augment);
                 settings.with_value(if is_augment { &augment } else { key }, value.trim())?
             }
-            None => Settings { groups: args.groups, ..read_config("--augment", given.as_ref(), &settings)? },
+            None => {
+                let read = read_config("--augment", given.as_ref(), &settings)?;
+                // of the data, a file decides only how large the network sees the images
+                let data = DataSettings { image_size: read.data.image_size, ..args.dataset.settings() };
+                Settings { groups: args.groups, data, ..read }
+            }
         };
     }
     settings.check()?;

@@ -20,9 +20,10 @@ use crate::cluster;
 use crate::cross_validation::{Plan, cross_validate};
 use crate::failure::Failure;
 use crate::figures::{classes_csv, print_averages, print_classes, with_intervals};
+use crate::live_report::LiveFolder;
 use crate::options::{Environment, SettingArgs};
 use crate::output::{counted, note, open_in_browser, percent, quoted};
-use crate::reports::{LiveFolder, write_report};
+use crate::reports::write_report;
 use crate::training::{DisplayOptions, RunDisplay, execute, read_result};
 
 #[derive(clap::Args)]

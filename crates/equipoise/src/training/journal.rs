@@ -12,14 +12,14 @@ use equipoise_train::trainer::{Directive, Observer, StepProgress};
 use super::RunDisplay;
 use crate::clock::{now, unix_seconds};
 use crate::failure::Failure;
-use crate::reports::LiveReport;
+use crate::live_report::LiveReport;
 
 /// Shows a run and records its epochs.
 pub(super) struct Journal<'a> {
     display: &'a mut RunDisplay,
     folder: &'a RunFolder,
     /// The report that is shown meanwhile.
-    report: Option<LiveReport<'a>>,
+    report: Option<&'a mut LiveReport>,
     events: EventWriter,
     file: String,
     /// Start of the epoch, as far as this process knows.
@@ -36,7 +36,7 @@ impl<'a> Journal<'a> {
     pub(super) fn new(
         folder: &'a RunFolder,
         display: &'a mut RunDisplay,
-        report: Option<LiveReport<'a>>,
+        report: Option<&'a mut LiveReport>,
         epochs: u64,
     ) -> Result<Self, Failure> {
         for name in [TIMES, NORMS] {

@@ -17,8 +17,9 @@ use equipoise_train::workers::Workers;
 pub(crate) use self::display::{DisplayOptions, RunDisplay};
 use self::journal::Journal;
 use crate::failure::Failure;
-use crate::reports::{LiveFolder, LiveReport};
-use crate::signals::{Guard, received};
+use crate::live_report::{LiveFolder, LiveReport};
+use crate::output::counted;
+use crate::signals::{Guard, received, wait_for_the_end};
 
 /// Trains a run to its end and writes its result. `resume` is the command that continues the run if a signal stops it.
 pub(crate) fn execute<E: Engine, W: Workers>(
@@ -30,11 +31,24 @@ pub(crate) fn execute<E: Engine, W: Workers>(
 ) -> Result<RunResult, Failure> {
     // up to here nothing could be lost; from here on signals wait for the next step
     let _guard = Guard::new(Some(resume));
-    let report = match live {
-        LiveFolder::Nowhere => None,
-        LiveFolder::OfRun => Some(LiveReport::new(folder)),
-        LiveFolder::OfComparison(folder) => Some(LiveReport::new(folder)),
-    };
+    let mut report = live.report(folder.path(), resume);
+    let result = execute_watched(trainer, folder, display, report.as_mut(), resume);
+    if let (Err(failure), Some(report)) = (&result, &report) {
+        wait_for_the_end();
+        report.end(failure);
+    }
+    result
+}
+
+/// Trains a run while its report is written, also if a signal ends the program in the middle of a step.
+fn execute_watched<E: Engine, W: Workers>(
+    trainer: &mut Trainer<E, W>,
+    folder: &RunFolder,
+    display: &mut RunDisplay,
+    report: Option<&mut LiveReport>,
+    resume: &str,
+) -> Result<RunResult, Failure> {
+    let _watch = report.as_ref().map(|report| report.watch());
     let mut journal = Journal::new(folder, display, report, trainer.position().epoch)?;
     let Some(completion) = train(trainer, folder, &mut journal)? else {
         return Err(interrupted(trainer, resume));
@@ -55,7 +69,7 @@ fn interrupted<E: Engine, W: Workers>(trainer: &Trainer<E, W>, resume: &str) -> 
     let position = trainer.position();
     let when = match trainer.finished() {
         true => "stopped before the end of the last evaluation".to_owned(),
-        false => format!("stopped in epoch {} after {} steps", position.epoch + 1, position.step),
+        false => format!("stopped in epoch {} after {}", position.epoch + 1, counted(position.step as usize, "step")),
     };
     Failure::Interrupted(received().unwrap_or(2), format!("{when}; everything is saved. To continue: {resume}"))
 }
@@ -72,7 +86,11 @@ pub(crate) fn execute_or_read(
     if ExistingRun::find(folder, settings)? == ExistingRun::Finished {
         return read_result(folder, settings);
     }
-    let mut run = Run::start_or_resume(settings, folder, context)?;
+    let mut run = Run::start_or_resume(settings, folder, context).map_err(|error| {
+        let failure = Failure::from(error);
+        live.report(folder, resume).iter().for_each(|report| report.end(&failure));
+        failure
+    })?;
     execute(&mut run.trainer, &run.folder, display, live, resume)
 }
 

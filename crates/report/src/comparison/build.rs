@@ -12,8 +12,8 @@ use crate::run::{RecordedRun, ReportedEpoch};
 type GroupSizes = Vec<(String, usize)>;
 
 /// Compares runs: one comparison for each dataset among them, in the order of the runs. Runs that have not finished are
-/// left out beside others that have, unless they are wanted.
-pub(super) fn by_dataset(runs: Vec<RecordedRun>, with_unfinished: bool) -> Vec<Comparison> {
+/// left out beside others that have.
+pub(super) fn by_dataset(runs: Vec<RecordedRun>) -> Vec<Comparison> {
     type Key = (String, Vec<Class>, GroupSizes);
     let mut datasets: Vec<(Key, Vec<RecordedRun>)> = Vec::new();
     for run in runs {
@@ -28,7 +28,7 @@ pub(super) fn by_dataset(runs: Vec<RecordedRun>, with_unfinished: bool) -> Vec<C
         }
     }
     let of_dataset = |((_, classes, groups), runs): (Key, Vec<RecordedRun>)| {
-        by_network(runs).into_iter().map(move |runs| build(classes.clone(), &groups, runs, with_unfinished))
+        by_network(runs).into_iter().map(move |runs| build(classes.clone(), &groups, runs))
     };
     datasets.into_iter().flat_map(of_dataset).collect()
 }
@@ -49,9 +49,9 @@ fn by_network(runs: Vec<RecordedRun>) -> Vec<Vec<RecordedRun>> {
     networks
 }
 
-fn build(classes: Vec<Class>, groups: &GroupSizes, runs: Vec<RecordedRun>, with_unfinished: bool) -> Comparison {
+fn build(classes: Vec<Class>, groups: &GroupSizes, runs: Vec<RecordedRun>) -> Comparison {
     let mut notes = Vec::new();
-    let runs = if with_unfinished { under_way(runs, &mut notes) } else { finished_or_all(runs, &mut notes) };
+    let runs = finished_or_all(runs, &mut notes);
     let Labels { labels, shared } = labels::of(&runs);
     let epoch = match runs.iter().all(|run| run.has_best_epoch(false)) {
         true => ReportedEpoch::Best,
@@ -124,33 +124,19 @@ fn baselines(runs: &[RecordedRun], classes: &[Class], groups: &[GroupMembers], c
     recorded.into_iter().flatten().filter(is_same).map(of).collect()
 }
 
-/// The finished runs, and of variants without one those that have not finished.
-fn under_way(runs: Vec<RecordedRun>, notes: &mut Vec<String>) -> Vec<RecordedRun> {
-    let Labels { labels, .. } = labels::of(&runs);
-    let is_finished =
-        |label: &String| labels.iter().zip(&runs).any(|(known, run)| known == label && run.result.is_some());
-    let kept: Vec<bool> =
-        labels.iter().zip(&runs).map(|(label, run)| run.result.is_some() || !is_finished(label)).collect();
-    notes.extend(runs.iter().filter(|run| run.result.is_none()).map(unfinished_note));
-    runs.into_iter().zip(kept).filter_map(|(run, kept)| kept.then_some(run)).collect()
-}
-
-fn unfinished_note(run: &RecordedRun) -> String {
-    let (done, all) = (run.finished_epochs(), run.planned_epochs());
-    format!("{} has not finished: epoch {done} of {all}.", run.folder_name())
-}
-
 /// The finished runs, or all of them if none has finished.
 fn finished_or_all(runs: Vec<RecordedRun>, notes: &mut Vec<String>) -> Vec<RecordedRun> {
     let (finished, unfinished): (Vec<RecordedRun>, Vec<RecordedRun>) =
         runs.into_iter().partition(|run| run.result.is_some());
+    let progress = |run: &RecordedRun| format!("epoch {} of {}", run.finished_epochs(), run.planned_epochs());
     if finished.is_empty() {
-        notes.extend(unfinished.iter().map(unfinished_note));
+        let note = |run: &RecordedRun| format!("{} has not finished: {}.", run.folder_name(), progress(run));
+        notes.extend(unfinished.iter().map(note));
         return unfinished;
     }
     if !unfinished.is_empty() {
-        let names: Vec<String> = unfinished.iter().map(RecordedRun::folder_name).collect();
-        notes.push(format!("Left out because they have not finished: {}.", names.join(", ")));
+        let names = unfinished.iter().map(|run| format!("{} ({})", run.folder_name(), progress(run)));
+        notes.push(format!("Left out because they have not finished: {}.", names.collect::<Vec<_>>().join(", ")));
     }
     finished
 }

@@ -135,16 +135,10 @@ impl Cell {
 
 impl Comparison {
     /// Compares runs: one comparison for each dataset among them, and for each network if criteria differ too, in the order of the
-    /// runs.
+    /// runs. Runs that have not finished are left out beside others that have, and noted with their progress.
     #[must_use]
     pub fn all(runs: Vec<RecordedRun>) -> Vec<Self> {
-        build::by_dataset(runs, false)
-    }
-
-    /// As [`all`](Self::all), with the runs that have not finished beside those that have.
-    #[must_use]
-    pub fn all_under_way(runs: Vec<RecordedRun>) -> Vec<Self> {
-        build::by_dataset(runs, true)
+        build::by_dataset(runs)
     }
 
     /// Makes the variant with this label the baseline.

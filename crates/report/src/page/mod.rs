@@ -15,6 +15,7 @@ mod hardest_images;
 mod label_errors;
 mod provenance;
 mod rate_range;
+mod status;
 mod trade_off;
 mod training_images;
 mod words;
@@ -22,6 +23,7 @@ mod words;
 use article::Article;
 pub use label_errors::{SuspectImage, SuspectList, label_errors_page};
 pub use rate_range::rate_range_page;
+pub use status::{LiveStatus, PageStatus};
 
 use crate::comparison::Comparison;
 use crate::escape::{escape, label, name, put, short};
@@ -37,6 +39,7 @@ const SCRIPT: &str = concat!(
     include_str!("script/controls.js"),
     include_str!("script/class_table.js"),
     include_str!("script/gradient_norms.js"),
+    include_str!("script/live.js"),
     "}());\n",
 );
 
@@ -46,15 +49,11 @@ pub fn page(comparisons: &[Comparison]) -> String {
     document(&title(comparisons), "", &body(comparisons))
 }
 
-/// Renders the page of runs that are under way: it says so, and reloads itself every few seconds.
+/// Renders the page of runs that have not all finished: it says so. While they are under way it reloads itself, and stops when it has
+/// not been written for too long.
 #[must_use]
-pub fn live_page(comparisons: &[Comparison], seconds: u64) -> String {
-    let notice = format!(
-        "<p class=\"note live\" role=\"status\"><strong>Training is under way.</strong> This page reloads itself every {seconds} \
-         seconds.</p>\n"
-    );
-    let reload = format!("<meta http-equiv=\"refresh\" content=\"{seconds}\"/>\n");
-    document(&title(comparisons), &reload, &(notice + &body(comparisons)))
+pub fn unfinished_page(comparisons: &[Comparison], status: &PageStatus) -> String {
+    document(&title(comparisons), &status.head(), &(status.notice() + &body(comparisons)))
 }
 
 fn body(comparisons: &[Comparison]) -> String {
@@ -91,8 +90,8 @@ fn contents(comparisons: &[Comparison]) -> String {
     html + "</ol></nav></header>"
 }
 
-/// The document around the body. `reload` is markup of its head.
-fn document(title: &str, reload: &str, body: &str) -> String {
+/// The document around the body. `head` is more markup of its head.
+fn document(title: &str, head: &str, body: &str) -> String {
     format!(
         r#"<!DOCTYPE html>
 <html lang="en">
@@ -101,7 +100,7 @@ fn document(title: &str, reload: &str, body: &str) -> String {
 <meta name="viewport" content="width=device-width, initial-scale=1"/>
 <meta name="color-scheme" content="light dark"/>
 <meta http-equiv="Content-Security-Policy" content="default-src 'none'; img-src data:; style-src 'unsafe-inline'; script-src 'nonce-equipoise'; base-uri 'none'; form-action 'none'"/>
-{reload}<title>{}</title>
+{head}<title>{}</title>
 <style>
 {STYLE_SHEET}</style>
 </head>

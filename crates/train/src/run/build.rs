@@ -4,7 +4,6 @@ use std::collections::HashSet;
 use std::path::Path;
 
 use equipoise_data::Images;
-use equipoise_data::batch::augmentation::Augmentation;
 use equipoise_data::batch::normalize::Normalize;
 use equipoise_data::dataset::class_counts;
 use equipoise_data::describe::image_groups::ImageGroups;
@@ -15,7 +14,7 @@ use super::RunContext;
 use super::class_means::start_at_class_means;
 use super::dataset::load;
 use super::files::input_error;
-use super::input::{check_input, choose_input};
+use super::input::{check_input, choose_input, few_photographs};
 use super::memory::available_bytes;
 use super::processes::build_together;
 use super::readable::prepare_readable;
@@ -42,12 +41,31 @@ pub fn prepare(
     normalize: Option<&Normalize>,
     context: &RunContext<'_>,
 ) -> Result<RunData, TrainError> {
+    prepare_checked(settings, normalize, &|_, _| Ok(()), context)
+}
+
+/// What is known against a network with this batch size before its images are read.
+pub(super) type NetworkCheck<'a> = &'a dyn Fn(&Network, usize) -> Result<(), TrainError>;
+
+/// Prepares a dataset as [`prepare`] does, if nothing speaks against the network.
+fn prepare_checked(
+    settings: &mut Settings,
+    normalize: Option<&Normalize>,
+    check: NetworkCheck<'_>,
+    context: &RunContext<'_>,
+) -> Result<RunData, TrainError> {
     let data = settings.data.clone();
     let mut warnings = Vec::new();
     let prepared = prepare_readable(&data, context, |loaded, progress| {
         choose_input(settings, &loaded.dataset);
         check_input(settings, &loaded.dataset)?;
         let dataset = loaded.into_dataset();
+        if let Images::Files(files) = &dataset.train.images {
+            let side = settings.data.image_size as usize;
+            // validation takes at most half of every class
+            let batch_size = settings.batch_size.min(files.len().div_ceil(2));
+            check(&network_for(settings, (3, side, side), dataset.classes.len())?, batch_size)?;
+        }
         if settings.optimizer.cross_validation > 0 {
             settings.check()?;
             settings.optimizer.weight_decay = choose_weight_decay(&dataset, settings, context)?;
@@ -93,7 +111,6 @@ pub fn check(settings: &Settings, context: &RunContext<'_>) -> Result<(), TrainE
     choose_input(&mut with_input, &dataset);
     check_input(&with_input, &dataset)?;
     with_input.check()?;
-    check_augmentation(&with_input, matches!(dataset.train.images, Images::Files(_)))?;
     take_validation_split(&mut dataset, settings)?;
     check_selection(settings, dataset.val.is_some())?;
     settings.criterion.init(&class_counts(&dataset.train.labels, dataset.classes.len())?)?;
@@ -108,9 +125,17 @@ pub fn check(settings: &Settings, context: &RunContext<'_>) -> Result<(), TrainE
 /// # Errors
 /// Returns an error if the images do not fit the network.
 pub fn network(settings: &Settings, data: &RunData) -> Result<Network, TrainError> {
-    let (channels, height, width) = data.train.loader.shape();
+    network_for(settings, data.train.loader.shape(), data.classes.len())
+}
+
+/// The network of a run for images of this many channels, height and width.
+fn network_for(
+    settings: &Settings,
+    (channels, height, width): (usize, usize, usize),
+    classes: usize,
+) -> Result<Network, TrainError> {
     let architecture = settings.architecture();
-    let network = Network::new(architecture, channels, [height, width], data.classes.len())?;
+    let network = Network::new(architecture, channels, [height, width], classes)?;
     let hidden = (architecture == Architecture::Mlp).then_some(settings.model.hidden);
     Ok(network.with_hidden(hidden).with_head(settings.head()))
 }
@@ -148,19 +173,20 @@ pub fn trainer(
     }
     let resume = resume.map(Checkpoint::new).transpose()?;
     let make = |network, batch_size, seed| engine(network, batch_size, seed, context.pool);
-    trainer_with(settings, resume.as_ref(), Box::new(SingleProcess), make, context)
+    let check = |network: &Network, batch_size| check_memory(network, batch_size, context.pool);
+    trainer_with(settings, resume.as_ref(), Box::new(SingleProcess), (&check, make), context)
 }
 
 /// Builds the trainer of a run on an engine that `make` makes of the network, the batch size of all workers together and the
-/// seed of the initial weights.
+/// seed of the initial weights. `check` is asked about the network before image files are read.
 ///
 /// # Errors
 /// As [`trainer`].
-pub fn trainer_with<E: Engine, W: Workers>(
+pub(super) fn trainer_with<E: Engine, W: Workers>(
     settings: Settings,
     resume: Option<&Checkpoint>,
     mut workers: W,
-    make: impl FnOnce(Network, usize, u64) -> Result<E, TrainError>,
+    (check, make): (NetworkCheck<'_>, impl FnOnce(Network, usize, u64) -> Result<E, TrainError>),
     context: &RunContext<'_>,
 ) -> Result<Trainer<E, W>, TrainError> {
     let mut settings = settings.with_head_of_criterion();
@@ -168,11 +194,13 @@ pub fn trainer_with<E: Engine, W: Workers>(
         // a run that is resumed has chosen its weight decay
         let folds = settings.optimizer.cross_validation;
         settings.optimizer.cross_validation = if resume.is_some() { 0 } else { folds };
-        let data = prepare(&mut settings, None, context)?;
+        let data = prepare_checked(&mut settings, None, check, context)?;
         settings.optimizer.cross_validation = folds;
         let images = data.train.labels.len();
-        check_augmentation(&settings, data.files)?;
         warn_of_settings(&settings, images, context);
+        if resume.is_none() && data.files {
+            few_photographs(&settings, images).iter().for_each(|hint| context.feedback.note(hint));
+        }
         let rows = match settings.optimizer.name {
             OptimizerKind::Lbfgs => FULL_BATCH_ROWS,
             OptimizerKind::Sgd | OptimizerKind::AdamW => settings.batch_size,
@@ -195,21 +223,6 @@ pub fn trainer_with<E: Engine, W: Workers>(
     }
     trainer.warnings().iter().for_each(|warning| context.feedback.warn(warning));
     Ok(trainer)
-}
-
-/// Refuses padding for photographs, whose crops have no use for it.
-fn check_augmentation(settings: &Settings, files: bool) -> Result<(), TrainError> {
-    let photographs = files && !settings.architecture().is_for_small_images();
-    let padding = settings.augment.crop_padding;
-    if !photographs || padding == Augmentation::default().crop_padding {
-        return Ok(());
-    }
-    let what = format!(
-        "{padding} has no effect with {}: photographs are cropped to a random area, not padded; leave this setting out, or choose a \
-         network for small images",
-        settings.architecture()
-    );
-    Err(TrainError::Setting { field: "augment.crop_padding".to_owned(), what })
 }
 
 /// Learning rate of AdamW beyond which it is probably that of SGD.

@@ -21,10 +21,10 @@ pub fn choose_input(settings: &mut Settings, dataset: &Dataset) {
     settings.optimizer.learning_rate = Some(settings.learning_rate());
 }
 
-/// Refuses a head for images, and a network for features.
+/// Refuses a head for images, a network for features, and what has no effect on the one or the other.
 ///
 /// # Errors
-/// Names the model and what it is for.
+/// Names the setting and what it is for.
 pub fn check_input(settings: &Settings, dataset: &Dataset) -> Result<(), TrainError> {
     let (model, has_features) = (settings.architecture(), dataset.train.images.features().is_some());
     let what = match (model.is_for_features(), has_features) {
@@ -32,9 +32,27 @@ pub fn check_input(settings: &Settings, dataset: &Dataset) -> Result<(), TrainEr
             format!("{model} is a head on features, and these are images: `equipoise embed` computes their features")
         }
         (false, true) => format!("{model} is a network on images, and these are features: use linear, cosine or mlp"),
-        _ => return check_feature_settings(settings, has_features),
+        _ => {
+            check_feature_settings(settings, has_features)?;
+            return check_augmentation(settings, matches!(dataset.train.images, Images::Files(_)));
+        }
     };
     Err(TrainError::Setting { field: "model.name".to_owned(), what })
+}
+
+/// Refuses padding for photographs, whose crops have no use for it.
+fn check_augmentation(settings: &Settings, files: bool) -> Result<(), TrainError> {
+    let photographs = files && !settings.architecture().is_for_small_images();
+    let padding = settings.augment.crop_padding;
+    if !photographs || padding == Augmentation::default().crop_padding {
+        return Ok(());
+    }
+    let what = format!(
+        "{padding} has no effect with {}: photographs are cropped to a random area, not padded; leave this setting out, or choose a \
+         network for small images",
+        settings.architecture()
+    );
+    Err(TrainError::Setting { field: "augment.crop_padding".to_owned(), what })
 }
 
 /// Refuses what has no effect on features, or on images.
@@ -48,6 +66,9 @@ fn check_feature_settings(settings: &Settings, has_features: bool) -> Result<(),
             "augment",
             "features are not augmented, except by mixup; `equipoise embed --augmented-copies` augments their images",
         );
+    }
+    if has_features && settings.data.image_size > 0 {
+        return refuse("data.image_size", "features have no height and width; leave this setting out");
     }
     if has_features && settings.model.freeze_backbone && settings.architecture() != Architecture::Mlp {
         return refuse("model.freeze_backbone", "a head on features has no backbone");
@@ -74,6 +95,23 @@ fn choose_network(settings: &mut Settings, dataset: &Dataset) {
     if files && settings.data.image_size == 0 {
         settings.data.image_size = image_size(architecture, side);
     }
+}
+
+/// Fewer photographs than this are too few to train a network from random weights.
+const ENOUGH_PHOTOGRAPHS: usize = 20_000;
+
+/// What to do in place of training a network for photographs from random weights on few of them.
+#[must_use]
+pub fn few_photographs(settings: &Settings, images: usize) -> Option<String> {
+    let model = settings.architecture();
+    let for_photographs = !model.is_for_small_images() && !model.is_for_features();
+    let few = for_photographs && settings.model.weights.is_none() && images < ENOUGH_PHOTOGRAPHS;
+    few.then(|| {
+        format!(
+            "With {images} photographs, a head on the features of a pretrained backbone is usually far better than {model} from random \
+             weights, and takes seconds: `equipoise embed`, docs/photographs.md."
+        )
+    })
 }
 
 /// The network for images with this shorter side.

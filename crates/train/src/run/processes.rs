@@ -102,5 +102,6 @@ fn build_connected(
         check_memory(&network, batch_size.div_ceil(size), context.pool)?;
         Ok(Cpu::with_peers(network, batch_size, seed, context.pool.clone(), peers)?)
     };
-    trainer_with(settings, checkpoint.as_ref(), workers, make, context)
+    let check = |network: &Network, batch_size: usize| check_memory(network, batch_size.div_ceil(size), context.pool);
+    trainer_with(settings, checkpoint.as_ref(), workers, (&check, make), context)
 }

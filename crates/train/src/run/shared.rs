@@ -64,7 +64,7 @@ struct Plan {
 }
 
 impl<E: Engine, W: Workers> SharedRun<E, W> {
-    /// Starts or resumes a run. `make` makes the engine, as in [`trainer_with`]. The folder of a new run is created last:
+    /// Starts or resumes a run. `make` makes the engine of the network, the batch size of all workers and the seed. The folder of a new run is created last:
     /// settings that cannot be used leave nothing behind.
     ///
     /// # Errors
@@ -87,7 +87,7 @@ impl<E: Engine, W: Workers> SharedRun<E, W> {
         let settings = Settings::from_toml(&String::from_utf8_lossy(&text), &Settings::default())?;
         let checkpoint = read_checkpoint(&bytes);
         let checkpoint = agree(&mut workers, checkpoint)?;
-        let mut trainer = trainer_with(settings, checkpoint.as_ref(), workers, make, context)?;
+        let mut trainer = trainer_with(settings, checkpoint.as_ref(), workers, (&|_, _| Ok(()), make), context)?;
         if let RunSource::Resume { path, epochs: Some(epochs), .. } = source
             && trainer.position().epoch > *epochs
         {

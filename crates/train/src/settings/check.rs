@@ -12,6 +12,9 @@ use equipoise_nn::network::Head;
 use super::{Architecture, DataSettings, OptimizerKind, OptimizerSettings, Sam, SelectBest, Settings};
 use crate::error::TrainError;
 
+/// The smallest image that leaves the stages of a network something to see.
+const MIN_IMAGE_SIZE: u32 = 8;
+
 /// Returns an error that names the setting unless `ok`.
 fn require(ok: bool, field: &str, value: impl Display, must: &str) -> Result<(), TrainError> {
     let error = || TrainError::OutOfRange { field: field.to_owned(), value: value.to_string(), must: must.to_owned() };
@@ -280,7 +283,8 @@ impl DataSettings {
         fraction("data.val_fraction", self.val_fraction)?;
         let must = "0 unless 'data.val_fraction' is more than 0";
         require(self.val_at_least == 0 || self.val_fraction > 0.0, "data.val_at_least", self.val_at_least, must)?;
-        require(self.image_size <= 65_536, "data.image_size", self.image_size, "at most 65536")
+        let is_size = self.image_size == 0 || (MIN_IMAGE_SIZE..=65_536).contains(&self.image_size);
+        require(is_size, "data.image_size", self.image_size, "0, or from 8 to 65536")
     }
 }
 

@@ -7,9 +7,9 @@ use super::{Args, Job};
 use crate::clock::duration;
 use crate::cluster::processes;
 use crate::failure::Failure;
+use crate::live_report::LiveFolder;
 use crate::options::{Environment, pool};
 use crate::output::{note, percent, warn};
-use crate::reports::LiveFolder;
 use crate::training::{DisplayOptions, RunDisplay, execute_or_read};
 
 /// Executes the runs that have no result. A run that fails is reported and does not stop the others; returns the number of failures.
