@@ -65,7 +65,7 @@ pub(crate) fn batch(error: &BatchError, names: Names) -> PyErr {
         BatchError::Label { field, row, label, classes } => {
             label_range(names.of(field), *row, (*label).into(), *classes)
         }
-        BatchError::Share { row, share } => format!("{}[{row}] is {share}; it must be in 0..=1", names.share),
+        BatchError::Share { row, share } => format!("{}[{row}] is {share}; it must be from 0 to 1", names.share),
         BatchError::Overflow { row, weight } => format!(
             "{}[{row}]: the weight {weight} or the loss overflows float32; choose less extreme parameters of the criterion",
             names.labels

@@ -85,7 +85,7 @@ impl RunCore {
             return Err(PyValueError::new_err(what));
         }
         run.with(|folder| {
-            folder.check_json_lines::<EpochRecord>(METRICS)?;
+            folder.check_epochs(METRICS, |epoch: &EpochRecord| epoch.epoch)?;
             folder.check_json_lines::<EpochTime>(TIMES)
         })?;
         Ok(run)

@@ -182,7 +182,7 @@ ERRORS = [
         "alhpa: unknown parameter; did you mean 'alpha'?",
     ),
     (lambda: equipoise.Criterion("cwap", COUNTS, bins="a"), TypeError, "bins: invalid type"),
-    (lambda: equipoise.Criterion("cwap", COUNTS, bins=0), ValueError, "bins is 0; it must be in 1..=10000"),
+    (lambda: equipoise.Criterion("cwap", COUNTS, bins=0), ValueError, "bins is 0; it must be from 1 to 10000"),
     (lambda: equipoise.Criterion("cwap", COUNTS, alpha=float("nan")), ValueError, "alpha must be finite"),
     (lambda: equipoise.Criterion("cwap", COUNTS, margin="both"), ValueError, "margin: unknown variant"),
     (lambda: equipoise.Criterion("cwap", COUNTS, params={"bins": 3}, bins=4), TypeError, "bins: given twice"),

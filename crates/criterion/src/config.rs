@@ -100,7 +100,10 @@ fn unknown_parameter(method: Id, name: &str) -> ConfigError {
     let advice = match nearest(name, known.clone()) {
         Some(near) => format!("did you mean '{near}'?"),
         None if method.fields().is_empty() => format!("{method} has no parameters"),
-        None => format!("the parameters of {method} are {}", known.collect::<Vec<_>>().join(", ")),
+        None => match &known.collect::<Vec<_>>()[..] {
+            [one] => format!("the only parameter of {method} is {one}"),
+            several => format!("the parameters of {method} are {}", several.join(", ")),
+        },
     };
     ConfigError::Params { path: format!(".{name}"), what: format!("unknown parameter; {advice}") }
 }

@@ -1,5 +1,6 @@
 //! Errors of configurations, batches and states. Every variant carries the values it is about.
 
+use equipoise_support::{nearest, short_number};
 use thiserror::Error;
 
 use crate::method::Id;
@@ -8,7 +9,7 @@ use crate::method::Id;
 #[derive(Clone, Debug, PartialEq, Error)]
 pub enum ConfigError {
     /// A parameter is out of range.
-    #[error("{method}: {field} is {value}; it must be {want}")]
+    #[error("{method}: {field} is {}; it must be {want}", short_number(&value.to_string()))]
     Range {
         /// The criterion.
         method: Id,
@@ -58,9 +59,32 @@ fn nearest_hint(name: &str) -> String {
     }
 }
 
+/// An error message of serde about names in plain words: which one is unknown or missing, and which there are.
+fn about_names(message: &str) -> Option<String> {
+    let mut names = message.split('`').skip(1).step_by(2);
+    let name = names.next()?;
+    let known: Vec<&str> = names.collect();
+    let near =
+        nearest(name, known.iter().copied()).map_or_else(String::new, |near| format!("; did you mean '{near}'?"));
+    let all = match &known[..] {
+        [] => String::new(),
+        [one] => format!(" (known: {one})"),
+        [most @ .., last] => format!(" (known: {} and {last})", most.join(", ")),
+    };
+    match message.split(" `").next()? {
+        "unknown field" => Some(format!("unknown name '{name}'{near}{all}")),
+        "unknown variant" => Some(format!("unknown value '{name}'{near}{all}")),
+        "missing field" => Some(format!("'{name}' is missing")),
+        _ => None,
+    }
+}
+
 /// An error message of serde in plain words: without the names of Rust's types.
 #[must_use]
 pub fn without_type_names(message: &str) -> String {
+    if let Some(plain) = about_names(message) {
+        return plain;
+    }
     const COUNT: [&str; 5] = ["u8", "u16", "u32", "u64", "usize"];
     const WHOLE: [&str; 3] = ["i32", "i64", "i128"];
     let mut plain = Vec::new();
@@ -125,7 +149,7 @@ pub enum BatchError {
         classes: usize,
     },
     /// A mixing share is not in 0..=1.
-    #[error("mixed.share[{row}] is {share}; it must be in 0..=1")]
+    #[error("mixed.share[{row}] is {share}; it must be from 0 to 1")]
     Share {
         /// The row of the share.
         row: usize,

@@ -139,6 +139,14 @@ pub struct Problem {
     pub what: String,
 }
 
+impl Problem {
+    /// Whether a problem says which images are for testing, which is more than a file that is left out.
+    #[must_use]
+    pub fn is_about_splits(what: &str) -> bool {
+        what.contains("for testing")
+    }
+}
+
 /// An image dataset.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Dataset {

@@ -75,12 +75,18 @@ pub(crate) fn warn_of_rough_prior(header: &CheckpointHeader, prior: &TargetPrior
 /// The promises of prediction sets, in a sentence.
 pub(crate) fn promise(alpha: f64, own: usize, classes: usize) -> String {
     let (percent, least) = (100.0 * (1.0 - alpha), fewest_images(alpha));
-    match classes - own {
-        0 => format!("sets hold the true class in at least {percent:.0} % of the images of every class"),
+    let sets = format!("sets hold the true class in at least {percent:.0} % of the images of");
+    let few = match classes - own {
+        0 => return format!("{sets} every class"),
+        1 => format!("1 class has fewer than {least} calibration images, and for it this holds only roughly"),
         shared => format!(
-            "sets hold the true class in at least {percent:.0} % of the images of each of {own} classes; {shared} classes have fewer than {least} \
-             calibration images, and for them this holds only on average over all of them"
+            "{shared} classes have fewer than {least} calibration images, and for them this holds only on average over all of them"
         ),
+    };
+    match own {
+        0 => format!("{sets} all classes together; {few}"),
+        1 => format!("{sets} 1 class; {few}"),
+        own => format!("{sets} each of {own} classes; {few}"),
     }
 }
 

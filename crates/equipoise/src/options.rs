@@ -149,6 +149,17 @@ impl SettingArgs {
         Ok(settings.with_head_of_criterion())
     }
 
+    /// Refuses options that a command decides itself.
+    pub(crate) fn refuse_rate_and_epochs(&self, command: &str) -> Result<(), Failure> {
+        let given = [("--lr", self.lr.is_some()), ("--epochs", self.epochs.is_some())];
+        match given.iter().find(|(_, is_given)| *is_given) {
+            Some((option, _)) => Err(Failure::usage(format!(
+                "{option} has no effect on {command}, whose learning rates and steps are --from, --to and --steps"
+            ))),
+            None => Ok(()),
+        }
+    }
+
     /// Says where the data come from, if no option names them.
     pub(crate) fn note_data(&self, settings: &Settings) -> Result<(), Failure> {
         if let (Some(run), false) = (&self.weights, self.names_data()?) {

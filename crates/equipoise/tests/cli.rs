@@ -127,7 +127,7 @@ fn wrong_cases_are_refused_in_one_line_that_names_the_field() {
     let cases = [
         (case("focall", "", step), "method: unknown criterion 'focall'; did you mean 'focal'?"),
         (case("focal", r#", "params": {"gama": 1}"#, step), "params.gama: unknown parameter; did you mean 'gamma'?"),
-        (case("focal", r#", "params": {"gamma": -1}"#, step), "focal: gamma is -1; it must be in 0..=100"),
+        (case("focal", r#", "params": {"gamma": -1}"#, step), "focal: gamma is -1; it must be from 0 to 100"),
         (case("focal", r#", "params": {"gamma": "one"}"#, step), "params.gamma: invalid type: string \"one\""),
         (case("cwap", r#", "params": {"regions": "some"}"#, step), "params.regions: unknown variant `some`"),
         (case("cwap", r#", "params": {"bins": 2.5}"#, step), "params.bins: invalid type: floating point"),

@@ -5,9 +5,10 @@ use std::path::PathBuf;
 
 use equipoise_criterion::{BatchError, ConfigError, StateError};
 use equipoise_data::DataError;
-use equipoise_data::describe::broken_files::option_to_allow;
+use equipoise_data::describe::broken_files::{MAX_BROKEN, allowed_broken, option_to_allow};
 use equipoise_nn::NnError;
 use equipoise_record::FolderError;
+use equipoise_support::short_number;
 use thiserror::Error;
 
 use crate::checkpoint::CheckpointError;
@@ -37,7 +38,15 @@ pub(crate) fn broken_count(files: &[BrokenFile], images: usize) -> String {
 }
 
 /// The option with which so many broken files are left out.
-fn how_to_allow(broken: usize, images: usize) -> String {
+fn how_to_allow(broken: usize, images: usize, allowed: usize) -> String {
+    if allowed == 0 {
+        let without = allowed_broken(MAX_BROKEN, images);
+        return match broken <= without {
+            true => " (without --strict they are left out)".to_owned(),
+            false => option_to_allow(broken, images)
+                .map_or_else(String::new, |option| format!(" (`{option}` in place of --strict leaves them out)")),
+        };
+    }
     option_to_allow(broken, images).map_or_else(String::new, |option| format!(" (`{option}` leaves them out)"))
 }
 
@@ -76,7 +85,7 @@ pub enum TrainError {
         what: String,
     },
     /// A setting whose value is out of range.
-    #[error("setting '{field}' is {value}; it must be {must}")]
+    #[error("setting '{field}' is {}; it must be {must}", short_number(value))]
     OutOfRange {
         /// Name of the setting.
         field: String,
@@ -94,7 +103,7 @@ pub enum TrainError {
         what: String,
     },
     /// More image files than may be left out cannot be read.
-    #[error("{}, and at most {allowed} may be left out{}: {}", broken_count(files, *images), how_to_allow(files.len(), *images), first_broken(files))]
+    #[error("{}, and at most {allowed} may be left out{}: {}", broken_count(files, *images), how_to_allow(files.len(), *images, *allowed), first_broken(files))]
     Broken {
         /// The files.
         files: Vec<BrokenFile>,

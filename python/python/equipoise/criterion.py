@@ -87,7 +87,7 @@ def check_threads(threads: Any) -> int:
     if isinstance(threads, bool) or not isinstance(threads, int):
         raise TypeError(f"threads must be a whole number, not {type(threads).__name__}")
     if not 0 <= threads <= 1024:
-        raise ValueError(f"threads is {threads}; it must be in 0..=1024")
+        raise ValueError(f"threads is {threads}; it must be from 0 to 1024")
     return threads
 
 

@@ -21,7 +21,7 @@ fn pair(row: &[f32]) -> Result<Pair, String> {
     let mut count = 0;
     for (class, value) in row.iter().enumerate().filter(|(_, value)| **value != 0.0) {
         if !(0.0..=1.0 + TOLERANCE).contains(value) {
-            return Err(format!("[{class}] is {value}; it must be in 0..=1"));
+            return Err(format!("[{class}] is {value}; it must be from 0 to 1"));
         }
         if let Some(slot) = found.get_mut(count) {
             *slot = class;

@@ -30,7 +30,7 @@ parameters! {
     /// Parameters of `cdt`.
     pub struct CdtConfig for Cdt {
         /// Exponent of the temperature, 0 to 10.
-        pub gamma: f64 = 0.3, where |x| (0.0..=10.0).contains(&x) => "in 0..=10";
+        pub gamma: f64 = 0.3, where |x| (0.0..=10.0).contains(&x) => "from 0 to 10";
     }
 }
 

@@ -33,7 +33,7 @@ parameters! {
     /// Parameters of `class-balanced`.
     pub struct ClassBalancedConfig for ClassBalanced {
         /// Exponent k of n^-k, 0 to 10: 1 is inverse frequency, 0.5 its square root.
-        pub power: f64 = 0.5, where |x| (0.0..=10.0).contains(&x) => "in 0..=10";
+        pub power: f64 = 0.5, where |x| (0.0..=10.0).contains(&x) => "from 0 to 10";
         /// What the weighted sum is divided by: weights (of the batch's examples) or batch (their number).
         pub reduction: Reduction = Reduction::Weights;
     }

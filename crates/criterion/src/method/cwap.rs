@@ -160,11 +160,11 @@ parameters! {
     /// Parameters of `cwap`.
     pub struct CwapConfig for Cwap {
         /// Number N of regions of the gradient norm per class, 1 to 10000.
-        pub bins: u32 = 30, where |x| (1..=10_000).contains(&x) => "in 1..=10000";
+        pub bins: u32 = 30, where |x| (1..=10_000).contains(&x) => "from 1 to 10000";
         /// Exponent of the densities, 0 (flat weights) to 10.
-        pub alpha: f64 = 0.9, where |x| (0.0..=10.0).contains(&x) => "in 0..=10";
+        pub alpha: f64 = 0.9, where |x| (0.0..=10.0).contains(&x) => "from 0 to 10";
         /// Strength of the margins, 0 (none) to 100.
-        pub gamma: f64 = 1.1, where |x| (0.0..=100.0).contains(&x) => "in 0..=100";
+        pub gamma: f64 = 1.1, where |x| (0.0..=100.0).contains(&x) => "from 0 to 100";
         /// Widths of the regions: adaptive (AURA), uniform (URA) or squared (region i begins at (i / N)^2).
         pub regions: Regions = Regions::Adaptive;
         /// Whether examples are weighted inside their class.
@@ -172,11 +172,11 @@ parameters! {
         /// What the weights follow from: density or quantile (1 + kappa (u - 1/2), u the share of the class with smaller g).
         pub weighting: Weighting = Weighting::Density;
         /// Strength of quantile weights, 0 (none) to 2.
-        pub kappa: f64 = 0.5, where |x| (0.0..=2.0).contains(&x) => "in 0..=2";
+        pub kappa: f64 = 0.5, where |x| (0.0..=2.0).contains(&x) => "from 0 to 2";
         /// First epoch (from 0) in which examples are weighted. Before it every weight is 1.
         pub intra_start: u64 = 0;
         /// Exponent of the densities behind the weights, 0 to 10. If left out, alpha.
-        pub intra_alpha: Option<f64> = None, where |x| x.is_none_or(|x| (0.0..=10.0).contains(&x)) => "in 0..=10";
+        pub intra_alpha: Option<f64> = None, where |x| x.is_none_or(|x| (0.0..=10.0).contains(&x)) => "from 0 to 10";
         /// Whether only examples harder than their class's median are weighted. Easier ones get the median's weight.
         pub intra_hard: bool = false;
         /// Whether classes have margins.
@@ -186,7 +186,7 @@ parameters! {
         /// Scale of the weights: class-mean, class-gradient, valid-bins, batch-mean, batch-power or none.
         pub normalize: Normalize = Normalize::ClassGradient;
         /// Uniform pseudo-examples per real one that keep the weights bounded, 0 to 1e6.
-        pub prior: f64 = 5.0, where |x| (0.0..=1e6).contains(&x) => "in 0..=1e6";
+        pub prior: f64 = 5.0, where |x| (0.0..=1e6).contains(&x) => "from 0 to 1e6";
         /// Source of densities and sizes: epoch (the previous one), ema (weights from a moving average over batches) or live
         /// (weights and sizes from histograms that fade with every batch).
         pub memory: Memory = Memory::Epoch;

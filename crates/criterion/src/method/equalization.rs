@@ -52,9 +52,9 @@ parameters! {
     /// Parameters of `equalization`.
     pub struct EqualizationConfig for Equalization {
         /// Probability that a rare class is dropped, 0 to 1.
-        pub gamma: f64 = 0.9, where |x| (0.0..=1.0).contains(&x) => "in 0..=1";
+        pub gamma: f64 = 0.9, where |x| (0.0..=1.0).contains(&x) => "from 0 to 1";
         /// Largest share of the images at which a class is rare, 0 to 1.
-        pub lambda: f64 = 5e-3, where |x| (0.0..=1.0).contains(&x) => "in 0..=1";
+        pub lambda: f64 = 5e-3, where |x| (0.0..=1.0).contains(&x) => "from 0 to 1";
         /// softmax (the method) or sigmoid (what the GHM-CWAP paper ran).
         pub form: EqualizationForm = EqualizationForm::Softmax;
         /// Seed of the random draws.

@@ -33,7 +33,7 @@ parameters! {
     /// Parameters of `focal`.
     pub struct FocalConfig for Focal {
         /// Focusing exponent, 0 (cross-entropy) to 100.
-        pub gamma: f64 = 1.0, where |x| (0.0..=100.0).contains(&x) => "in 0..=100";
+        pub gamma: f64 = 1.0, where |x| (0.0..=100.0).contains(&x) => "from 0 to 100";
     }
 }
 

@@ -68,7 +68,7 @@ parameters! {
     /// Parameters of `ghm`.
     pub struct GhmConfig for Ghm {
         /// Number of regions of [0, 1], 1 to 10000.
-        pub bins: u32 = 30, where |x| (1..=10_000).contains(&x) => "in 1..=10000";
+        pub bins: u32 = 30, where |x| (1..=10_000).contains(&x) => "from 1 to 10000";
         /// Momentum of the moving average over batches, at least 0 (no average) and less than 1.
         pub momentum: f64 = 0.75, where |x| (0.0..1.0).contains(&x) => "at least 0 and less than 1";
         /// One gradient norm per example (softmax) or per example and class (sigmoid).

@@ -35,9 +35,9 @@ parameters! {
     /// Parameters of `label-aware-smoothing`.
     pub struct LabelAwareSmoothingConfig for LabelAwareSmoothing {
         /// Smoothing of the largest class, 0 to 1.
-        pub head: f64 = 0.4, where |x| (0.0..=1.0).contains(&x) => "in 0..=1";
+        pub head: f64 = 0.4, where |x| (0.0..=1.0).contains(&x) => "from 0 to 1";
         /// Smoothing of the smallest class, 0 to 1.
-        pub tail: f64 = 0.1, where |x| (0.0..=1.0).contains(&x) => "in 0..=1";
+        pub tail: f64 = 0.1, where |x| (0.0..=1.0).contains(&x) => "from 0 to 1";
     }
 }
 

@@ -35,7 +35,7 @@ parameters! {
         /// Factor on the cosines, more than 0 and at most 1000.
         pub scale: f64 = 30.0, where |x| x > 0.0 && x <= 1000.0 => "more than 0 and at most 1000";
         /// Margin of the smallest class, 0 to 100.
-        pub max_margin: f64 = 0.5, where |x| (0.0..=100.0).contains(&x) => "in 0..=100";
+        pub max_margin: f64 = 0.5, where |x| (0.0..=100.0).contains(&x) => "from 0 to 100";
     }
 }
 

@@ -30,7 +30,7 @@ parameters! {
     /// Parameters of `logit-adjusted`.
     pub struct LogitAdjustedConfig for LogitAdjusted {
         /// Strength of the adjustment, 0 to 100.
-        pub tau: f64 = 1.0, where |x| (0.0..=100.0).contains(&x) => "in 0..=100";
+        pub tau: f64 = 1.0, where |x| (0.0..=100.0).contains(&x) => "from 0 to 100";
     }
 }
 

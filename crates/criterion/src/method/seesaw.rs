@@ -43,9 +43,9 @@ parameters! {
     /// Parameters of `seesaw`.
     pub struct SeesawConfig for Seesaw {
         /// Exponent of the mitigation, 0 (off) to 100.
-        pub p: f64 = 0.8, where |x| (0.0..=100.0).contains(&x) => "in 0..=100";
+        pub p: f64 = 0.8, where |x| (0.0..=100.0).contains(&x) => "from 0 to 100";
         /// Exponent of the compensation, 0 (off) to 100.
-        pub q: f64 = 2.0, where |x| (0.0..=100.0).contains(&x) => "in 0..=100";
+        pub q: f64 = 2.0, where |x| (0.0..=100.0).contains(&x) => "from 0 to 100";
         /// Smallest score of the label that the compensation divides by, more than 0 and at most 1.
         pub eps: f64 = 1e-2, where |x| x > 0.0 && x <= 1.0 => "more than 0 and at most 1";
     }

@@ -36,7 +36,7 @@ parameters! {
     /// Parameters of `softmax`.
     pub struct SoftmaxConfig for Softmax {
         /// Label smoothing, 0 to 1, as in PyTorch's `CrossEntropyLoss`.
-        pub smoothing: f64 = 0.0, where |x| (0.0..=1.0).contains(&x) => "in 0..=1";
+        pub smoothing: f64 = 0.0, where |x| (0.0..=1.0).contains(&x) => "from 0 to 1";
     }
 }
 

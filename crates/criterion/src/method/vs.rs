@@ -29,9 +29,9 @@ parameters! {
     /// Parameters of `vs`.
     pub struct VsConfig for Vs {
         /// Exponent of the factor, 0 to 10.
-        pub gamma: f64 = 0.3, where |x| (0.0..=10.0).contains(&x) => "in 0..=10";
+        pub gamma: f64 = 0.3, where |x| (0.0..=10.0).contains(&x) => "from 0 to 10";
         /// Strength of the offset, 0 to 100.
-        pub tau: f64 = 1.0, where |x| (0.0..=100.0).contains(&x) => "in 0..=100";
+        pub tau: f64 = 1.0, where |x| (0.0..=100.0).contains(&x) => "from 0 to 100";
     }
 }
 

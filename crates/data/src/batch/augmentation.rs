@@ -155,7 +155,7 @@ mod tests {
         assert_eq!(written["randaugment"], serde_json::json!([2, 9]));
         assert_eq!(serde_json::from_value::<Augmentation>(written).expect("its own"), policy);
         let error = |text: &str| serde_json::from_str::<Augmentation>(text).expect_err("invalid").to_string();
-        assert!(error(r#"{"randaugment": [0, 9]}"#).starts_with("randaugment.ops = 0: must be in 1..=14"));
+        assert!(error(r#"{"randaugment": [0, 9]}"#).starts_with("randaugment.ops = 0: must be from 1 to 14"));
         let policy = |text: &str| serde_json::from_str::<Augmentation>(text).expect("valid").policy;
         assert_eq!(policy(r#"{"policy": "trivialaugment"}"#), Some(Policy::TrivialAugment));
         assert_eq!(policy(r#"{"policy": "autoaugment-cifar10"}"#), Some(Policy::AutoAugmentCifar10));

@@ -44,7 +44,7 @@ impl ColorJitter {
             }
         }
         if !(0.0..=0.5).contains(&hue) {
-            return Err(DataError::Parameter { field: "color_jitter.hue", got: hue.into(), want: "in 0..=0.5" });
+            return Err(DataError::Parameter { field: "color_jitter.hue", got: hue.into(), want: "from 0 to 0.5" });
         }
         Ok(Self { brightness, contrast, saturation, hue })
     }
@@ -125,11 +125,11 @@ impl RandAugment {
 
     fn with_magnitude(ops: u8, magnitude: Magnitude) -> Result<Self, DataError> {
         if !(1..=14).contains(&ops) {
-            return Err(DataError::Parameter { field: "randaugment.ops", got: ops.into(), want: "in 1..=14" });
+            return Err(DataError::Parameter { field: "randaugment.ops", got: ops.into(), want: "from 1 to 14" });
         }
         match magnitude {
             Magnitude::Fixed(got) if got > Self::MAX_MAGNITUDE => {
-                Err(DataError::Parameter { field: "randaugment.magnitude", got: got.into(), want: "in 0..=30" })
+                Err(DataError::Parameter { field: "randaugment.magnitude", got: got.into(), want: "from 0 to 30" })
             }
             _ => Ok(Self { ops, magnitude }),
         }
@@ -318,16 +318,16 @@ mod tests {
             jitter(0.0, 0.0, f32::INFINITY, 0.0),
             "color_jitter.saturation = inf: must be at least 0 and finite"
         );
-        assert_eq!(jitter(0.0, 0.0, 0.0, 0.75), "color_jitter.hue = 0.75: must be in 0..=0.5");
+        assert_eq!(jitter(0.0, 0.0, 0.0, 0.75), "color_jitter.hue = 0.75: must be from 0 to 0.5");
         let randaugment = |ops, magnitude| error(RandAugment::new(ops, magnitude).map(drop));
-        assert_eq!(randaugment(0, 9), "randaugment.ops = 0: must be in 1..=14");
-        assert_eq!(randaugment(15, 9), "randaugment.ops = 15: must be in 1..=14");
-        assert_eq!(randaugment(2, 31), "randaugment.magnitude = 31: must be in 0..=30");
+        assert_eq!(randaugment(0, 9), "randaugment.ops = 0: must be from 1 to 14");
+        assert_eq!(randaugment(15, 9), "randaugment.ops = 15: must be from 1 to 14");
+        assert_eq!(randaugment(2, 31), "randaugment.magnitude = 31: must be from 0 to 30");
         assert!(ColorJitter::new(0.0, 0.0, 0.0, 0.5).is_ok() && RandAugment::new(14, 0).is_ok());
         let unreadable = |text: &str| serde_json::from_str::<RandAugment>(text).expect_err("invalid").to_string();
         let expected = "expected a magnitude from 0 to 30, or \"difficulty\"";
         assert!(unreadable("[2, -1]").starts_with(&format!("invalid value: integer `-1`, {expected}")));
         assert!(unreadable("[2, \"hard\"]").starts_with(&format!("invalid value: string \"hard\", {expected}")));
-        assert!(unreadable("[2, 300]").starts_with("randaugment.magnitude = 255: must be in 0..=30"));
+        assert!(unreadable("[2, 300]").starts_with("randaugment.magnitude = 255: must be from 0 to 30"));
     }
 }

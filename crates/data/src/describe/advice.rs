@@ -1,5 +1,7 @@
 //! What to do about a dataset, in sentences.
 
+use equipoise_support::Examples;
+
 use super::broken_files::{MAX_BROKEN, allowed_broken, option_to_allow};
 use super::findings::{Findings, NearDuplicates};
 use super::groups::ClassGroup;
@@ -8,14 +10,15 @@ use super::inspect::{ClassReport, DatasetReport};
 /// Advice that follows from a report.
 pub(super) fn advice(report: &DatasetReport, groups: &[ClassGroup], found: &Findings) -> Vec<String> {
     let mut advice = Vec::new();
+    let examples = Examples::of_features(report.features.is_some());
     if report.train == 0 {
-        advice.push("No training image can be used.".to_owned());
+        advice.push(examples.say("No training image can be used."));
         return advice;
     }
     advice.push(on_imbalance(report.imbalance_factor));
-    advice.extend(on_small_classes(&report.classes));
-    advice.extend(on_test_images(report, groups));
-    advice.extend(on_overlap(found));
+    advice.extend(on_small_classes(&report.classes, examples.many()));
+    advice.extend(on_test_images(report, groups, examples));
+    advice.extend(on_overlap(found, examples));
     advice.extend(on_near_duplicates(found));
     advice
 }
@@ -60,16 +63,19 @@ fn list(classes: &[&ClassReport]) -> String {
     format!("{}{more}", names.join(", "))
 }
 
-fn on_small_classes(classes: &[ClassReport]) -> Vec<String> {
+fn on_small_classes(classes: &[ClassReport], examples: &str) -> Vec<String> {
     let mut advice = Vec::new();
     let empty: Vec<&ClassReport> = classes.iter().filter(|class| class.train == 0).collect();
     if !empty.is_empty() {
-        advice.push(format!("No training images: {}. Leave these classes out, or find some images.", list(&empty)));
+        advice.push(format!(
+            "No training {examples}: {}. Leave these classes out, or find some {examples}.",
+            list(&empty)
+        ));
     }
     let few: Vec<&ClassReport> = classes.iter().filter(|class| (1..20).contains(&class.train)).collect();
     if !few.is_empty() {
         advice.push(format!(
-            "Fewer than 20 training images: {}. What is learned about them depends on which images these are.",
+            "Fewer than 20 training {examples}: {}. What is learned about them depends on which {examples} these are.",
             list(&few)
         ));
     }
@@ -77,7 +83,8 @@ fn on_small_classes(classes: &[ClassReport]) -> Vec<String> {
 }
 
 /// How well the accuracy of every group can be measured, and which classes cannot be tested.
-fn on_test_images(report: &DatasetReport, groups: &[ClassGroup]) -> Vec<String> {
+fn on_test_images(report: &DatasetReport, groups: &[ClassGroup], examples: Examples) -> Vec<String> {
+    let many = examples.many();
     let tested = |group: &ClassGroup| group.classes.iter().map(|class| report.classes[*class].test).sum::<u64>();
     // half the width of a 95 % interval of a share near one half
     let points = |group: &ClassGroup| 98.0 / (tested(group) as f64).sqrt();
@@ -89,36 +96,36 @@ fn on_test_images(report: &DatasetReport, groups: &[ClassGroup]) -> Vec<String> 
     let name = |group: &ClassGroup| group.name.clone();
     match &empty[..] {
         [] => {}
-        [group] => advice.push(format!("No test images in group {}: nothing can be said about it.", group.name)),
-        _ => advice.push(format!("No test images in groups {}: nothing can be said about them.", each(&empty, &name))),
+        [group] => advice.push(format!("No test {many} in group {}: nothing can be said about it.", group.name)),
+        _ => advice.push(format!("No test {many} in groups {}: nothing can be said about them.", each(&empty, &name))),
     }
     let few: Vec<&ClassGroup> = groups.iter().filter(|group| tested(group) > 0 && points(group) > 5.0).collect();
     match &few[..] {
         [] => {}
         [group] => {
-            let images = if tested(group) == 1 { "image" } else { "images" };
             advice.push(format!(
-                "{} test {images} in group {}: its accuracy is known only to about +- {:.0} points.",
-                tested(group),
+                "{} in group {}: its accuracy is known only to about +- {:.0} points.",
+                examples.counted(tested(group), "test"),
                 group.name,
                 points(group)
             ));
         }
         _ => advice.push(format!(
-            "Few test images in groups {}: their accuracies are known only to about +- {} points.",
+            "Few test {many} in groups {}: their accuracies are known only to about +- {} points.",
             each(&few, &|group| format!("{} ({})", group.name, tested(group))),
             each(&few, &|group| format!("{:.0}", points(group)))
         )),
     }
     let untested: Vec<&ClassReport> = report.classes.iter().filter(|class| class.test == 0).collect();
     if report.test > 0 && !untested.is_empty() {
-        advice.push(format!("No test images: {}. The accuracy of these classes remains unknown.", list(&untested)));
+        advice.push(format!("No test {many}: {}. The accuracy of these classes remains unknown.", list(&untested)));
     }
     advice
 }
 
-fn on_overlap(found: &Findings) -> impl Iterator<Item = String> {
-    found.overlap.iter().map(|(splits, number)| match splits {
+fn on_overlap(found: &Findings, examples: Examples) -> impl Iterator<Item = String> {
+    let are = move |number, split| are(examples, number, split);
+    found.overlap.iter().map(move |(splits, number)| match splits {
         ("train", "val") => {
             format!("{} also in training: what they select is not to be trusted.", are(*number, "validation"))
         }
@@ -142,6 +149,6 @@ fn on_near_duplicates(found: &Findings) -> impl Iterator<Item = String> {
     })
 }
 
-fn are(number: u64, split: &str) -> String {
-    if number == 1 { format!("1 {split} image is") } else { format!("{number} {split} images are") }
+fn are(examples: Examples, number: u64, split: &str) -> String {
+    format!("{} {}", examples.counted(number, split), if number == 1 { "is" } else { "are" })
 }

@@ -44,7 +44,7 @@ impl FromStr for GroupRule {
         let (name, k) = rule.split_once(':').map_or((rule, None), |(name, k)| (name, Some(k)));
         let group_number = |k: Option<&str>| match k.map_or(Ok(4), str::parse) {
             Ok(k @ 1..=26) => Ok(k),
-            _ => Err(invalid("the number of groups must be in 1..=26")),
+            _ => Err(invalid("the number of groups must be from 1 to 26")),
         };
         match name {
             "rank" => group_number(k).map(Self::Rank),

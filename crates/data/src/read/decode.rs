@@ -112,6 +112,14 @@ pub(crate) fn read_image(file: &Path) -> Result<Vec<u8>, String> {
     std::fs::read(file).map_err(|error| error.to_string())
 }
 
+/// The message of a decoder, without the names of its own parts.
+fn in_words(message: &str) -> String {
+    match message.to_ascii_lowercase().contains("deflate") {
+        true => "the compressed data is damaged".to_owned(),
+        false => message.trim().to_owned(),
+    }
+}
+
 /// Format of an image by its first bytes, with the format's name.
 fn format_of(bytes: &[u8]) -> Option<(ImageFormat, &'static str)> {
     let format = image::guess_format(bytes).ok()?;
@@ -176,8 +184,7 @@ fn other(
     format: ImageFormat,
     name: &'static str,
 ) -> Result<DecodedImage, DecodeError> {
-    let damaged =
-        |error: image::ImageError| DecodeError::Damaged { format: name, what: error.to_string().trim().to_owned() };
+    let damaged = |error: image::ImageError| DecodeError::Damaged { format: name, what: in_words(&error.to_string()) };
     // the decoder would hold a line of a PAM header in memory, however long it is
     let head = &bytes[..bytes.len().min(MAX_PAM_HEADER)];
     if bytes.starts_with(b"P7") && !head.windows(6).any(|word| word == b"ENDHDR") {

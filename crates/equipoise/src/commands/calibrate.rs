@@ -11,7 +11,7 @@ use equipoise_train::run::dataset::SplitChoice;
 use crate::checkpoints::{self, describe, warn_if_untrained};
 use crate::failure::Failure;
 use crate::options::{Environment, RootArgs, ThreadArgs};
-use crate::output::{counted, percent, warn};
+use crate::output::{counted, percent};
 use crate::reports::write_report;
 
 #[derive(clap::Args)]
@@ -45,9 +45,6 @@ pub(crate) fn run(args: &Args, out: &mut impl Write) -> Result<(), Failure> {
     let checkpoint = checkpoints::read(&args.run)?;
     let folder = RunFolder::open(&args.run)?;
     warn_if_untrained(&checkpoint.header);
-    if args.data.is_none() && args.split == Some(SplitChoice::Test) {
-        warn("calibrated on the test images, so that figures on them are no longer those of new images");
-    }
     let environment = Environment::new(args.threads, &args.root)?;
     let calibration = calibrate_checkpoint(&checkpoint, args.data.as_deref(), args.split, &environment.context())?;
     folder.write(CALIBRATION, (serde_json::to_string(&calibration)? + "\n").as_bytes())?;

@@ -4,8 +4,8 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 
 use equipoise_criterion::Id;
-use equipoise_record::RunFolder;
 use equipoise_record::names::{BASELINES, COMPARISON, COMPARISON_RESULT, is_comparison};
+use equipoise_record::{RunFolder, RunResult};
 use equipoise_train::run::baselines::baselines;
 use equipoise_train::run::build::trainer;
 use equipoise_train::run::comparison_name;
@@ -152,20 +152,29 @@ fn execute_all(
             let settings = Settings { seed, ..settings.clone() };
             let id = settings.criterion.method.id();
             let path = folder.path().join(format!("{id}-s{seed}"));
-            let title = format!("[{}/{total}] {id}", finished.folders.len() + 1);
+            let title = format!("[{}/{total}] {id}, seed {seed}", finished.folders.len() + 1);
             let mut display = RunDisplay::new(&title, settings.epochs, DisplayOptions::one_of_several(args.quiet));
             let live = LiveFolder::OfComparison(folder);
             let result = execute_or_read(&settings, &path, &environment.context(), &mut display, live, &resume)
                 .map_err(|failure| failure.about(&title))?;
             if !args.quiet {
-                let overall = percent(result.last.as_ref().and_then(|epoch| epoch.metrics.top1));
-                note(&format!("{title}: overall {overall} in {}", duration(result.seconds)));
+                note(&format!("{title}: {} in {}", reported(&result), duration(result.seconds)));
             }
             finished.seconds += result.seconds;
             finished.folders.push(path);
         }
     }
     Ok(finished)
+}
+
+/// The accuracy that the table reports, and the epoch that it is of.
+fn reported(result: &RunResult) -> String {
+    let Some(epoch) = result.reported() else { return "no epoch was evaluated".to_owned() };
+    let which = match result.best {
+        Some(_) if !result.selected_on_test() => "best on the validation split",
+        _ => "the last",
+    };
+    format!("overall {} in epoch {}, {which},", percent(epoch.metrics.top1), epoch.epoch)
 }
 
 fn write_table(table: &Value, folder: &RunFolder) -> Result<(), Failure> {

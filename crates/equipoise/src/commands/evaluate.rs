@@ -7,6 +7,7 @@ use equipoise_data::describe::groups::GroupRule;
 use equipoise_decide::sets::Guarantee;
 use equipoise_record::{Calibration, Metrics};
 use equipoise_report::csv_field;
+use equipoise_support::Examples;
 use equipoise_train::checkpoint::CheckpointHeader;
 use equipoise_train::decision::{GroupRejections, GroupSets, RejectionFigures, SetFigures};
 use equipoise_train::run::dataset::SplitChoice;
@@ -18,7 +19,7 @@ use crate::decisions::{CautionArgs, ProbabilityArgs, promise, warn_of_rough_prio
 use crate::failure::Failure;
 use crate::figures::{classes_csv, interval_percent, print_averages, print_classes, with_intervals};
 use crate::options::{ColumnArgs, Environment, PostHocArgs, RootArgs, ThreadArgs, Tta};
-use crate::output::{counted, percent, printable, write_file};
+use crate::output::{percent, printable, write_file};
 
 #[derive(clap::Args)]
 #[command(after_long_help = "\
@@ -179,12 +180,13 @@ fn print(
     options: &EvaluationOptions,
     out: &mut impl Write,
 ) -> Result<(), Failure> {
-    let (dataset, images) = (printable(&evaluation.dataset), evaluation.images);
+    let (dataset, images) = (printable(&evaluation.dataset), evaluation.images as u64);
+    let examples = Examples::of_features(header.network.is_on_features());
     let images = match evaluation.split {
-        SplitChoice::Train => counted(images, "training image"),
-        SplitChoice::Val => counted(images, "validation image"),
-        SplitChoice::Test => counted(images, "test image"),
-        SplitChoice::All => format!("all {}", counted(images, "image")),
+        SplitChoice::Train => examples.counted(images, "training"),
+        SplitChoice::Val => examples.counted(images, "validation"),
+        SplitChoice::Test => examples.counted(images, "test"),
+        SplitChoice::All => format!("all {}", examples.counted(images, "")),
     };
     writeln!(out, "{dataset}: {images}, {}", describe(header))?;
     if evaluation.logit_adjustment > 0.0 {

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use equipoise_criterion::Id;
 use equipoise_report::page::rate_range_page;
 use equipoise_train::run::build;
-use equipoise_train::settings::Settings;
+use equipoise_train::settings::{OptimizerKind, Settings};
 use equipoise_train::trainer::{RangePoint, RateRange, suggested_rate};
 use serde_json::json;
 
@@ -57,7 +57,13 @@ pub(crate) fn run(args: &Args, out: &mut impl Write) -> Result<(), Failure> {
     if !(from > 0.0 && to > from && to.is_finite()) {
         return Err(Failure::usage(format!("--from {from} --to {to}: must be more than 0, and --to the larger")));
     }
-    let settings = args.settings.settings(Settings::default(), args.criterion)?;
+    args.settings.refuse_rate_and_epochs("lr-range")?;
+    let mut settings = args.settings.settings(Settings::default(), args.criterion)?;
+    if settings.optimizer.name == OptimizerKind::Lbfgs {
+        return Err(Failure::usage("lr-range: lbfgs has no learning rate; `train` needs none"));
+    }
+    // the test is as long as --steps says, however few steps an epoch has
+    settings.epochs = settings.epochs.max(steps);
     args.settings.note_data(&settings)?;
     let environment = Environment::new(args.settings.threads, &args.settings.root)?;
     let trainer = build::trainer(settings, None, &environment.context_of_one_process())?;
@@ -78,8 +84,15 @@ pub(crate) fn run(args: &Args, out: &mut impl Write) -> Result<(), Failure> {
         return Ok(writeln!(out, "{}", json!({"suggested": suggested, "points": points}))?);
     }
     writeln!(out, "{about}\n\nlearning rate   loss, smoothed")?;
-    for point in points.iter().step_by(points.len().div_ceil(ROWS).max(1)) {
-        writeln!(out, "{:<15.2e} {:.3}", point.learning_rate, point.smoothed)?;
+    let best = points.iter().enumerate().min_by(|(_, a), (_, b)| a.smoothed.total_cmp(&b.smoothed));
+    let best = best.map(|(number, _)| number).filter(|_| suggested.is_some());
+    let every = points.len().div_ceil(ROWS).max(1);
+    for (number, point) in points.iter().enumerate() {
+        let (is_best, is_last) = (best == Some(number), number + 1 == points.len());
+        if number % every == 0 || is_best || is_last {
+            let remark = if is_best { "  smallest" } else { "" };
+            writeln!(out, "{:<15.2e} {:.3}{remark}", point.learning_rate, point.smoothed)?;
+        }
     }
     match suggested {
         Some(rate) => writeln!(
@@ -89,7 +102,11 @@ pub(crate) fn run(args: &Args, out: &mut impl Write) -> Result<(), Failure> {
         )?,
         None => writeln!(out, "\nThe loss never fell: try smaller learning rates, with --from")?,
     }
-    let (number, page) = (points.len(), args.output.display());
-    writeln!(out, "{number} steps in {}; the plot is in {page}", duration(time.as_secs_f64()))?;
+    let (number, page) = (points.len() as u64, args.output.display());
+    let early = match number < steps {
+        true => format!(" of {steps}, because the loss exploded,"),
+        false => String::new(),
+    };
+    writeln!(out, "{number} steps{early} in {}; the plot is in {page}", duration(time.as_secs_f64()))?;
     Ok(())
 }

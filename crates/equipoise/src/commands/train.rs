@@ -8,6 +8,8 @@ use equipoise_criterion::{Config, Id};
 use equipoise_nn::Engine;
 use equipoise_record::names::{CONFIG, REPORT, RESULT, is_run};
 use equipoise_record::{FolderError, Metrics, RunFolder, RunResult, SelectionSplit};
+use equipoise_support::Examples;
+use equipoise_train::prepare::RunData;
 use equipoise_train::run::build::check;
 use equipoise_train::run::{OutputFolder, Run, RunContext, read_config};
 use equipoise_train::settings::Settings;
@@ -284,15 +286,26 @@ fn base(args: &Args) -> Result<Settings, Failure> {
 /// One line about the run before it starts.
 pub(crate) fn introduce<E: Engine, W: Workers>(trainer: &Trainer<E, W>, folder: &RunFolder) {
     let (data, settings) = (trainer.data(), trainer.settings());
-    let (images, classes) = (counted(data.train.labels.len(), "image"), counted(data.classes.len(), "class"));
+    let examples = Examples::of_features(data.train.loader.is_of_features());
+    let (sizes, classes) = (split_sizes(data, examples), counted(data.classes.len(), "class"));
     let (criterion, model) = (criterion(&settings.criterion), settings.architecture());
-    let (_, height, width) = data.train.loader.shape();
-    let (folder, network) = (folder.path().display(), format!("{model} at {height} x {width}"));
-    note(&format!("{}: {images}, {classes}; {criterion}, {network}; in {folder}", data.name));
+    let network = match (examples, data.train.loader.shape()) {
+        (Examples::Rows, (features, ..)) => format!("{model} on {}", counted(features, "feature")),
+        (Examples::Images, (_, height, width)) => format!("{model} at {height} x {width}"),
+    };
+    note(&format!("{}: {sizes}, {classes}; {criterion}, {network}; in {}", data.name, folder.path().display()));
     if let Some(processes) = cluster::processes() {
         let threads = counted(trainer.threads(), "thread");
         note(&format!("{} with {threads} each", counted(processes.size(), "process")));
     }
+}
+
+/// How many examples every split has.
+fn split_sizes(data: &RunData, examples: Examples) -> String {
+    let mut sizes = vec![format!("{} training", data.train.labels.len())];
+    sizes.extend(data.val.as_ref().map(|val| format!("{} validation", val.labels.len())));
+    let test = data.test.labels.len() as u64;
+    format!("{} and {}", sizes.join(", "), examples.counted(test, "test"))
 }
 
 /// The criterion with its preset, which a criterion without parameters does not have.
@@ -306,14 +319,15 @@ fn criterion(config: &Config) -> String {
 }
 
 fn print_result(result: &RunResult, folder: &Path, out: &mut impl Write) -> Result<(), Failure> {
+    let many = Examples::of_model(&result.model).many();
     let best = result.best_selected_on.map_or("best epoch", SelectionSplit::best_epoch);
     for (epoch, which) in [(&result.last, "last epoch"), (&result.best, best)] {
         let Some(epoch) = epoch else { continue };
         let metrics = &epoch.metrics;
         if metrics.per_class.iter().all(|class| class.test == 0) {
             let val =
-                epoch.val_balanced.map_or_else(String::new, |val| format!(", balanced {val:.1} on validation images"));
-            writeln!(out, "{which} ({}): trained on everything, no test images{val}", epoch.epoch)?;
+                epoch.val_balanced.map_or_else(String::new, |val| format!(", balanced {val:.1} on validation {many}"));
+            writeln!(out, "{which} ({}): trained on everything, no test {many}{val}", epoch.epoch)?;
             continue;
         }
         let groups = metrics.several_groups().iter();
@@ -333,10 +347,8 @@ fn print_result(result: &RunResult, folder: &Path, out: &mut impl Write) -> Resu
         writeln!(out, "logits were adjusted after training, tau {}", result.logit_adjustment)?;
     }
     let (time, speed) = (duration(result.seconds), result.images_per_second);
-    writeln!(
-        out,
-        "{time}, {speed:.0} images/s in training; the run is in {}, its report in {REPORT}",
-        folder.display()
-    )?;
+    // lbfgs has no steps to measure
+    let speed = if speed > 0.0 { format!(", {speed:.0} {many}/s in training") } else { String::new() };
+    writeln!(out, "{time}{speed}; the run is in {}, its report in {REPORT}", folder.display())?;
     Ok(())
 }

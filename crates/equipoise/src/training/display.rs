@@ -4,6 +4,7 @@ use std::io::{self, IsTerminal, Write};
 use std::time::{Duration, Instant};
 
 use equipoise_record::{EpochRecord, GradientNorms, Metrics};
+use equipoise_support::Examples;
 use equipoise_train::trainer::{Directive, Observer, StepProgress};
 
 use crate::clock::{duration, now};
@@ -27,6 +28,7 @@ pub(crate) struct RunDisplay {
     /// Steps of this process.
     steps: u64,
     speed: Speed,
+    examples: Examples,
 }
 
 /// The speed of training.
@@ -99,7 +101,13 @@ impl RunDisplay {
             start,
             steps: 0,
             speed: Speed::new(start),
+            examples: Examples::Images,
         }
+    }
+
+    /// Says what the run is trained on.
+    pub(super) fn set_examples(&mut self, examples: Examples) {
+        self.examples = examples;
     }
 
     /// Number of epochs of the run.
@@ -160,12 +168,13 @@ impl Observer for RunDisplay {
         let (done, all) = ((step.epoch - 1) * step.steps + step.step, self.epochs * step.steps);
         let left = self.seconds() / self.steps as f64 * all.saturating_sub(done) as f64;
         let text = format!(
-            "{}epoch {}/{} {} loss {:.3}, {speed:.0} images/s, {} left",
+            "{}epoch {}/{} {} loss {:.3}, {speed:.0} {}/s, {} left",
             self.title,
             step.epoch,
             self.epochs,
             bar(24, step.step, step.steps),
             step.loss,
+            self.examples.many(),
             duration(left)
         );
         self.draw(&text);
@@ -173,7 +182,7 @@ impl Observer for RunDisplay {
     }
 
     fn evaluating(&mut self, done: usize, total: usize) -> Directive {
-        let text = format!("{}evaluating: {done} of {total} images", self.title);
+        let text = format!("{}evaluating: {done} of {total} {}", self.title, self.examples.many());
         self.draw(&text);
         self.speed.ready = now();
         if received().is_some() { Directive::Stop } else { Directive::Continue }

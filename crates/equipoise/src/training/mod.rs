@@ -9,6 +9,7 @@ use equipoise_nn::Engine;
 use equipoise_record::names::RESULT;
 use equipoise_record::{RunFolder, RunResult};
 use equipoise_report::run::RecordedRun;
+use equipoise_support::Examples;
 use equipoise_train::run::{ExistingRun, Measurements, Run, RunContext, train, write_result};
 use equipoise_train::settings::Settings;
 use equipoise_train::trainer::Trainer;
@@ -31,6 +32,7 @@ pub(crate) fn execute<E: Engine, W: Workers>(
 ) -> Result<RunResult, Failure> {
     // up to here nothing could be lost; from here on signals wait for the next step
     let _guard = Guard::new(Some(resume));
+    display.set_examples(Examples::of_features(trainer.data().train.loader.is_of_features()));
     let mut report = live.report(folder.path(), resume);
     let result = execute_watched(trainer, folder, display, report.as_mut(), resume);
     if let (Err(failure), Some(report)) = (&result, &report) {

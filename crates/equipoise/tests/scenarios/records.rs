@@ -18,10 +18,20 @@ fn damaged_records_are_noticed_at_the_start() {
         let checkpoint = std::fs::read(place.path().join("run/checkpoint.eqp")).expect("a checkpoint");
         place.write(&file, good.replacen("\"epoch\":1", "\"epoch\":!", 1));
         let message = place.refused(&["train", "--resume", "run"]);
-        assert!(message.contains(&format!("{name}: line 1 is damaged")) && message.contains("remove it"), "{message}");
+        assert!(message.contains(&format!("{name}: line 1 is damaged: expected value;")), "{message}");
+        assert!(message.contains("remove it"), "{message}");
         assert!(std::fs::read(place.path().join("run/checkpoint.eqp")).expect("a checkpoint") == checkpoint);
         place.write(&file, &good);
     }
+    // a line that is missing in the middle is noticed as well
+    let good = place.read("run/metrics.jsonl");
+    place.write("run/metrics.jsonl", good.lines().skip(1).map(|line| format!("{line}\n")).collect::<String>());
+    let message = place.refused(&["train", "--resume", "run"]);
+    assert!(
+        message.contains("metrics.jsonl: line 1 is damaged: it is of epoch 2, but epoch 1 comes next"),
+        "{message}"
+    );
+    place.write("run/metrics.jsonl", &good);
     // what the message says works
     std::fs::remove_file(place.path().join("run/metrics.jsonl")).expect("metrics");
     place.stdout(&["train", "--resume", "run", "--quiet"]);

@@ -10,7 +10,7 @@ use std::fs::{self, OpenOptions};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
-use equipoise_support::FolderLock;
+use equipoise_support::{FolderLock, without_position};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
@@ -168,6 +168,29 @@ impl RunFolder {
     /// # Errors
     /// If the file cannot be read; [`FolderError::Line`] names the first line that is damaged.
     pub fn check_json_lines<T: DeserializeOwned>(&self, name: &str) -> Result<usize, FolderError> {
+        self.check_lines(name, |_: &T, _| Ok(()))
+    }
+
+    /// Checks a file as [`check_json_lines`](Self::check_json_lines) does, and that its lines are the epochs from 1 on.
+    ///
+    /// # Errors
+    /// As [`check_json_lines`](Self::check_json_lines), and for the first line that is of another epoch.
+    pub fn check_epochs<T: DeserializeOwned>(
+        &self,
+        name: &str,
+        epoch: impl Fn(&T) -> u64,
+    ) -> Result<usize, FolderError> {
+        self.check_lines(name, |value, line| match epoch(value) {
+            epoch if epoch == line as u64 => Ok(()),
+            epoch => Err(format!("it is of epoch {epoch}, but epoch {line} comes next")),
+        })
+    }
+
+    fn check_lines<T: DeserializeOwned>(
+        &self,
+        name: &str,
+        check: impl Fn(&T, usize) -> Result<(), String>,
+    ) -> Result<usize, FolderError> {
         let path = self.file(name)?;
         let text = match fs::read(&path) {
             Ok(bytes) => bytes,
@@ -179,11 +202,9 @@ impl RunFolder {
         let mut lines = 0;
         for line in complete.split(|byte| *byte == b'\n').filter(|line| !line.is_empty()) {
             lines += 1;
-            serde_json::from_slice::<T>(line).map_err(|error| FolderError::Line {
-                path: path.clone(),
-                line: lines,
-                what: error.to_string(),
-            })?;
+            let value = serde_json::from_slice::<T>(line).map_err(|error| without_position(&error.to_string()));
+            let checked = value.and_then(|value| check(&value, lines));
+            checked.map_err(|what| FolderError::Line { path: path.clone(), line: lines, what })?;
         }
         Ok(lines)
     }

@@ -19,6 +19,7 @@ mod verdict;
 
 use equipoise_decide::wilson;
 use equipoise_record::{GroupMembers, SelectionSplit};
+use equipoise_support::Examples;
 
 use crate::run::setting_keys as keys;
 use crate::run::{RecordedRun, ReportedEpoch};
@@ -161,6 +162,17 @@ impl Comparison {
         let epochs =
             shared(keys::EPOCHS).map(|epochs| format!("{epochs} {}", if epochs == "1" { "epoch" } else { "epochs" }));
         [Some(self.dataset.clone()), model, epochs].into_iter().flatten().collect::<Vec<_>>().join(", ")
+    }
+
+    /// The columns of the table that are shown: a single group of all classes says nothing beside the columns about all of them.
+    pub fn shown_columns(&self) -> std::ops::Range<usize> {
+        usize::from(self.groups.len() == 1)..self.columns.len()
+    }
+
+    /// What the runs are trained and tested on.
+    #[must_use]
+    pub fn examples(&self) -> Examples {
+        Examples::of_model(self.runs.first().and_then(|run| run.setting(keys::MODEL)).unwrap_or_default())
     }
 
     /// The reported epoch in words.

@@ -42,10 +42,11 @@ pub(super) fn sentence(comparison: &Comparison, variant: usize) -> String {
     let images = tested(comparison, groups);
     if (1..FEWEST_IMAGES).contains(&images) {
         return format!(
-            "{} cannot be compared with {} on {}: one image is {} points.",
+            "{} cannot be compared with {} on {}: one {} is {} points.",
             own.label,
             baseline.label,
-            test_images(images),
+            test_images(comparison, images),
+            comparison.examples().one(),
             tenths(100.0 / images as f64)
         );
     }
@@ -71,7 +72,8 @@ pub(super) fn sentence(comparison: &Comparison, variant: usize) -> String {
 /// The groups among these columns with too few test images, as a sentence after another one.
 fn untold(comparison: &Comparison, columns: impl Iterator<Item = usize>) -> String {
     let few = columns.map(|column| (column, tested(comparison, column))).filter(|(_, images)| *images < FEWEST_IMAGES);
-    let few = few.map(|(column, images)| format!("{} on {}", comparison.columns[column], test_images(images)));
+    let few =
+        few.map(|(column, images)| format!("{} on {}", comparison.columns[column], test_images(comparison, images)));
     let few: Vec<String> = few.collect();
     if few.is_empty() { String::new() } else { format!(" Too few for a claim: {}.", listed(&few)) }
 }
@@ -87,8 +89,8 @@ fn tested(comparison: &Comparison, column: usize) -> u64 {
 }
 
 /// `1 test image`, `2 test images`.
-fn test_images(number: u64) -> String {
-    if number == 1 { "1 test image".to_owned() } else { format!("{number} test images") }
+fn test_images(comparison: &Comparison, number: u64) -> String {
+    comparison.examples().counted(number, "test")
 }
 
 /// `on Rare`, or `overall`.
@@ -172,7 +174,10 @@ fn accuracy_sentence(comparison: &Comparison, variant: &Variant) -> String {
     let overall = cells[groups].text();
     let images = tested(comparison, groups);
     if (1..FEWEST_IMAGES).contains(&images) {
-        return format!("{label} reaches {overall} % on {}, too few for a claim; {runs}.", test_images(images));
+        return format!(
+            "{label} reaches {overall} % on {}, too few for a claim; {runs}.",
+            test_images(comparison, images)
+        );
     }
     let untold = untold(comparison, measured);
     match by_group.is_empty() {

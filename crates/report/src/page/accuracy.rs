@@ -90,9 +90,9 @@ fn table(article: &Article<'_>, id: &str, caption: &str, rows: &[Option<&[Cell]>
     let mut html = format!(r#"<div class="scroll" tabindex="0" role="region" aria-label="{}">"#, escape(caption));
     put!(html, r#"<table class="accuracy" id="{}-{id}"><caption>{}</caption>"#, article.id, escape(caption));
     html.push_str(r#"<thead><tr><th scope="col">criterion</th><th scope="col" class="num">seeds</th>"#);
-    for (column, title) in comparison.columns.iter().enumerate() {
-        let subtitle = column_subtitle(article, column);
-        put!(html, r#"<th scope="col" class="num">{}<small>{subtitle}</small></th>"#, name(title));
+    for column in comparison.shown_columns() {
+        let (title, subtitle) = (name(&comparison.columns[column]), column_subtitle(article, column));
+        put!(html, r#"<th scope="col" class="num">{title}<small>{subtitle}</small></th>"#);
     }
     html.push_str("</tr></thead><tbody>");
     for (variant, cells) in rows.iter().enumerate() {
@@ -100,9 +100,9 @@ fn table(article: &Article<'_>, id: &str, caption: &str, rows: &[Option<&[Cell]>
         let seeds = cells.iter().map(|cell| cell.values.len()).max().unwrap_or(0);
         html.push_str(&article.row_start(variant));
         put!(html, r#"<td class="num">{seeds}</td>"#);
-        for (column, cell) in cells.iter().enumerate() {
+        for column in comparison.shown_columns() {
             let difference = if with_differences { comparison.difference(variant, column) } else { None };
-            html.push_str(&table_cell(variant, column, cell, difference));
+            html.push_str(&table_cell(variant, column, &cells[column], difference));
         }
         html.push_str("</tr>");
     }
@@ -118,7 +118,7 @@ fn baseline_rows(comparison: &Comparison) -> String {
     for baseline in &comparison.baselines {
         put!(html, r#"<tr class="baseline"><th scope="row">{}</th>"#, name(&baseline.label));
         html.push_str(r#"<td class="num muted">none</td>"#);
-        for cell in &baseline.cells {
+        for cell in &baseline.cells[comparison.shown_columns()] {
             put!(html, r#"<td class="num">{}</td>"#, cell.text());
         }
         html.push_str("</tr>");
@@ -130,14 +130,18 @@ fn baseline_rows(comparison: &Comparison) -> String {
 fn column_subtitle(article: &Article<'_>, column: usize) -> String {
     let comparison = article.comparison;
     let Some(group) = comparison.groups.get(column) else {
-        return if column == comparison.groups.len() { "all test images" } else { "mean over classes" }.to_owned();
+        return match column == comparison.groups.len() {
+            true => comparison.examples().say("all test images"),
+            false => "mean over classes".to_owned(),
+        };
     };
     let train = group.classes.iter().filter_map(|class| comparison.classes.get(*class)).map(|class| class.train);
     let (fewest, most) = train.fold((u64::MAX, 0), |(fewest, most), n| (fewest.min(n), most.max(n)));
+    let examples = comparison.examples().many();
     let range = match fewest {
         fewest if fewest > most => String::new(),
-        fewest if fewest == most => format!("{} images", count(fewest)),
-        fewest => format!("{}–{} images", count(fewest), count(most)),
+        fewest if fewest == most => format!("{} {examples}", count(fewest)),
+        fewest => format!("{}–{} {examples}", count(fewest), count(most)),
     };
     format!("{}<br/>{range}", plural(group.classes.len(), "class", "classes"))
 }
@@ -177,7 +181,9 @@ fn chart(article: &Article<'_>, width: f64) -> String {
     let variants = comparison.variants.len();
     let lane = if variants > 4 { 9.0 } else { 12.0 };
     let row = lane * variants as f64 + 14.0;
-    let names: Vec<String> = comparison.columns.iter().map(|column| fitted(column, width * 0.25)).collect();
+    let columns = comparison.shown_columns();
+    let names: Vec<String> =
+        comparison.columns[columns.clone()].iter().map(|name| fitted(name, width * 0.25)).collect();
     let left = names.iter().map(|text| text_width(text)).fold(40.0, f64::max) + 14.0;
     let bottom = CHART_TOP + row * names.len() as f64;
     let area = Area { left, top: CHART_TOP, right: width - 14.0, bottom };
@@ -187,9 +193,9 @@ fn chart(article: &Article<'_>, width: f64) -> String {
         panel.push(&format!(r#"<path class="grid" d="M{x} {}V{}"/>"#, px(CHART_TOP), px(bottom)));
     }
     let mut alt = vec![format!("Accuracy in %, {}", comparison.epoch_text())];
-    for (column, title) in names.iter().enumerate() {
-        let top = CHART_TOP + row * column as f64;
-        if column > 0 {
+    for (place, (column, title)) in columns.zip(&names).enumerate() {
+        let top = CHART_TOP + row * place as f64;
+        if place > 0 {
             panel.push(&format!(r#"<path class="grid" d="M0 {}H{}"/>"#, px(top), px(width - 14.0)));
         }
         let (x, y) = (px(left - 12.0), px(top + row / 2.0 + 3.5));

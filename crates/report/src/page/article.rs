@@ -1,5 +1,7 @@
 //! The article about one comparison: its opening with the verdict, and its sections.
 
+use equipoise_support::Examples;
+
 use super::elements::{style_class, swatch};
 use super::words::{count, listed, plural, schedule};
 use super::{
@@ -22,6 +24,10 @@ pub(super) struct Article<'a> {
 impl Article<'_> {
     /// The article as HTML.
     pub(super) fn html(&self) -> String {
+        let hardest = match self.comparison.examples() {
+            Examples::Images => "Hardest images",
+            Examples::Rows => "Hardest rows",
+        };
         let sections = [
             ("result", "Result", Some(accuracy::section(self))),
             ("classes", "Classes", classes::section(self)),
@@ -29,7 +35,7 @@ impl Article<'_> {
             ("curves", "Learning curves", curves::section(self)),
             ("norms", "Gradient norms", gradient_norms::section(self)),
             ("confusion", "Confusion and calibration", confusion::section(self)),
-            ("hardest", "Hardest images", hardest_images::section(self)),
+            ("hardest", hardest, hardest_images::section(self)),
             ("training-images", "Training images", training_images::section(self)),
             ("provenance", "Provenance", Some(provenance::section(self))),
         ];
@@ -143,8 +149,7 @@ fn context(comparison: &Comparison) -> String {
     // images in memory keep their size, which is no setting
     let size = shared(keys::IMAGE_SIZE).filter(|size| size != "0").map(|size| format!("{size} x {size} pixels"));
     let mut parts: Vec<String> = shared(keys::MODEL).into_iter().chain(size).collect();
-    let epochs = |epochs: String| if epochs == "1" { "1 epoch".to_owned() } else { format!("{epochs} epochs") };
-    parts.extend(shared(keys::EPOCHS).map(epochs));
+    parts.extend(shared(keys::EPOCHS).map(|epochs| epochs_text(comparison, &epochs)));
     let seeds: Vec<usize> = comparison.variants.iter().map(|variant| variant.runs.len()).collect();
     let (fewest, most) = (seeds.iter().min().copied().unwrap_or(0), seeds.iter().max().copied().unwrap_or(0));
     parts.push(match fewest == most {
@@ -163,6 +168,27 @@ fn context(comparison: &Comparison) -> String {
         (train.saturating_add(class.train), test.saturating_add(class.test))
     });
     let classes = plural(comparison.classes.len(), "class", "classes");
-    parts.push(format!("{classes}, {} training and {} test images", count(train), count(test)));
+    let val = validation_examples(comparison).map_or_else(String::new, |val| format!(", {} validation", count(val)));
+    let examples = comparison.examples().many();
+    parts.push(format!("{classes}, {} training{val} and {} test {examples}", count(train), count(test)));
     parts.join(" · ")
+}
+
+/// Number of epochs, and where runs stopped early.
+fn epochs_text(comparison: &Comparison, planned: &str) -> String {
+    let all = if planned == "1" { "1 epoch".to_owned() } else { format!("{planned} epochs") };
+    let stopped_early = |run: &&RecordedRun| run.result.as_ref().is_some_and(|result| result.stopped_early);
+    let early: Vec<u64> = comparison.runs.iter().filter(stopped_early).map(RecordedRun::finished_epochs).collect();
+    let (Some(first), Some(last)) = (early.iter().min(), early.iter().max()) else { return all };
+    let when = if first == last { format!("epoch {first}") } else { format!("epochs {first} to {last}") };
+    match early.len() == comparison.runs.len() {
+        true => format!("stopped early in {when} of {planned}"),
+        false => format!("{all}, {} of {} runs stopped early in {when}", early.len(), comparison.runs.len()),
+    }
+}
+
+/// Size of the validation split, if the runs have one.
+fn validation_examples(comparison: &Comparison) -> Option<u64> {
+    let val = comparison.runs.iter().find_map(|run| run.epochs.iter().find_map(|epoch| epoch.val.as_ref()))?;
+    Some(val.per_class.iter().fold(0, |sum, class| sum.saturating_add(class.test)))
 }

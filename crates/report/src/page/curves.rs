@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use equipoise_record::{EpochRecord, Metrics};
+use equipoise_support::Examples;
 
 use super::Article;
 use super::elements::{evenly_spaced, figure};
@@ -89,7 +90,9 @@ fn curves<'a>(article: &Article<'_>, on_val: bool) -> Vec<Curve<'a>> {
         curve("Training loss", "mean over the epoch", YAxis::FromZero, loss),
         curve("Overall accuracy", "accuracy, %", YAxis::Percent, overall),
     ];
-    for (index, group) in article.comparison.groups.iter().enumerate() {
+    // a single group is all classes
+    let groups = article.comparison.groups.iter().enumerate().filter(|_| article.comparison.groups.len() > 1);
+    for (index, group) in groups {
         let lines = by_epoch(&|epoch| evaluated(epoch, on_val)?.groups.get(index)?.accuracy);
         let title = format!("Accuracy on {}", short(&group.name, 40));
         let title_html = format!("Accuracy on {}", short_name(&group.name, 40));
@@ -98,7 +101,14 @@ fn curves<'a>(article: &Article<'_>, on_val: bool) -> Vec<Curve<'a>> {
     let rate = by_epoch(&|epoch| Some(epoch.learning_rate));
     curves.push(curve("Learning rate", "at the last step of the epoch", YAxis::MaybeLog, rate));
     let speed = lines(article, &|run| run.times.iter().map(|time| (time.epoch, time.images_per_second)).collect());
-    curves.push(curve("Training speed", "images per second", YAxis::FromZero, speed));
+    let unit = match article.comparison.examples() {
+        Examples::Images => "images per second",
+        Examples::Rows => "rows per second",
+    };
+    // a run of lbfgs has no steps to measure
+    if speed.iter().flatten().any(|point| point.max > 0.0) {
+        curves.push(curve("Training speed", unit, YAxis::FromZero, speed));
+    }
     curves
 }
 

@@ -25,9 +25,10 @@ pub(super) fn section(article: &Article<'_>) -> Option<String> {
     }
     let smallest = comparison.groups.iter().rev().find(|group| !group.classes.is_empty());
     let group = smallest.map_or_else(|| "rare classes".to_owned(), |group| format!("the group {}", name(&group.name)));
+    let examples = comparison.examples().many();
     let mut html = format!(
-        r#"<p class="lead">Misclassified test images of {group}, those whose own class got the lowest probability. If many predictions
-        look right, suspect the labels; if many images look alike, the training set may lack examples like them.</p>"#
+        r#"<p class="lead">Misclassified test {examples} of {group}, those whose own class got the lowest probability. If many predictions
+        look right, suspect the labels; if many {examples} look alike, the training set may lack examples like them.</p>"#
     );
     let budget = MAX_BYTES / shown.len();
     for (index, (variant, seed, hardest)) in shown.into_iter().enumerate() {

@@ -109,7 +109,7 @@ fn runs(article: &Article<'_>) -> String {
     );
     for (title, is_number) in RUN_COLUMNS {
         let class = if is_number { r#" class="num""# } else { "" };
-        put!(html, r#"<th scope="col"{class}>{title}</th>"#);
+        put!(html, r#"<th scope="col"{class}>{}</th>"#, article.comparison.examples().say(title));
     }
     html.push_str("</tr></thead><tbody>");
     for variant in 0..article.comparison.variants.len() {
@@ -150,7 +150,11 @@ fn run_cells(article: &Article<'_>, run: &RecordedRun) -> String {
 fn result_cells(result: &RunResult) -> String {
     let mut html =
         format!(r#"<td class="num" data-seconds="{}">{}</td>"#, result.seconds, significant(result.seconds, 4));
-    let speed = count(result.images_per_second.round().max(0.0) as u64);
+    // a run of lbfgs has no steps to measure
+    let speed = match result.images_per_second > 0.0 {
+        true => count(result.images_per_second.round() as u64),
+        false => "n/a".to_owned(),
+    };
     let memory = result.peak_mb.map_or_else(|| "n/a".to_owned(), count);
     put!(html, r#"<td class="num">{speed}</td><td class="num">{memory}</td>"#);
     let machine = result.machine.as_ref().map_or_else(|| "n/a".to_owned(), |machine| label(machine));

@@ -32,9 +32,9 @@ fn chart(points: &[(f64, f64)], suggested: Option<f64>) -> String {
     let mut panel = Panel::new(area, x, y);
     panel.open("series v0", "");
     panel.line("line", points);
-    let at = suggested.and_then(|rate| points.iter().find(|(other, _)| *other >= rate));
+    let at = suggested.and_then(|rate| Some((rate, loss_at(points, rate)?)));
     if let Some((rate, loss)) = at {
-        panel.dot(0, *rate, *loss, 4.0);
+        panel.dot(0, rate, loss, 4.0);
     }
     panel.close();
     let mut alt =
@@ -43,5 +43,31 @@ fn chart(points: &[(f64, f64)], suggested: Option<f64>) -> String {
         put!(alt, "; suggested: {}", significant(rate, 2));
     }
     let chart = svg("curve", (720.0, 368.0), &alt, "", &panel.finish());
-    figure("", "Loss by learning rate", &chart, "The marker is the suggested learning rate.")
+    let caption = if at.is_some() { "The marker is the suggested learning rate." } else { "" };
+    figure("", "Loss by learning rate", &chart, caption)
+}
+
+/// The loss at a learning rate, on the line between the points around it; `None` outside of them.
+fn loss_at(points: &[(f64, f64)], rate: f64) -> Option<f64> {
+    let pair = points.windows(2).find(|pair| (pair[0].0..=pair[1].0).contains(&rate))?;
+    let [(low, before), (high, after)] = [pair[0], pair[1]];
+    let share = (rate / low).ln() / (high / low).ln();
+    Some(before + share * (after - before))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_marker_is_on_the_line() {
+        let points = [(0.001, 3.0), (0.1, 1.0), (10.0, 5.0)];
+        assert!((loss_at(&points, 0.01).expect("inside") - 2.0).abs() < 1e-12);
+        assert_eq!(loss_at(&points, 0.1), Some(1.0));
+        assert_eq!(loss_at(&points, 1e-4), None);
+        // the dot is at 0.01, half-way between the first two points, and not at the next point
+        let page = chart(&points, Some(0.01));
+        assert!(page.contains("The marker is the suggested learning rate."));
+        assert!(!chart(&points, Some(1e-5)).contains("The marker"));
+    }
 }

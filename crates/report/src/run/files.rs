@@ -4,6 +4,7 @@ use std::fs;
 use std::io::{self, Read};
 use std::path::Path;
 
+use equipoise_support::without_position;
 use serde::de::DeserializeOwned;
 
 use super::ReportError;
@@ -39,7 +40,7 @@ pub(super) fn read_epochs<T: DeserializeOwned>(path: &Path, epoch: impl Fn(&T) -
     let parse = |(number, line): (usize, &str)| {
         serde_json::from_str(line).map_err(|error| ReportError::Format {
             path: path.to_owned(),
-            what: format!("line {}: {error}", number + 1),
+            what: format!("line {} is damaged: {}", number + 1, without_position(&error.to_string())),
         })
     };
     let lines = complete.lines().enumerate().filter(|(_, line)| !line.is_empty());

@@ -35,10 +35,11 @@ impl Table {
         let row = |(label, cells): (&str, &[Cell])| {
             let seeds = cells.iter().map(|cell| cell.values.len() as u64).max().unwrap_or(0);
             let start = [Entry::Text(label.to_owned()), Entry::Count(seeds)];
-            start.into_iter().chain(cells.iter().map(Entry::from_cell)).collect()
+            start.into_iter().chain(cells[comparison.shown_columns()].iter().map(Entry::from_cell)).collect()
         };
         let rows = rows.into_iter().map(row).collect();
-        Self { title, columns: columns(["criterion", "seeds"], comparison.columns.iter()), rows }
+        let names = comparison.columns[comparison.shown_columns()].iter();
+        Self { title, columns: columns(["criterion", "seeds"], names), rows }
     }
 
     /// Difference of every other variant from the baseline; `None` if there are no others.
@@ -47,7 +48,7 @@ impl Table {
         let (baseline, others) = comparison.variants.split_first().filter(|(_, others)| !others.is_empty())?;
         let title = captions::titled(comparison, &captions::differences(&baseline.label));
         let row = |(variant, label): (usize, &String)| {
-            let differences = (0..comparison.columns.len()).map(|column| comparison.difference(variant, column));
+            let differences = comparison.shown_columns().map(|column| comparison.difference(variant, column));
             let differences: Vec<_> = differences.collect();
             let pairs = differences.iter().flatten().map(|d| d.pairs as u64).max().unwrap_or(0);
             let start = [Entry::Text(label.clone()), Entry::Count(pairs)];
@@ -62,7 +63,8 @@ impl Table {
             start.into_iter().chain(entries).collect()
         };
         let rows = (1..).zip(others.iter().map(|variant| &variant.label)).map(row).collect();
-        Some(Self { title, columns: columns(["criterion", "pairs"], comparison.columns.iter()), rows })
+        let names = comparison.columns[comparison.shown_columns()].iter();
+        Some(Self { title, columns: columns(["criterion", "pairs"], names), rows })
     }
 
     /// Accuracy of each variant by class, the largest class first.
@@ -70,7 +72,8 @@ impl Table {
     pub fn classes(comparison: &Comparison) -> Self {
         let title = captions::titled(comparison, &captions::classes(comparison));
         let labels = comparison.variants.iter().map(|variant| &variant.label);
-        let columns = columns(["class", "group", "training images", "test images"], labels);
+        let examples = comparison.examples().many();
+        let columns = columns(["class", "group", &format!("training {examples}"), &format!("test {examples}")], labels);
         let accuracies: Vec<_> =
             (0..comparison.variants.len()).map(|variant| comparison.class_accuracies(variant)).collect();
         let row = |(index, group): (usize, Option<usize>)| {
@@ -90,6 +93,7 @@ impl Table {
     pub fn runs(comparison: &Comparison) -> Self {
         let title = captions::titled(comparison, &captions::runs(comparison));
         let columns = ["criterion", "seed", "epochs", "overall", "images/s", "seconds", "commit"];
+        let columns = columns.map(|column| comparison.examples().say(column)).to_vec();
         let rounded = |x: f64| Entry::Count(x.round().max(0.0) as u64);
         let row = |label: &String, run: &RecordedRun| {
             let overall = run.evaluation(comparison.epoch).and_then(|evaluation| evaluation.metrics.top1);
@@ -99,7 +103,12 @@ impl Table {
             row.extend(match &run.result {
                 None => [Entry::Missing, Entry::Missing, Entry::Text("not finished".to_owned())],
                 Some(result) => {
-                    [rounded(result.images_per_second), rounded(result.seconds), Entry::Text(result.commit.clone())]
+                    let speed = result.images_per_second;
+                    [
+                        if speed > 0.0 { rounded(speed) } else { Entry::Missing },
+                        rounded(result.seconds),
+                        Entry::Text(result.commit.clone()),
+                    ]
                 }
             });
             row
@@ -108,7 +117,7 @@ impl Table {
             .variants
             .iter()
             .flat_map(|variant| variant.runs.iter().map(|&run| row(&variant.label, &comparison.runs[run])));
-        Self { title, columns: columns.map(str::to_owned).to_vec(), rows: rows.collect() }
+        Self { title, columns, rows: rows.collect() }
     }
 }
 

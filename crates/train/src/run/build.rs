@@ -9,6 +9,7 @@ use equipoise_data::dataset::class_counts;
 use equipoise_data::describe::image_groups::ImageGroups;
 use equipoise_nn::{Architecture, Cpu, Engine, Network, NnError};
 use equipoise_pool::Pool;
+use equipoise_support::Examples;
 
 use super::RunContext;
 use super::class_means::start_at_class_means;
@@ -232,7 +233,8 @@ const ADAMW_LEARNING_RATE: f64 = 0.02;
 fn warn_of_settings(settings: &Settings, images: usize, context: &RunContext<'_>) {
     let size = settings.batch_size;
     if size > images {
-        context.feedback.warn(&format!("a batch of {size} is the whole training split of {images} images"));
+        let examples = Examples::of_model(settings.architecture().name()).counted(images as u64, "");
+        context.feedback.warn(&format!("a batch of {size} is the whole training split of {examples}"));
     }
     let Settings { optimizer, .. } = settings;
     let rate = settings.learning_rate();

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use equipoise_decide::Logits;
 use equipoise_record::Calibration;
 use equipoise_record::names::CALIBRATION;
+use equipoise_support::Examples;
 
 use super::RunContext;
 use super::dataset::SplitChoice;
@@ -100,18 +101,24 @@ pub fn calibrate_checkpoint(
         }
     }
     let evaluation = evaluate_checkpoint(checkpoint.clone(), &options(split, dataset), context)?;
-    let source = match (dataset, evaluation.split) {
-        (None, SplitChoice::Val) => "validation images".to_owned(),
-        (None, split) => format!("{split} images"),
-        (Some(_), _) => format!("images of {}", evaluation.dataset),
+    let examples = Examples::of_model(header.settings.architecture().name());
+    let source = match (evaluation.own, evaluation.split) {
+        (true, SplitChoice::Val) => format!("validation {}", examples.many()),
+        (true, split) => format!("{split} {}", examples.many()),
+        (false, _) => format!("{} of {}", examples.many(), evaluation.dataset),
     };
+    if evaluation.own && evaluation.split == SplitChoice::Test {
+        let text =
+            "calibrated on the test images of the run, so that figures on them are no longer those of new images";
+        context.feedback.warn(&examples.say(text));
+    }
     let (classes, adjustment) = (header.classes.len(), adjustment(header));
     let assumed = assumed_prior(&header.settings, &header.counts, &adjustment)?;
     let logits = Logits::new(&evaluation.logits, &evaluation.data.labels, classes);
     let mut calibration = calibrate(&logits, &assumed, header.position, &source);
-    let test = match split {
-        Some(SplitChoice::Test) if dataset.is_none() => Some(evaluation),
-        _ => evaluate_checkpoint(checkpoint.clone(), &options(Some(SplitChoice::Test), None), context).ok(),
+    let test = match evaluation.own && evaluation.split == SplitChoice::Test {
+        true => Some(evaluation),
+        false => evaluate_checkpoint(checkpoint.clone(), &options(Some(SplitChoice::Test), None), context).ok(),
     };
     calibration.test = test.and_then(|test| figures(&test, &calibration, classes));
     Ok(calibration)

@@ -9,6 +9,7 @@ use equipoise_data::describe::groups::{ClassGroup, GroupRule};
 use equipoise_nn::Network;
 use equipoise_nn::network::Head;
 use equipoise_record::{Metrics, SweepPoint};
+use equipoise_support::Examples;
 
 use super::RunContext;
 use super::build::engine;
@@ -84,6 +85,8 @@ pub struct Evaluation {
     pub images: usize,
     /// Which images they are.
     pub split: SplitChoice,
+    /// Whether they are of the dataset of the run, split as in the run.
+    pub own: bool,
     /// Tau of the post-hoc logit adjustment.
     pub logit_adjustment: f64,
     /// The metrics.
@@ -173,7 +176,8 @@ pub fn evaluate_checkpoint(
     if let Some(trained) = trained.filter(|trained| *trained > 0) {
         let (images, were) = (data.labels.len(), if trained == 1 { "was" } else { "were" });
         let text = format!(
-            "{trained} of these {images} images {were} trained on (same content): results will look better than they are"
+            "{trained} of these {images} {} {were} trained on (same content): results will look better than they are",
+            Examples::of_features(header.network.is_on_features()).many()
         );
         context.feedback.warn(&text);
     }
@@ -219,6 +223,7 @@ pub fn evaluate_checkpoint(
     Ok(Evaluation {
         images: data.labels.len(),
         split,
+        own,
         logit_adjustment: tau,
         metrics: metrics(&decided),
         uncalibrated: metrics(&counts),

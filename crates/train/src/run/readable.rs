@@ -55,10 +55,42 @@ fn warn_of_broken_files(broken: &[BrokenFile], images: usize, feedback: &dyn Fee
 }
 
 fn warn_of_problems(problems: &[&Problem], feedback: &dyn Feedback) {
-    for problem in problems.iter().take(SHOWN) {
-        feedback.warn(&format!("{}: {}", problem.path, problem.what));
+    let kinds = by_kind(problems);
+    for (what, paths) in kinds.iter().take(SHOWN) {
+        match paths[..] {
+            [path] => feedback.warn(&format!("{path}: {what}")),
+            _ => feedback.warn(&format!("{} files or folders, such as {}: {what}", paths.len(), paths[0])),
+        }
     }
-    if problems.len() > SHOWN {
-        feedback.warn(&format!("{} more about the dataset: `equipoise inspect` lists all", problems.len() - SHOWN));
+    let more: usize = kinds.iter().skip(SHOWN).map(|(_, paths)| paths.len()).sum();
+    if more > 0 {
+        feedback.warn(&format!("{more} more about the dataset: `equipoise inspect` lists all"));
+    }
+}
+
+/// Problems of one kind together, those that change the splits first.
+fn by_kind<'a>(problems: &[&'a Problem]) -> Vec<(&'a str, Vec<&'a str>)> {
+    let mut kinds: Vec<(&str, Vec<&str>)> = Vec::new();
+    for problem in problems {
+        match kinds.iter_mut().find(|(what, _)| *what == problem.what) {
+            Some((_, paths)) => paths.push(&problem.path),
+            None => kinds.push((&problem.what, vec![&problem.path])),
+        }
+    }
+    kinds.sort_by_key(|(what, _)| !Problem::is_about_splits(what));
+    kinds
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn problems_of_one_kind_are_one_line_and_splits_come_first() {
+        let problem = |path: &str, what: &str| Problem { path: path.to_owned(), what: what.to_owned() };
+        let split = "20 % of every class are for testing, because there is no test folder";
+        let all = [problem("a.csv", "not an image"), problem("b.csv", "not an image"), problem("data", split)];
+        let kinds = by_kind(&all.iter().collect::<Vec<_>>());
+        assert_eq!(kinds, [(split, vec!["data"]), ("not an image", vec!["a.csv", "b.csv"])]);
     }
 }

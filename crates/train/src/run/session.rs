@@ -197,7 +197,7 @@ pub(super) fn check_extension(path: &Path, settings: &Settings, epochs: u64) -> 
 fn check_records(folder: &RunFolder) -> Result<usize, TrainError> {
     folder.check_json_lines::<GradientNorms>(NORMS)?;
     folder.check_json_lines::<EpochTime>(TIMES)?;
-    Ok(folder.check_json_lines::<EpochRecord>(METRICS)?)
+    Ok(folder.check_epochs(METRICS, |epoch: &EpochRecord| epoch.epoch)?)
 }
 
 /// The newest checkpoint of a folder that can be used, if the run has trained at all.

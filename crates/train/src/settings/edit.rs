@@ -156,8 +156,22 @@ fn wrong_value(field: String, message: &str, given: &Value) -> TrainError {
         (Some(key), Some(value)) if is_type_error => {
             TrainError::OutOfRange { field, value: value.to_string(), must: key.must_be() }
         }
+        _ if field == "optimizer.schedule" => TrainError::Setting { field, what: about_schedule(message) },
         _ if field == "." => TrainError::Toml { what: without_type_names(message) },
         _ => TrainError::Setting { field, what: without_type_names(message) },
+    }
+}
+
+/// What is wrong with a schedule, which is read as a whole.
+fn about_schedule(message: &str) -> String {
+    match message {
+        message if message.contains("missing field `name`") => {
+            "name the schedule as well, such as --set optimizer.schedule.name=multi-step".to_owned()
+        }
+        message if message.contains("struct Milestone") => {
+            "'milestones' is a list of { epoch, factor }, such as [{ epoch = 30, factor = 0.1 }]".to_owned()
+        }
+        message => without_type_names(message),
     }
 }
 

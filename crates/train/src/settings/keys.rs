@@ -365,7 +365,7 @@ pub(super) fn is_section(name: &str) -> bool {
 }
 
 /// Words that other programs use for settings.
-const ALIASES: [(&str, &str); 22] = [
+const ALIASES: [(&str, &str); 23] = [
     ("arch", "model.name"),
     ("architecture", "model.name"),
     ("backbone", "model.name"),
@@ -378,6 +378,7 @@ const ALIASES: [(&str, &str); 22] = [
     ("img_size", "data.image_size"),
     ("imgsz", "data.image_size"),
     ("jitter", "augment.color_jitter"),
+    ("label_smoothing", "criterion.params.smoothing"),
     ("loss", "criterion.method"),
     ("lr", "optimizer.learning_rate"),
     ("mixup", "augment.mixup_alpha"),
@@ -401,6 +402,23 @@ pub(super) fn nearest(unknown: &str) -> Option<String> {
     let known = names().find(ends_alike).or_else(alias);
     let known = known.or_else(|| similar(unknown, siblings())).or_else(|| similar(unknown, names()));
     known.map(str::to_owned).or_else(|| parameter(word))
+}
+
+/// The setting that an option of this name would change, such as `patience` or `weight-decay`: the whole name of a setting or the end of
+/// it, a word of other programs, a parameter of a criterion, or the section with the name of what is chosen in it.
+#[must_use]
+pub fn setting_of_option(option: &str) -> Option<String> {
+    let word = option.replace('-', "_");
+    let names = || KEYS.iter().map(|key| key.name);
+    let ends_alike = |name: &&str| split(name).1 == word && *name != "data.dataset";
+    let alias = || ALIASES.iter().find(|(alias, _)| *alias == word).map(|(_, name)| *name);
+    let known = names().find(|name| *name == word).or_else(|| names().find(ends_alike)).or_else(alias);
+    let section = || {
+        let chosen = [format!("{word}.name"), format!("{word}.method")].into_iter();
+        chosen.into_iter().find(|name| names().any(|known| known == name))
+    };
+    let inside = || is_section(&word).then(|| format!("{word}.NAME"));
+    known.map(str::to_owned).or_else(|| parameter(&word)).or_else(section).or_else(inside)
 }
 
 /// The setting of a criterion's parameter with this name.

@@ -25,7 +25,7 @@ use serde::{Deserialize, Serialize};
 pub use equipoise_nn::Architecture;
 
 pub use self::edit::RecordedSettings;
-pub use self::keys::{KEYS, Key};
+pub use self::keys::{KEYS, Key, setting_of_option};
 use crate::error::TrainError;
 use crate::schedule::Schedule;
 

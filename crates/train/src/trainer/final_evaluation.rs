@@ -6,6 +6,7 @@ use equipoise_decide::Logits;
 use equipoise_nn::{Engine, TensorKind};
 use equipoise_record::names::BEST;
 use equipoise_record::{Calibration, EvaluationDetails, RunFolder};
+use equipoise_support::Examples;
 
 use super::{Directive, Observer, Position, Trainer};
 use crate::calibration::{MAX_LOGITS, before_and_after, calibrate};
@@ -84,7 +85,8 @@ impl<E: Engine, W: Workers> Trainer<E, W> {
                 return Ok(None);
             };
             let logits = Logits::new(&logits, &val.labels, data.classes.len());
-            calibration = Some(calibrate(&logits, &assumed, position, "validation images"));
+            let examples = Examples::of_features(val.loader.is_of_features());
+            calibration = Some(calibrate(&logits, &assumed, position, &examples.say("validation images")));
         }
         let (labels, before) = (&data.test.labels, total - data.test.labels.len());
         let temperature = calibration.as_ref().map_or(1.0, |calibration| calibration.temperature);

@@ -134,7 +134,7 @@ impl Histogram {
 }
 
 fn check_densities(field: &'static str, values: &[f64]) -> Result<(), StateError> {
-    check_values(field, values, |v| (0.0..=1e30).contains(&v), "in 0..=1e30")
+    check_values(field, values, |v| (0.0..=1e30).contains(&v), "from 0 to 1e30")
 }
 
 fn check_widths(field: &'static str, widths: &[f64], bins: usize) -> Result<(), StateError> {

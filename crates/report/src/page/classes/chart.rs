@@ -1,5 +1,7 @@
 //! The chart of classes: accuracy above, training images below.
 
+use equipoise_support::Examples;
+
 use super::columns::{Column, mean};
 use crate::chart::{Area, Axis, Panel, Scale, ScaleKind, fitted, marker, px, significant, svg, text_width, tick_label};
 use crate::comparison::ClassAccuracy;
@@ -61,7 +63,11 @@ impl<'a> ClassChart<'a> {
         // the axis starts low enough for the smallest class to have a visible bar
         let decade = 10f64.powf(low.min(high).max(0.1).log10().floor());
         let low = if low < decade * 1.5 { decade / 2.0 } else { decade };
-        let images_axis = Axis { max_ticks: 5, ..Axis::new("training images", ScaleKind::Log, (low, high * 1.05)) };
+        let title = match article.comparison.examples() {
+            Examples::Images => "training images",
+            Examples::Rows => "training rows",
+        };
+        let images_axis = Axis { max_ticks: 5, ..Axis::new(title, ScaleKind::Log, (low, high * 1.05)) };
         let left = accuracy_axis.label_width().max(images_axis.label_width());
         let (accuracy_height, images_height) = if width < 500.0 { (150.0, 80.0) } else { (230.0, 110.0) };
         let right = width - 6.0;
@@ -261,10 +267,11 @@ impl<'a> ClassChart<'a> {
 
     fn tip(&self, column: &Column) -> String {
         let comparison = self.article.comparison;
+        let examples = comparison.examples().many();
         let mut lines = match column.classes[..] {
             [class] => {
                 let class = &comparison.classes[class];
-                let images = format!("{} training, {} test images", count(class.train), count(class.test));
+                let images = format!("{} training, {} test {examples}", count(class.train), count(class.test));
                 vec![short(&class.name, 120), images]
             }
             _ => {
@@ -272,14 +279,14 @@ impl<'a> ClassChart<'a> {
                 let images = tick_label(significant(train_images(self.article, column), 4));
                 vec![
                     format!("classes {} to {} by size", count(column.rank as u64), count(last as u64)),
-                    format!("{images} training images on average"),
+                    format!("{images} training {examples} on average"),
                 ]
             }
         };
         lines.extend(column.group.map(|group| short(&comparison.groups[group].name, 60)));
         for (variant, accuracies) in comparison.variants.iter().zip(self.accuracies) {
             let text = match column.accuracy(accuracies) {
-                None => "no test images".to_owned(),
+                None => format!("no test {examples}"),
                 Some(ClassAccuracy { mean, min, max, .. }) if column.classes.len() == 1 && variant.runs.len() > 1 => {
                     format!("{} % ({}–{})", tenths(mean), tenths(min), tenths(max))
                 }
@@ -294,7 +301,8 @@ impl<'a> ClassChart<'a> {
     fn alt(&self) -> String {
         let comparison = self.article.comparison;
         let classes = plural(comparison.classes.len(), "class", "classes");
-        let mut alt = format!("Accuracy and training images of {classes}, in order of size. ");
+        let examples = comparison.examples().many();
+        let mut alt = format!("Accuracy and training {examples} of {classes}, in order of size. ");
         for (variant, accuracies) in comparison.variants.iter().zip(self.accuracies) {
             let mean = |column: Option<&Column>| column?.accuracy(accuracies).map(|accuracy| accuracy.mean);
             if let (Some(first), Some(last)) = (mean(self.columns.first()), mean(self.columns.last())) {
@@ -304,7 +312,7 @@ impl<'a> ClassChart<'a> {
         }
         let train = || comparison.classes.iter().map(|class| class.train);
         let (most, fewest) = (count(train().max().unwrap_or(0)), count(train().min().unwrap_or(0)));
-        put!(alt, "{most} to {fewest} training images.");
+        put!(alt, "{most} to {fewest} training {examples}.");
         alt
     }
 }

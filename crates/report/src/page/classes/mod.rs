@@ -63,5 +63,5 @@ fn explanation(article: &Article<'_>, columns: &[Column], classes: usize) -> Str
     if is_single && article.has_several_seeds() {
         text.push_str(", with a line from the lowest to the highest seed");
     }
-    text + ". Bottom: training images, on a logarithmic scale."
+    text + &article.comparison.examples().say(". Bottom: training images, on a logarithmic scale.")
 }

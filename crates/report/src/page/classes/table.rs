@@ -69,8 +69,9 @@ fn head(article: &Article<'_>) -> String {
     };
     column("class", "", false);
     column("group", "", false);
-    column("train", "images", true);
-    column("test", "images", true);
+    let examples = article.comparison.examples().many();
+    column("train", examples, true);
+    column("test", examples, true);
     for variant in variants {
         column(&short_name(&variant.label, 40), "accuracy, % (95 % interval)", true);
     }

@@ -29,10 +29,10 @@ pub(super) fn subsection(article: &Article<'_>) -> String {
         return String::new();
     }
     let mut html = article.heading(2, "Calibrated probabilities");
-    html.push_str(
+    html.push_str(&comparison.examples().say(
         r#"<p class="lead">One temperature, fitted on the class-balanced log-loss of images that were not trained on, divides the logits. It does not
         change the predicted classes. The diagrams show the test images with it.</p>"#,
-    );
+    ));
     html.push_str(&totals(article, &by_variant));
     html.push_str(&article.legend());
     html.push_str(r#"<div class="grid">"#);
@@ -90,7 +90,8 @@ fn totals(article: &Article<'_>, by_variant: &[Vec<&Calibration>]) -> String {
 /// Accuracy and mean confidence of every class, before and after.
 fn classes(article: &Article<'_>, by_variant: &[Vec<&Calibration>]) -> String {
     let comparison = article.comparison;
-    let mut html = r#"<details><summary>Every class before and after</summary><div class="scroll tall" tabindex="0" role="region" aria-label="Probabilities of every class"><table><thead><tr><th scope="col">class</th><th scope="col" class="num">test images</th>"#.to_owned();
+    let head = r#"<details><summary>Every class before and after</summary><div class="scroll tall" tabindex="0" role="region" aria-label="Probabilities of every class"><table><thead><tr><th scope="col">class</th><th scope="col" class="num">test images</th>"#;
+    let mut html = comparison.examples().say(head);
     let shown: Vec<usize> = (0..by_variant.len()).filter(|variant| !by_variant[*variant].is_empty()).collect();
     for variant in &shown {
         let name = short_name(&comparison.variants[*variant].label, 24);

@@ -65,6 +65,7 @@ pub(super) fn reliability_diagram(
     by_variant: &[Vec<&Vec<ReliabilityBin>>],
 ) -> String {
     let comparison = article.comparison;
+    let examples = comparison.examples().many();
     let y = Axis::percent("accuracy, %");
     let area = Area { left: y.label_width(), top: 26.0, right: 328.0, bottom: 216.0 };
     let mut panel = Panel::new(area, Axis::percent("confidence, %"), y);
@@ -82,7 +83,7 @@ pub(super) fn reliability_diagram(
         panel.close();
         let label = &comparison.variants[variant].label;
         let images = bins.iter().fold(0u64, |sum, bin| sum.saturating_add(bin.images));
-        alt.push(format!("{}: expected calibration error {error:.1} points, {images} images", short(label, 60)));
+        alt.push(format!("{}: expected calibration error {error:.1} points, {images} {examples}", short(label, 60)));
         errors.push(format!(
             r#"<span class="item {}">{}{} {error:.1}</span>"#,
             article.style_class(variant),
@@ -115,7 +116,7 @@ fn draw_bins(panel: &mut Panel, article: &Article<'_>, variant: usize, bins: &[R
         let tip = format!(
             "{}\nconfidence {confidence:.1} %, accuracy {accuracy:.1} %\n{}",
             short(&article.comparison.variants[variant].label, 60),
-            plural(bin.images as usize, "image", "images")
+            plural(bin.images as usize, article.comparison.examples().one(), article.comparison.examples().many())
         );
         let dot = marker(article.comparison.style(variant), x, y, radius);
         put!(markup, r#"<path class="dot soft" d="{dot}" data-tip="{}"/>"#, escape(&tip));

@@ -32,17 +32,22 @@ pub(super) fn section(article: &Article<'_>) -> Option<String> {
             .collect();
         format!(r#"<div class="grid">{figures}</div>"#)
     };
-    let mut html = article.heading(2, "Between groups");
-    html.push_str(
+    let mut html = String::new();
+    // a single group is all classes
+    if article.comparison.groups.len() > 1 {
+        html.push_str(&article.heading(2, "Between groups"));
+        html.push_str(&article.comparison.examples().say(
         r#"<p class="lead">Share of a group’s test images (row), in %, that were predicted as a class of each group (column). The
         diagonal includes confusions within a group. All seeds together.</p>"#,
-    );
-    html.push_str(&grid(&|variant, details| groups_table(article, variant, details)));
+    ));
+        html.push_str(&grid(&|variant, details| groups_table(article, variant, details)));
+    }
     if by_variant.iter().flatten().any(|details| !details.confused.is_empty()) {
+        let examples = article.comparison.examples().many();
         html.push_str(&article.heading(2, "Between classes"));
         put!(
             html,
-            r#"<p class="lead">The {MAX_PAIRS} most frequent confusions, in test images of all seeds together. A run records only its most
+            r#"<p class="lead">The {MAX_PAIRS} most frequent confusions, in test {examples} of all seeds together. A run records only its most
             frequent ones; those that it did not record count as zero.</p>"#
         );
         html.push_str(&grid(&|_, details| pairs_table(article, details)));
@@ -59,6 +64,7 @@ fn figure_title(article: &Article<'_>, variant: usize) -> String {
 /// Confusion between groups.
 fn groups_table(article: &Article<'_>, variant: usize, details: &[&EvaluationDetails]) -> String {
     let groups = &article.comparison.groups;
+    let examples = article.comparison.examples().many();
     let images = |row: usize, column: usize| -> u64 {
         let counts = details.iter().filter_map(|details| details.confusion.get(row)?.get(column));
         counts.fold(0, |sum, n| sum.saturating_add(*n))
@@ -79,7 +85,7 @@ fn groups_table(article: &Article<'_>, variant: usize, details: &[&EvaluationDet
             let images = images(row, column);
             let share = images as f64 / all as f64;
             let (group, predicted) = (short(&group.name, 60), short(&predicted.name, 60));
-            let tip = format!("{group} predicted as {predicted}\n{} of {} images", count(images), count(all));
+            let tip = format!("{group} predicted as {predicted}\n{} of {} {examples}", count(images), count(all));
             put!(
                 html,
                 r#"<td class="cell m{}" data-row="{row}" data-column="{column}" data-images="{images}" data-tip="{}">{:.1}</td>"#,
@@ -102,7 +108,8 @@ fn pairs_table(article: &Article<'_>, details: &[&EvaluationDetails]) -> String 
     }
     let mut pairs: Vec<((u32, u32), u64)> = sums.into_iter().collect();
     pairs.sort_by_key(|(pair, images)| (std::cmp::Reverse(*images), *pair));
-    let mut html = r#"<table class="pairs"><thead><tr><th scope="col">class</th><th scope="col">predicted as</th><th scope="col" class="num">images</th><th scope="col" class="num">of class</th></tr></thead><tbody>"#.to_owned();
+    let head = r#"<table class="pairs"><thead><tr><th scope="col">class</th><th scope="col">predicted as</th><th scope="col" class="num">images</th><th scope="col" class="num">of class</th></tr></thead><tbody>"#;
+    let mut html = article.comparison.examples().say(head);
     for ((class, predicted), images) in pairs.into_iter().take(MAX_PAIRS) {
         let test = article.comparison.classes.get(class as usize).map_or(0, |class| class.test);
         let all = test.saturating_mul(details.len() as u64);

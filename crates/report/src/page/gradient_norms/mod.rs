@@ -174,9 +174,10 @@ fn charts(article: &Article<'_>, shown: &VariantNorms<'_>) -> String {
         let (title, alt) = match class_info {
             Some(class) => (
                 format!(
-                    r#"{kind}: {} <span class="muted">{} images</span>"#,
+                    r#"{kind}: {} <span class="muted">{} {}</span>"#,
                     short_name(&class.name, 24),
-                    count(class.train)
+                    count(class.train),
+                    article.comparison.examples().many()
                 ),
                 format!("{kind}, {}", short(&class.name, 60)),
             ),
