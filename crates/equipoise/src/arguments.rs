@@ -6,6 +6,7 @@ use std::io::{self, Write};
 use clap::builder::StyledStr;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{Command, Error, Parser};
+use equipoise_criterion::Id;
 use equipoise_train::settings::setting_of_option;
 
 /// What the standard library says about numbers that it cannot read, and what a user is told.
@@ -86,16 +87,33 @@ fn with_setting(mut error: Error, command: &Command, arguments: &[OsString]) -> 
     };
     let called = arguments.get(1).and_then(|name| command.find_subcommand(name)).unwrap_or(command);
     let has_settings = called.get_arguments().any(|arg| arg.get_long() == Some("set"));
-    let (name, value) = name.split_once('=').unwrap_or((name, ""));
     let Some(setting) = setting_of_option(name).filter(|_| has_settings) else { return error };
-    let position = arguments.iter().position(|argument| argument.to_str() == Some(option));
-    let next =
-        position.and_then(|position| arguments.get(position + 1)?.to_str()).filter(|next| !next.starts_with("--"));
-    let value = if value.is_empty() { next.unwrap_or("VALUE") } else { value };
-    let tip = format!("this is a setting: '--set {setting}={value}'; `equipoise settings` lists all of them");
+    let value = value_of(option, arguments).unwrap_or_else(|| "VALUE".to_owned());
+    let change = match setting.strip_suffix(".NAME") {
+        // `--augment cutout=8`
+        Some(section) if value.contains('=') => format!("{section}.{value}"),
+        _ => format!("{setting}={value}"),
+    };
+    let of = setting.strip_prefix("criterion.params.").map_or_else(String::new, |name| {
+        let has = |id: &&Id| id.fields().iter().any(|field| field.name == name);
+        let criteria: Vec<String> = Id::ALL.iter().filter(has).map(ToString::to_string).collect();
+        format!(" of {}", criteria.join(", "))
+    });
+    let tip = format!("this is a setting{of}: '--set {change}'; `equipoise settings` lists all of them");
     error.remove(ContextKind::SuggestedArg);
     error.insert(ContextKind::Suggested, ContextValue::StyledStrs(vec![StyledStr::from(tip)]));
     error
+}
+
+/// What follows an option.
+fn value_of(option: &str, arguments: &[OsString]) -> Option<String> {
+    let mut arguments = arguments.iter().map(|argument| argument.to_string_lossy());
+    let given = arguments
+        .find(|argument| argument.strip_prefix(option).is_some_and(|rest| rest.is_empty() || rest.starts_with('=')))?;
+    match given.split_once('=') {
+        Some((_, value)) => Some(value.to_owned()),
+        None => arguments.next().filter(|next| !next.starts_with("--")).map(|next| next.into_owned()),
+    }
 }
 
 #[cfg(test)]

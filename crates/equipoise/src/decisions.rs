@@ -78,7 +78,9 @@ pub(crate) fn promise(alpha: f64, own: usize, classes: usize) -> String {
     let sets = format!("sets hold the true class in at least {percent:.0} % of the images of");
     let few = match classes - own {
         0 => return format!("{sets} every class"),
-        1 => format!("1 class has fewer than {least} calibration images, and for it this holds only roughly"),
+        1 => format!(
+            "1 class has fewer than {least} calibration images, and for it this holds only on average over all classes"
+        ),
         shared => format!(
             "{shared} classes have fewer than {least} calibration images, and for them this holds only on average over all of them"
         ),

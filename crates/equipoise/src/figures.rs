@@ -6,6 +6,7 @@ use equipoise_data::describe::groups::ClassGroup;
 use equipoise_decide::wilson;
 use equipoise_record::{ClassCounts, Metrics};
 use equipoise_report::csv_field;
+use equipoise_support::Examples;
 use serde_json::{Value, json};
 
 use crate::failure::Failure;
@@ -58,10 +59,18 @@ pub(crate) fn classes_csv(metrics: &Metrics, groups: &[ClassGroup], raw: bool) -
 }
 
 /// Accuracy by class with its interval, the largest class first.
-pub(crate) fn print_classes(metrics: &Metrics, out: &mut impl Write) -> Result<(), Failure> {
+pub(crate) fn print_classes(metrics: &Metrics, examples: Examples, out: &mut impl Write) -> Result<(), Failure> {
     const SHOWN: usize = 40;
     let width = metrics.per_class.iter().map(|class| class.name.chars().count()).max().unwrap_or(0).clamp(5, 30);
-    writeln!(out, "\n{:<width$} {:>7} {:>7} {:>9} {:>15}", "class", "train", "images", "accuracy", "95 % interval")?;
+    writeln!(
+        out,
+        "\n{:<width$} {:>7} {:>7} {:>9} {:>15}",
+        "class",
+        "train",
+        examples.many(),
+        "accuracy",
+        "95 % interval"
+    )?;
     let mut classes: Vec<_> = metrics.per_class.iter().collect();
     classes.sort_by_key(|class| std::cmp::Reverse(class.train));
     for (rank, class) in classes.iter().enumerate() {

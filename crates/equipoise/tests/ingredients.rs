@@ -135,5 +135,15 @@ fn a_range_test_suggests_a_learning_rate() {
     assert!(page.contains("<svg class=\"chart curve\"") && page.contains("A tenth of it"), "{page}");
     let said = equipoise(&place, &[&small[..], &["--steps", "3"]].concat());
     assert!(text(&said.stdout).contains("3 steps in "), "{}", text(&said.stdout));
+    // the table has the minimum that it names, and the end says why there were fewer steps
+    let said = equipoise(&place, &[&small[..], &["--to", "1e6"]].concat());
+    let said = text(&said.stdout);
+    let smallest = said.lines().find(|line| line.ends_with("  smallest")).expect("the minimum").split(' ').next();
+    assert!(said.contains(&format!("The loss is smallest at {};", smallest.unwrap_or_default())), "{said}");
+    assert!(said.contains(" steps of 100, because the loss exploded, in "), "{said}");
+    for option in ["--epochs", "--lr"] {
+        let refused = refused(&place, &[&small[..], &[option, "1"]].concat());
+        assert!(refused.contains(&format!("{option} has no effect on lr-range")), "{refused}");
+    }
     assert!(refused(&place, &["lr-range", "--from", "1", "--to", "0.1"]).contains("--to the larger"));
 }

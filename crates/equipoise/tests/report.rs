@@ -492,9 +492,71 @@ fn the_page_is_there_while_a_run_trains() {
     training.wait().expect("ended");
     let options = ParsingOptions { allow_dtd: true, ..ParsingOptions::default() };
     Document::parse_with_options(&html, options).expect("a whole page");
-    assert!(html.contains(r#"<meta http-equiv="refresh" content="10"/>"#));
+    assert!(html.contains(r#"<noscript><meta http-equiv="refresh" content="10"/></noscript>"#));
+    // the page can tell by itself that it is out of date
+    assert!(html.contains(r#"data-patience="300""#) && html.contains("No update since"), "{html}");
     assert!(html.contains("has not finished: epoch 1 of 5000"), "the position");
     assert!(command("2").output().expect("started").status.success());
     let html = std::fs::read_to_string(place.join("2/report.html")).expect("a page");
     assert!(!html.contains("http-equiv=\"refresh\"") && !html.contains("under way"));
+}
+
+/// A page of training that was stopped or has failed says so, has all epochs, and no longer reloads itself.
+#[cfg(unix)]
+#[test]
+fn the_page_says_how_training_has_ended() {
+    let place = place().join("ended");
+    std::fs::create_dir_all(&place).expect("room");
+    let command = |args: &[&str]| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_equipoise"));
+        let settings = ["--model", "resnet8", "--batch-size", "64", "--imbalance", "100", "--quiet"];
+        command.current_dir(&place).args(args).args(settings).stdout(Stdio::null()).stderr(Stdio::null());
+        command
+    };
+    let wait_for = |file: &str| {
+        for _ in 0..6000 {
+            if place.join(file).exists() {
+                return;
+            }
+            std::thread::sleep(std::time::Duration::from_millis(10));
+        }
+        panic!("no {file}");
+    };
+    for (args, page, run, signal, what) in [
+        (
+            &["train", "fashion-mini", "--epochs", "5000", "--output", "a run"][..],
+            "a run/report.html",
+            "a run",
+            "-2",
+            "Training was stopped in epoch",
+        ),
+        (
+            &["compare", "fashion-mini", "--criteria", "softmax", "--epochs", "5000", "--output", "some"],
+            "some/report.html",
+            "some/softmax-s0",
+            "-1",
+            "Training of softmax-s0 was stopped in epoch",
+        ),
+    ] {
+        let mut training = command(args).spawn().expect("started");
+        wait_for(page);
+        // some epochs later than the page
+        std::thread::sleep(std::time::Duration::from_millis(700));
+        Command::new("kill").args([signal, &training.id().to_string()]).status().expect("it runs");
+        assert!(matches!(training.wait().expect("ended").code(), Some(130 | 129)), "{args:?}");
+        let html = std::fs::read_to_string(place.join(page)).expect("a page");
+        let epochs = std::fs::read_to_string(place.join(run).join("metrics.jsonl")).expect("records").lines().count();
+        let sentence = format!("{what} {} of 5000.", epochs + 1);
+        assert!(html.contains(&sentence) && html.contains("To continue: <code>"), "no '{sentence}'");
+        assert!(html.contains(&format!("has not finished: epoch {epochs} of 5000")), "not all epochs");
+        assert!(!html.contains("http-equiv=\"refresh\"") && !html.contains("under way"), "{args:?}");
+        let options = ParsingOptions { allow_dtd: true, ..ParsingOptions::default() };
+        Document::parse_with_options(&html, options).expect("a whole page");
+    }
+    let wild = "optimizer.schedule={name=\"multi-step\",milestones=[{epoch=3,factor=1e30}]}";
+    let mut diverging = command(&["train", "fashion-mini", "--epochs", "5", "--output", "wild", "--set", wild]);
+    assert_eq!(diverging.status().expect("it runs").code(), Some(1));
+    let html = std::fs::read_to_string(place.join("wild/report.html")).expect("a page");
+    assert!(html.contains("Training has failed: the run diverged in epoch 3"), "how it ended");
+    assert!(html.contains("has not finished: epoch 2 of 5") && !html.contains("under way"));
 }

@@ -485,6 +485,39 @@ fn a_run_that_has_not_finished() {
     near(attribute(cell, "data-mean"), run.metrics(6).top1.expect("top 1"));
 }
 
+/// A run that has not finished is not compared with one that has, but named with its progress.
+#[test]
+fn an_unfinished_run_beside_a_finished_one() {
+    let root = folder("beside");
+    FakeRun::new("softmax", 0, names(5), &[("Many", 2), ("Few", 3)]).write(&root, "softmax-s0");
+    let mut run = FakeRun::new("cwap", 0, names(5), &[("Many", 2), ("Few", 3)]);
+    run.done = 7;
+    run.write(&root, "cwap-s0");
+    let html = page_of(&root);
+    let page = read(&html);
+    let verdict = with(&page, "verdict").next().map(text).expect("a verdict");
+    assert!(verdict.starts_with("softmax reaches") && !verdict.contains("cwap"), "{verdict}");
+    let want = "Left out because they have not finished: cwap-s0 (epoch 7 of 12).";
+    assert_eq!(with(&page, "note").next().map(text).as_deref(), Some(want));
+}
+
+/// A single group of all classes is not shown beside the columns about all of them.
+#[test]
+fn one_group_has_no_column() {
+    let root = folder("equal");
+    for criterion in ["softmax", "cwap"] {
+        FakeRun::new(criterion, 0, names(4), &[("All", 4)]).write(&root, criterion);
+    }
+    let html = page_of(&root);
+    let page = read(&html);
+    let table = by_id(&page, "c0-table").expect("a table");
+    let heads: Vec<String> =
+        table.descendants().filter(|node| node.attribute("scope") == Some("col")).map(text).collect();
+    assert!(heads.iter().any(|head| head.starts_with("overall")), "{heads:?}");
+    assert!(!heads.iter().any(|head| head.starts_with("All")), "{heads:?}");
+    assert!(!html.contains("Accuracy on All") && !html.contains("Between groups"));
+}
+
 #[test]
 fn two_datasets_and_epochs_selected_on_the_test_set() {
     let root = folder("two");

@@ -3,7 +3,8 @@
 /// A number as text, in a short form if it has many digits: `1e300`.
 #[must_use]
 pub fn short_number(text: &str) -> String {
-    const DIGITS: usize = 18;
+    // the largest integers have 20 digits
+    const DIGITS: usize = 20;
     match text.parse::<f64>() {
         Ok(number) if text.len() > DIGITS && number.is_finite() => format!("{number:e}"),
         _ => text.to_owned(),

@@ -205,7 +205,7 @@ fn print(
         let Calibration { source, temperature, .. } = calibration;
         writeln!(out, "probabilities calibrated on {}: temperature {temperature:.3}", printable(source))?;
     }
-    print_classes(&evaluation.metrics, out)?;
+    print_classes(&evaluation.metrics, examples, out)?;
     let before = options.decision.calibration.as_ref().map(|_| &evaluation.uncalibrated);
     print_averages(&evaluation.metrics, before, out)?;
     if let (Some(alpha), Some(sets)) = (args.caution.sets, &evaluation.sets) {

@@ -94,7 +94,9 @@ fn settings(args: &Args) -> Result<Settings, Failure> {
             }
         };
     }
-    settings.check()?;
+    if args.output.is_some() {
+        settings.check()?;
+    }
     Ok(settings)
 }
 

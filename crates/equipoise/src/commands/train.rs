@@ -168,10 +168,11 @@ fn run_folds(args: &Args, folds: u32, environment: &Environment, out: &mut impl 
     if args.json {
         return Ok(writeln!(out, "{summary}")?);
     }
+    let examples = Examples::of_model(validated.results.first().map_or("", |run| run.model.as_str()));
     let repeated =
         if repeats > 1 { format!(", repeated {repeats} times: means over the repetitions") } else { String::new() };
-    writeln!(out, "{}, each tested once in {folds} folds{repeated}", counted(images as usize, "image"))?;
-    print_classes(&figures.metrics, out)?;
+    writeln!(out, "{}, each tested once in {folds} folds{repeated}", examples.counted(images, ""))?;
+    print_classes(&figures.metrics, examples, out)?;
     print_averages(&figures.metrics, None, out)?;
     if repeats > 1 {
         let list = |values: Vec<Option<f64>>| values.into_iter().map(percent).collect::<Vec<_>>().join(", ");

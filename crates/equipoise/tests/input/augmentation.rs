@@ -49,3 +49,24 @@ fn small_networks_obey_every_setting() {
         assert_ne!(train(run, set), usual, "{set} has no effect");
     }
 }
+
+/// `inspect` draws what `train` would see: the network and the image size follow from the images of the dataset.
+#[test]
+fn inspect_draws_what_train_sees() {
+    let place = Place::new();
+    place.tree("photos", &[("a", 4), ("b", 3)], (150, 120));
+    let draw = |file: &str, augment: &[&str]| {
+        let augment = augment.iter().flat_map(|given| ["--augment", given]);
+        let base = ["inspect", "photos", "--output", file];
+        place.succeeds(&base.into_iter().chain(augment).collect::<Vec<_>>());
+        fs::read(place.path(file)).expect("a picture")
+    };
+    let chosen = draw("chosen.png", &["cutout=40"]);
+    assert!(chosen == draw("named.png", &["cutout=40", "model.name=resnet18", "data.image_size=224"]));
+    assert!(chosen != draw("small.png", &["cutout=40", "model.name=resnet32"]));
+    let refused = place.refuses(&["inspect", "photos", "--augment", "crop_padding=8", "--output", "x.png"]);
+    assert!(refused.contains("'augment.crop_padding': 8 has no effect with resnet18"), "{refused}");
+    let refused = place.refuses(&["inspect", "photos", "--output", "x.jpg"]);
+    assert!(refused.contains("--output x.jpg: the picture is a PNG file"), "{refused}");
+    assert!(!place.path("x.png").exists() && !place.path("x.jpg").exists());
+}

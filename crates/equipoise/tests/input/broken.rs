@@ -53,7 +53,12 @@ fn strict_and_too_many() {
         said.contains("2 of 210 image files cannot be read (cat 1, dog 1), and at most 0 may be left out"),
         "{said}"
     );
+    // what it says works
+    assert!(said.contains("(without --strict they are left out)"), "{said}");
+    place.succeeds(&train("lenient", &[]));
     fs::write(place.path("images/dog/001.ppm"), b"").expect("written");
+    let said = place.refuses(&train("strict", &["--strict"]));
+    assert!(said.contains("`--set data.max_broken=0.05` in place of --strict"), "{said}");
     let said = place.refuses(&train("many", &[]));
     assert!(said.contains("3 of 210 image files cannot be read (dog 2, cat 1), and at most 2 may"), "{said}");
     assert!(said.contains("data.max_broken") && said.contains("dog/001.ppm: the file is empty"), "{said}");

@@ -80,3 +80,31 @@ fn tiny_imagenet_is_seen_at_64() {
     }
     assert_eq!(place.read("named/metrics.jsonl"), place.read("path/metrics.jsonl"));
 }
+
+/// What no run could have is refused before images are read: here none of them can be.
+#[test]
+fn impossible_sizes_are_refused_first() {
+    let place = Place::new();
+    for i in 0..8 {
+        place.write(&format!("broken/{}/{i}.jpg", ["a", "b"][i % 2]), "no image");
+    }
+    let refused = place.refuses(&["train", "broken", "--image-size", "60000"]);
+    assert!(refused.contains("more than there is: use a smaller batch size or image size"), "{refused}");
+    let refused = place.refuses(&["train", "broken", "--image-size", "7"]);
+    assert!(refused.contains("'data.image_size' is 7; it must be 0, or from 8 to 65536"), "{refused}");
+}
+
+/// Few photographs are better used with a pretrained backbone, and a recipe for small images is not for them.
+#[test]
+fn few_photographs_get_a_hint() {
+    let place = Place::new();
+    place.tree("photos", &[("a", 6), ("b", 3)], (160, 120));
+    place.tree("small", &[("a", 6), ("b", 3)], (32, 32));
+    let (advice, _) = place.succeeds(&["inspect", "photos"]);
+    assert!(advice.contains("`equipoise embed`, docs/photographs.md"), "{advice}");
+    assert!(!advice.contains("200 epochs"), "{advice}");
+    let (_, said) = place.succeeds(&train("photos", &["--image-size", "32", "--model", "resnet18"], "run"));
+    assert!(said.contains("photographs, a head on the features of a pretrained backbone"), "{said}");
+    let (advice, _) = place.succeeds(&["inspect", "small"]);
+    assert!(!advice.contains("embed") && advice.contains("With time for 200 epochs"), "{advice}");
+}

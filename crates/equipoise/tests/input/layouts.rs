@@ -53,7 +53,7 @@ fn splits_and_classes_are_found() {
     ] {
         assert!(stderr.contains(what), "{what}: {stderr}");
     }
-    assert!(introduction(&stderr).starts_with("GTSRB: 8 images, 2 classes; "), "{stderr}");
+    assert!(introduction(&stderr).starts_with("GTSRB: 8 training and 2 test images, 2 classes; "), "{stderr}");
 }
 
 #[test]

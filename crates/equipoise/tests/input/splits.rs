@@ -15,7 +15,7 @@ fn separate_paths() {
     place.tree("there", &[("a", 3), ("c", 2)], (12, 12));
     place.tree("elsewhere", &[("b", 4)], (12, 12));
     let (_, stderr) = place.succeeds(&train("here", &["--test-data", "there", "--val-data", "elsewhere"], "run"));
-    assert!(stderr.contains("here: 24 images, 3 classes; "), "{stderr}");
+    assert!(stderr.contains("here: 24 training, 4 validation and 5 test images, 3 classes; "), "{stderr}");
     let (stdout, _) = place.succeeds(&["evaluate", "run"]);
     assert!(stdout.starts_with("here: 5 test images"), "{stdout}");
     let (stdout, _) = place.succeeds(&["evaluate", "run", "--split", "val"]);
@@ -33,7 +33,7 @@ fn no_test_images() {
     let place = Place::new();
     place.tree("images", &[("a", 8), ("b", 8)], (12, 12));
     let (stdout, stderr) = place.succeeds(&train("images", &["--test", "0"], "run"));
-    assert!(stderr.contains("images: 16 images, 2 classes; "), "{stderr}");
+    assert!(stderr.contains("images: 16 training and 0 test images, 2 classes; "), "{stderr}");
     assert!(stdout.contains("last epoch (1): trained on everything, no test images"), "{stdout}");
     assert!(!stdout.contains("n/a"), "{stdout}");
     assert!(place.read("run/report.html").contains("There are no test images: the runs were trained on everything"));

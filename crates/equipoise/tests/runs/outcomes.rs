@@ -109,6 +109,9 @@ fn early_stopping() {
     let said =
         format!("stopped early, after {last} of 200 epochs: the validation split no longer improved (patience)\n");
     assert!(text(&out.stdout).contains(&said), "{}", text(&out.stdout));
+    let page = std::fs::read_to_string(place.path().join("run/report.html")).expect("a page");
+    assert!(page.contains(&format!("stopped early in epoch {last} of 200")), "the header");
+    assert!(page.contains(" validation and "), "the size of the validation split");
 }
 
 /// Every output says that the best epoch was selected on the test set.

@@ -58,6 +58,13 @@ fn probabilities_are_calibrated_on_validation_images() {
     let again = json(&place, &["calibrate", "run"]);
     assert_eq!(again, calibration);
     assert!(place.stdout(&["calibrate", "run"]).contains("temperature"));
+    // the test images of the run, whether they are named by their split or by the dataset
+    let before = place.read("run/calibration.json");
+    for args in [&["calibrate", "run", "--split", "test"][..], &["calibrate", "run", "fashion-mini"]] {
+        let said = text(&place.run(args).stderr);
+        assert!(said.contains("warning: calibrated on the test images of the run"), "{args:?}: {said}");
+    }
+    place.write("run/calibration.json", before);
     // classes stay, probabilities move, and the loss by class is lower on the images of the fit
     let (with, without) = (json(&place, &["evaluate", "run"]), json(&place, &["evaluate", "run", "--uncalibrated"]));
     assert_eq!(accuracies(&with), accuracies(&without));
@@ -284,7 +291,7 @@ fn folds_test_every_image() {
     assert_eq!(number(&fold["images"]), 40.0);
     assert!(place.read("cv/report.html").contains("noisy") && place.path().join("cv/classes.csv").exists());
     for (args, want) in [
-        (&["train", "noisy", "--folds", "1"][..], "2..=1000"),
+        (&["train", "noisy", "--folds", "1"][..], "must be from 2 to 1000"),
         (&["train", "noisy", "--repeats", "2"], "--folds"),
         (&["train", "noisy", "--folds", "3", "--test-fraction", "0.2"], "cannot be used with"),
         (&["train", "noisy", "--set", "data.fold=2"], "'data.fold' is 2; it must be 0 unless 'data.folds'"),

@@ -75,6 +75,21 @@ fn a_head_is_trained_evaluated_and_used() {
     let said = place.stdout(&["inspect", "x.npy"]);
     assert!(said.contains("x: 258 training and 64 test rows of features, 4 classes"), "{said}");
     assert!(said.contains("20 features; lengths of rows") && said.contains("chooses linear"), "{said}");
+    assert!(!said.contains("image") && !said.contains("--config recommended"), "{said}");
+    let out = place.run(&["train", "x.npy", "-o", "shown", "--epochs", "2", "--val-fraction", "0.1"]);
+    let (said, result) = (text(&out.stderr), text(&out.stdout));
+    let line = "training, 25 validation and 64 test rows, 4 classes; balanced-softmax, linear on 20 features; in shown";
+    assert!(said.contains(line), "{said}");
+    assert!(result.contains(" rows/s in training") && !(said + &result).contains("image"), "{result}");
+    let page = place.read("shown/report.html");
+    assert!(page.contains("25 validation and 64 test rows"), "the header");
+    let body =
+        &page[page.find("<main>").expect("a body")..page.find("<h3 class=\"h3\">Commands").unwrap_or(page.len())];
+    assert!(!body.contains("images"), "{}", &body[body.find("images").unwrap_or(0).saturating_sub(200)..][..400]);
+    let lbfgs = place.stdout(&["train", "x.npy", "-o", "lbfgs", "--set", "optimizer.name=lbfgs", "--quiet"]);
+    assert!(!lbfgs.contains("/s in training") && lbfgs.contains("its report in"), "{lbfgs}");
+    let refused = place.refused(&["train", "x.npy", "--image-size", "32"]);
+    assert!(refused.contains("'data.image_size': features have no height and width"), "{refused}");
     place.stdout(&["train", "x.npy", "-o", "run", "--epochs", "10", "--quiet"]);
     let config = place.read("run/config.toml");
     assert!(config.contains("name = \"linear\"") && config.contains("learning_rate = 0.01"), "{config}");

@@ -20,13 +20,13 @@ pub(super) fn section(article: &Article<'_>) -> Option<String> {
     if groups == 0 || by_variant.iter().all(Vec::is_empty) {
         return None;
     }
-    let mut html = r#"<p class="lead">Accuracy of the same networks if their predictions favor rare classes less or more: strength 0 predicts for
+    let lead = r#"<p class="lead">Accuracy of the same networks if their predictions favor rare classes less or more: strength 0 predicts for
         the shares of the training images, 1 for equally frequent classes, and more goes on in that direction (post-hoc logit adjustment).
-        Measured on the test set: to choose a strength, use validation images.</p>"#
-        .to_owned();
+        Measured on the test set: to choose a strength, use validation images.</p>"#;
+    let mut html = comparison.examples().say(lead);
     html.push_str(&article.legend());
     html.push_str(r#"<div class="grid">"#);
-    let ends = if groups > 1 { vec![0, groups - 1] } else { vec![0] };
+    let ends = if groups > 1 { vec![0, groups - 1] } else { Vec::new() };
     for group in ends {
         let name = &comparison.groups[group].name;
         let title = format!("Accuracy on {}", short_name(name, 40));

@@ -199,11 +199,6 @@ impl Settings {
         let model = &self.model;
         let has_weights = model.weights.is_some();
         let (epochs, norms) = (model.freeze_epochs, model.freeze_batch_norm);
-        if model.freeze_backbone && !has_weights {
-            let what = "without weights to start from, the backbone would stay random; add --weights PATH, re-train the head of a run \
-                        with --from RUN, or leave out --freeze-backbone";
-            return Err(TrainError::Setting { field: "model.freeze_backbone".to_owned(), what: what.to_owned() });
-        }
         require(epochs == 0 || has_weights, "model.freeze_epochs", epochs, "0 without 'model.weights'")?;
         require(
             epochs == 0 || !model.freeze_backbone,
@@ -217,6 +212,11 @@ impl Settings {
         for (field, frozen) in [("freeze_backbone", model.freeze_backbone), ("freeze_batch_norm", norms)] {
             let must = format!("0 with 'model.{field}', which keeps the batch-norm statistics");
             require(bn_images == 0 || !frozen, "optimizer.ema_bn_images", bn_images, &must)?;
+        }
+        if model.freeze_backbone && !has_weights {
+            let what = "without weights to start from, the backbone would stay random; add --weights PATH, re-train the head of a run \
+                        with --from RUN, or leave out --freeze-backbone";
+            return Err(TrainError::Setting { field: "model.freeze_backbone".to_owned(), what: what.to_owned() });
         }
         Ok(())
     }

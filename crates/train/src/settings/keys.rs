@@ -139,7 +139,7 @@ pub const KEYS: &[Key] = &[
     ),
     required(
         "data.image_size",
-        "integer, 0 to 65536",
+        "integer, 0 or 8 to 65536",
         "Height and width that image files are scaled to. 0: 224 for photograph networks; for small networks 32, or 64 if the images are larger than 48 pixels.",
     ),
     required(

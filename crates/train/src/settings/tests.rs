@@ -109,7 +109,7 @@ fn values_that_cannot_be_used_are_refused() {
         ("[data]\ntest_fraction = 1.0", "setting 'data.test_fraction' is 1; it must be "),
         ("[data]\nval_fraction = 1.0", "setting 'data.val_fraction' is 1; it must be at least 0 and less than 1"),
         ("[data]\nval_at_least = 5", "setting 'data.val_at_least' is 5; it must be 0 unless 'data.val_fraction'"),
-        ("[data]\nimage_size = 100000", "setting 'data.image_size' is 100000; it must be at most 65536"),
+        ("[data]\nimage_size = 100000", "setting 'data.image_size' is 100000; it must be 0, or from 8 to 65536"),
         ("[data]\nsampler = \"x\"", "setting 'data.sampler' is \"x\"; it must be uniform, class-balanced"),
         ("[model]\nname = \"resnet9\"", "setting 'model.name': unknown model 'resnet9'"),
         ("[model]\nhead = \"round\"", "setting 'model.head' is \"round\"; it must be linear, cosine or lws"),
@@ -147,7 +147,7 @@ fn values_that_cannot_be_used_are_refused() {
             "[optimizer.sam]\nrho = 0.1\nstart = 1.0",
             "setting 'optimizer.sam.start' is 1; it must be at least 0 and less",
         ),
-        ("[optimizer.sam]\nstart = 0.5", "setting 'optimizer.sam': missing field `rho`"),
+        ("[optimizer.sam]\nstart = 0.5", "setting 'optimizer.sam': 'rho' is missing"),
         ("[optimizer]\nema_epochs = -1.0", "setting 'optimizer.ema_epochs' is -1; it must be finite and at least 0"),
         (
             "[optimizer]\nema_epochs = 20.0\nema_decay = 0.99",
@@ -174,6 +174,41 @@ fn values_that_cannot_be_used_are_refused() {
         (
             "[model]\nweights = \"w\"\nfreeze_epochs = 3\nfreeze_backbone = true",
             "setting 'model.freeze_epochs' is 3; it must be 0 with 'model.freeze_backbone'",
+        ),
+        (
+            "[model]\nfreeze_backbone = true",
+            "setting 'model.freeze_backbone': without weights to start from, the backbone would stay random; add --weights",
+        ),
+        ("[data]\nimage_size = 7", "setting 'data.image_size' is 7; it must be 0, or from 8 to 65536"),
+        ("[optimizer]\nlearning_rate = 1e300", "setting 'optimizer.learning_rate' is 1e300; it must be finite"),
+        ("[optimizer.sam]\nroh = 0.1", "unknown setting 'optimizer.sam.roh'; did you mean 'optimizer.sam.rho'?"),
+        (
+            "[optimizer]\nlabel_smoothing = 0.1",
+            "unknown setting 'optimizer.label_smoothing'; did you mean 'criterion.params.smoothing'?",
+        ),
+        (
+            "[criterion]\nmethod = \"softmax\"\nparams = { label_smoothing = 0.1 }",
+            "params.label_smoothing: unknown parameter; did you mean 'smoothing'?",
+        ),
+        (
+            "[criterion]\nmethod = \"softmax\"\nparams = { xyz = 0.1 }",
+            "params.xyz: unknown parameter; the only parameter of softmax is smoothing",
+        ),
+        (
+            "[optimizer.schedule]\nmilestones = [3]",
+            "setting 'optimizer.schedule': name the schedule as well, such as --set optimizer.schedule.name=multi-step",
+        ),
+        (
+            "[optimizer.schedule]\nname = \"multi-step\"\nmilestones = [3]",
+            "setting 'optimizer.schedule': 'milestones' is a list of { epoch, factor }",
+        ),
+        (
+            "[optimizer.schedule]\nname = \"cosine\"\nmilestones = []",
+            "setting 'optimizer.schedule': unknown name 'milestones' (known: warmup_epochs and floor)",
+        ),
+        (
+            "[optimizer.schedule]\nname = \"multi-step\"\nmilestones = [{ epoch = 3, factr = 0.1 }]",
+            "setting 'optimizer.schedule': unknown name 'factr'; did you mean 'factor'? (known: epoch and factor)",
         ),
         (
             "[model]\nfreeze_batch_norm = true",

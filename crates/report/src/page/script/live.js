@@ -1,5 +1,5 @@
 
-// A page of runs that are under way reloads itself, until its file has not been written for too long.
+// The page of a run that goes on reloads itself, until its file has not been written for too long.
 
 (function () {
   var live = doc.getElementById('live');
