@@ -6,6 +6,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use equipoise_report::comparison::Comparison;
 use equipoise_report::page::{LiveStatus, PageStatus, page, unfinished_page};
 use equipoise_report::run::RecordedRun;
+use equipoise_support::with_causes;
 use equipoise_train::settings::RecordedSettings;
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
@@ -17,8 +18,8 @@ const RELOAD: u64 = 10;
 /// Seconds without a new page after which it no longer claims that training goes on.
 const PATIENCE: u64 = 3600;
 
-/// What a page says: its text, a verdict for each dataset, and the folders that were skipped.
-type Page = (String, Vec<String>, Vec<PathBuf>);
+/// What a page says: its text, a verdict for each dataset, and why folders were skipped.
+type Page = (String, Vec<String>, Vec<String>);
 
 /// A page that is written now.
 fn live_status() -> LiveStatus {
@@ -26,7 +27,7 @@ fn live_status() -> LiveStatus {
     LiveStatus { reload: RELOAD, written, patience: PATIENCE, resume: None }
 }
 
-/// Makes the page of runs, and says which folders have no evaluated epoch yet.
+/// Makes the page of runs, and says why folders were skipped.
 #[pyfunction]
 #[pyo3(signature = (runs, baseline, live))]
 fn report_page(py: Python<'_>, runs: Vec<PathBuf>, baseline: Option<String>, live: bool) -> PyResult<Page> {
@@ -52,6 +53,7 @@ fn report_page(py: Python<'_>, runs: Vec<PathBuf>, baseline: Option<String>, liv
             true => unfinished_page(&comparisons, &PageStatus::UnderWay(live_status())),
             false => page(&comparisons),
         };
+        let skipped = skipped.iter().map(|error| with_causes(error)).collect();
         Ok((html, comparisons.iter().map(|comparison| comparison.verdict().0).collect(), skipped))
     })
 }

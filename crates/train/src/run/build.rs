@@ -19,7 +19,7 @@ use super::input::{check_input, choose_input, few_photographs};
 use super::memory::available_bytes;
 use super::processes::build_together;
 use super::readable::prepare_readable;
-use super::repeated::repeated_images;
+use super::repeated::{repeated_images, untested_classes};
 use super::weight_decay::choose_weight_decay;
 use super::weights::{InitialWeights, initialize};
 use crate::checkpoint::{Checkpoint, RawCheckpoint};
@@ -72,6 +72,7 @@ fn prepare_checked(
             settings.optimizer.weight_decay = choose_weight_decay(&dataset, settings, context)?;
         }
         warnings = repeated_images(&dataset, context.pool);
+        warnings.extend(untested_classes(&dataset));
         RunData::prepare(dataset, settings, normalize, context.pool, progress)
     })?;
     if let Some(ImageGroups { summary, warnings }) = &prepared.image_groups {
