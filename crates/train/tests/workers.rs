@@ -27,6 +27,8 @@ fn settings(frozen: bool) -> Settings {
     let mut settings = Settings { epochs: 2, batch_size: 16, ..Settings::default() };
     settings.model.name = Some(Architecture::ResNet8);
     settings.model.freeze_backbone = frozen;
+    // a frozen backbone comes from weights; those of the engine are as good
+    settings.model.weights = frozen.then(|| "weights".to_owned());
     settings.augment.randaugment = RandAugment::by_difficulty(2).ok();
     settings.augment.cutmix = Some(0.5);
     settings.optimizer.ema_decay = 0.9;
