@@ -1,5 +1,6 @@
 //! Parses the arguments of a program, and words what is wrong with them.
 
+use std::borrow::Cow;
 use std::ffi::OsString;
 use std::io::{self, Write};
 
@@ -112,7 +113,7 @@ fn value_of(option: &str, arguments: &[OsString]) -> Option<String> {
         .find(|argument| argument.strip_prefix(option).is_some_and(|rest| rest.is_empty() || rest.starts_with('=')))?;
     match given.split_once('=') {
         Some((_, value)) => Some(value.to_owned()),
-        None => arguments.next().filter(|next| !next.starts_with("--")).map(|next| next.into_owned()),
+        None => arguments.next().filter(|next| !next.starts_with("--")).map(Cow::into_owned),
     }
 }
 

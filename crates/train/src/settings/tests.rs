@@ -132,7 +132,10 @@ fn values_that_cannot_be_used_are_refused() {
         ),
         ("[optimizer]\nmomentum = 1", "setting 'optimizer.momentum' is 1; it must be at least 0 and less than 1"),
         ("[optimizer]\nweight_decay = inf", "setting 'optimizer.weight_decay' is inf; it must be finite"),
-        ("[optimizer]\nclip_grad_norm = 1e-60", "setting 'optimizer.clip_grad_norm' is 1e-60; it must be 0 or a number that 32 bits can hold"),
+        (
+            "[optimizer]\nclip_grad_norm = 1e-60",
+            "setting 'optimizer.clip_grad_norm' is 1e-60; it must be 0 or a number that 32 bits can hold",
+        ),
         ("[optimizer]\nema_decay = 0.9999999999", "setting 'optimizer.ema_decay' is 0.9999999999; it must be less"),
         ("[optimizer]\nname = \"adam\"", "setting 'optimizer.name' is \"adam\"; it must be sgd, adamw or lbfgs"),
         (

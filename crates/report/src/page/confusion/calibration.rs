@@ -14,11 +14,11 @@ pub(super) fn subsection(article: &Article<'_>, by_variant: &[Vec<&EvaluationDet
         return String::new();
     }
     let mut html = article.heading(2, "Calibration");
-    html.push_str(
+    html.push_str(&article.comparison.examples().say(
         r#"<p class="lead">How often predictions of similar confidence are correct. On the diagonal, confidence equals accuracy;
         below it, the model is overconfident. Larger markers stand for more images; all seeds together. The expected calibration
         error (ECE) is the mean distance from the diagonal, in percentage points.</p>"#,
-    );
+    ));
     html.push_str(&article.legend());
     html.push_str(r#"<div class="grid">"#);
     for group in 0..article.comparison.groups.len() {
