@@ -94,8 +94,8 @@ pub(crate) fn warn_of_bound(calibration: &Calibration) {
     if calibration.fit == TemperatureFit::AtBound {
         let (temperature, [least, most]) = (calibration.temperature, RANGE);
         warn(&format!(
-            "the temperature, {temperature}, is at an end of its range ({least} to {most}), and probabilities remain badly calibrated: look at \
-             the accuracy of the run, and at the images that it was calibrated on"
+            "the temperature, {temperature}, is at an end of its range ({least} to {most}), and probabilities remain badly calibrated: the run may \
+             have too few epochs, or the calibration images may be unlike its training images"
         ));
     }
 }

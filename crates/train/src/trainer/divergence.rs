@@ -49,15 +49,15 @@ impl<E: Engine, W: Workers> Trainer<E, W> {
         TrainError::Diverged { epoch, step: step + 1, what, advice, largest, files }
     }
 
-    /// A sentence about the first epoch whose loss is far above that of equal logits, if there is one.
+    /// A sentence about the first epoch whose loss is far above that of equal logits, if the last epoch is no better.
     pub(crate) fn divergence(&self) -> Option<String> {
         let uniform = (self.data.classes.len().max(2) as f64).ln();
+        let last = self.history.last().map(|record| record.loss).filter(|loss| *loss > TIMES_CHANCE * uniform)?;
         // margins and weights of a criterion may make it larger; that takes a pass over all classes, which few runs need
-        let suspect = |loss: f64| loss > TIMES_CHANCE * uniform;
-        if !self.history.iter().any(|record| suspect(record.loss)) {
+        let chance = self.loss_of_equal_logits().max(uniform);
+        if last <= TIMES_CHANCE * chance {
             return None;
         }
-        let chance = self.loss_of_equal_logits().max(uniform);
         let record = self.history.iter().find(|record| record.loss > TIMES_CHANCE * chance)?;
         let (epoch, loss, advice) = (record.epoch, short(record.loss), self.advice());
         let chance = short(chance);
