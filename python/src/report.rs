@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use equipoise_report::comparison::Comparison;
 use equipoise_report::page::{live_page, page};
 use equipoise_report::run::RecordedRun;
+use equipoise_support::with_causes;
 use equipoise_train::settings::RecordedSettings;
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
@@ -14,10 +15,10 @@ use crate::errors;
 /// Seconds between two looks of a page at runs that are under way.
 const RELOAD: u64 = 10;
 
-/// What a page says: its text, a verdict for each dataset, and the folders that were skipped.
-type Page = (String, Vec<String>, Vec<PathBuf>);
+/// What a page says: its text, a verdict for each dataset, and why folders were skipped.
+type Page = (String, Vec<String>, Vec<String>);
 
-/// Makes the page of runs, and says which folders have no evaluated epoch yet.
+/// Makes the page of runs, and says why folders were skipped.
 #[pyfunction]
 #[pyo3(signature = (runs, baseline, live))]
 fn report_page(py: Python<'_>, runs: Vec<PathBuf>, baseline: Option<String>, live: bool) -> PyResult<Page> {
@@ -40,6 +41,7 @@ fn report_page(py: Python<'_>, runs: Vec<PathBuf>, baseline: Option<String>, liv
             })?;
         }
         let html = if live { live_page(&comparisons, RELOAD) } else { page(&comparisons) };
+        let skipped = skipped.iter().map(|error| with_causes(error)).collect();
         Ok((html, comparisons.iter().map(|comparison| comparison.verdict().0).collect(), skipped))
     })
 }

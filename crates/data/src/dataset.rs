@@ -195,12 +195,21 @@ impl Split {
         Some(all)
     }
 
-    /// The same images with the labels of other classes, which are told by their names.
+    /// The same images with the labels of other classes, which are told by their names. Numbers are the same with and without
+    /// leading zeros.
     ///
     /// # Errors
     /// Returns the name of a class that has images here and is not one of the other classes.
     pub fn relabeled(mut self, classes: &[String], others: &[String]) -> Result<Self, String> {
-        let label = |name: &String| others.iter().position(|other| other == name).map(|label| label as u32);
+        let number =
+            |name: &String| name.parse::<u64>().ok().filter(|_| name.bytes().all(|byte| byte.is_ascii_digit()));
+        let same_number = |name: &String| {
+            let wanted = number(name)?;
+            let mut found = others.iter().enumerate().filter(|(_, other)| number(other) == Some(wanted));
+            found.next().filter(|_| found.next().is_none()).map(|(label, _)| label)
+        };
+        let position = |name: &String| others.iter().position(|other| other == name).or_else(|| same_number(name));
+        let label = |name: &String| position(name).map(|label| label as u32);
         let labels: Vec<Option<u32>> = classes.iter().map(label).collect();
         for label in &mut self.labels {
             let class = *label as usize;

@@ -263,7 +263,7 @@ pub enum DataError {
         path: PathBuf,
     },
     /// A folder of images with several lists.
-    #[error("{}: it holds {} lists; name the one with the labels, such as {}", folder.display(), lists.len(), all_paths(lists))]
+    #[error("{}: it holds {} lists; name the one with the images and labels to train on, such as {}; --test-data names another one", folder.display(), lists.len(), lists[0].display())]
     SeveralLists {
         /// The folder.
         folder: PathBuf,
@@ -271,12 +271,14 @@ pub enum DataError {
         lists: Vec<PathBuf>,
     },
     /// A test or validation folder has a class that the training folder lacks.
-    #[error("{}: there is no such class in {}", folder.display(), train.display())]
+    #[error("{}: there is no such class in {}{}; rename the folder, or move it out of the dataset", folder.display(), train.display(), similar_note(similar.as_ref()))]
     ExtraClass {
         /// The class's folder.
         folder: PathBuf,
         /// The training folder.
         train: PathBuf,
+        /// The class whose name differs only in upper and lower case.
+        similar: Option<String>,
     },
     /// The test or validation split of a list has a class that its training split lacks.
     #[error("{}: class `{class}` is in the {split} split, but not in the train split", path.display())]
@@ -491,11 +493,6 @@ fn known_names() -> String {
     KNOWN_DATASETS.iter().map(|known| known.name).collect::<Vec<_>>().join(", ")
 }
 
-/// Paths as alternatives.
-fn all_paths(paths: &[PathBuf]) -> String {
-    paths.iter().map(|path| path.display().to_string()).collect::<Vec<_>>().join(" or ")
-}
-
 /// The first few files, and how many more there are.
 fn first_files(files: &[UnreadableFile]) -> String {
     const SHOWN: usize = 5;
@@ -508,6 +505,10 @@ fn first_files(files: &[UnreadableFile]) -> String {
 fn fetch_note(name: &str) -> String {
     let fetchable = KnownDataset::by_name(name).is_some_and(|known| !known.files.is_empty());
     if fetchable { format!("`equipoise data fetch {name}` downloads it, ") } else { String::new() }
+}
+
+fn similar_note(similar: Option<&String>) -> String {
+    similar.map(|class| format!(", though there is '{class}'")).unwrap_or_default()
 }
 
 fn process_note(pid: Option<u32>) -> String {

@@ -13,9 +13,8 @@ use crate::read::source::cannot_read;
 use crate::read::tar::is_tar;
 
 /// Reads a known dataset by its name (from the data folder `root`), or from a path: a CIFAR folder or archive, a folder of
-/// IDX files, Tiny-ImageNet, iNaturalist, a list, a folder with a list and its images, a file of features, or a tree with a folder
-/// per class. A list or tree without splits is split
-/// as the options say. Files that they leave out are in no split.
+/// IDX files, Tiny-ImageNet, iNaturalist, a list, a folder with a list and its images, or with such folders named after splits, a file of
+/// features, or a tree with a folder per class. A list or tree without splits is split as the options say. Files that they leave out are in no split.
 ///
 /// # Errors
 /// Says what is missing or wrong, and where.
@@ -61,7 +60,10 @@ fn read(name_or_path: &str, root: &Path, options: &ReadOptions) -> Result<Datase
 /// Reads CIFAR from an archive; which one is decided by the files in it.
 fn load_archive(path: &Path) -> Result<Dataset, DataError> {
     if !is_tar(path)? {
-        return Err(DataError::Unrecognized { path: path.to_owned() });
+        let is_archive =
+            path.extension().is_some_and(|e| ["zip", "7z", "rar"].iter().any(|known| e.eq_ignore_ascii_case(known)));
+        let path = path.to_owned();
+        return Err(if is_archive { DataError::ForeignArchive { path } } else { DataError::Unrecognized { path } });
     }
     match cifar::cifar10(path) {
         Err(DataError::Missing { .. }) => {}
@@ -89,6 +91,8 @@ fn load_folder(path: &Path, options: &ReadOptions) -> Result<Dataset, DataError>
     } else if let Some(list) = list::list_in(path)? {
         let dataset = list::list(&list, options)?;
         Ok(Dataset { name: class_folders::name_of(path), ..dataset })
+    } else if let Some(dataset) = list::lists_of_splits(path, options)? {
+        Ok(dataset)
     } else if class_folders::is_tree(path)? {
         class_folders::tree(path, options)
     } else {
@@ -101,7 +105,9 @@ fn load_folder(path: &Path, options: &ReadOptions) -> Result<Dataset, DataError>
 pub fn is_list(name_or_path: &str) -> bool {
     let path = Path::new(name_or_path);
     let is_known = KnownDataset::by_name(name_or_path).is_some();
-    !is_known && (list::is_list(path) || path.is_dir() && matches!(list::list_in(path), Ok(Some(_))))
+    let has_list =
+        || [list::list_in(path), list::list_in(&path.join("train"))].iter().any(|list| matches!(list, Ok(Some(_))));
+    !is_known && (list::is_list(path) || path.is_dir() && has_list())
 }
 
 /// Whether nothing is there. If the system does not allow a look, that is an error.

@@ -130,6 +130,10 @@ impl SettingArgs {
             let Some((key, value)) = change.split_once('=') else {
                 return Err(Failure::usage(format!("--set {change}: must be KEY=VALUE")));
             };
+            if let Some((option, _)) = self.given(criterion).into_iter().find(|(_, given)| *given == Some(key.trim())) {
+                let what = format!("--set {change} and {option} set the same thing; leave one of them out");
+                return Err(Failure::usage(what));
+            }
             settings = settings.with_value(key.trim(), value.trim())?;
         }
         if self.strict && settings.data.max_broken > 0.0 {
@@ -147,6 +151,35 @@ impl SettingArgs {
         settings.check()?;
         make_paths_absolute(&mut settings);
         Ok(settings.with_head_of_criterion())
+    }
+
+    /// The options that set something, and its key if they are given.
+    fn given(&self, criterion: Option<Id>) -> [(&'static str, Option<&'static str>); 20] {
+        fn key<T>(option: &Option<T>, key: &'static str) -> Option<&'static str> {
+            option.as_ref().map(|_| key)
+        }
+        [
+            ("DATA", key(&self.data, "data.dataset")),
+            ("--criterion", key(&criterion, "criterion.method")),
+            ("--preset", key(&self.preset, "criterion.preset")),
+            ("--model", key(&self.model, "model.name")),
+            ("--epochs", key(&self.epochs, "epochs")),
+            ("--batch-size", key(&self.batch_size, "batch_size")),
+            ("--lr", key(&self.lr, "optimizer.learning_rate")),
+            ("--seed", key(&self.seed, "seed")),
+            ("--imbalance", key(&self.imbalance, "data.imbalance")),
+            ("--val", key(&self.val, "data.val_fraction")),
+            ("--val-fraction", key(&self.val_fraction, "data.val_fraction")),
+            ("--val-data", key(&self.val_data, "data.val_data")),
+            ("--test-fraction", key(&self.test_fraction, "data.test_fraction")),
+            ("--test-data", key(&self.test_data, "data.test_data")),
+            ("--group-by", key(&self.group_by, "data.group_by")),
+            ("--image-size", key(&self.image_size, "data.image_size")),
+            ("--path-column", key(&self.columns.path_column, "data.path_column")),
+            ("--label-column", key(&self.columns.label_column, "data.label_column")),
+            ("--labels", key(&self.columns.labels, "data.labels")),
+            ("--weights", key(&self.weights, "model.weights")),
+        ]
     }
 
     /// Says where the data come from, if no option names them.
@@ -468,8 +501,8 @@ pub(crate) struct DatasetArgs {
     /// Seed that selects the images of the subset; public tables use 0
     #[arg(long, value_name = "N", default_value_t = 0, requires = "imbalance")]
     subset_seed: u32,
-    /// Fraction of every class used for testing, for a folder per class without train/ and test/
-    #[arg(long, value_name = "FRACTION", default_value_t = SplitRule::default().test_fraction)]
+    /// Fraction of every class used for testing if the dataset has no test split; 0 if everything is for training
+    #[arg(long, alias = "test", value_name = "FRACTION", default_value_t = SplitRule::default().test_fraction, conflicts_with = "test_data")]
     test_fraction: f64,
     /// Seed of that split
     #[arg(long, value_name = "N", default_value_t = SplitRule::default().seed)]
@@ -479,6 +512,9 @@ pub(crate) struct DatasetArgs {
     /// Name or path of a dataset whose images are used for testing; the other dataset is then not split
     #[arg(long, value_name = "DATA")]
     test_data: Option<String>,
+    /// Name or path of a dataset whose images are used for validation
+    #[arg(long, value_name = "DATA")]
+    val_data: Option<String>,
     /// Column of a list, or regular expression on the path, that tells which images belong together: they fall on one side of every split
     #[arg(long, value_name = "COLUMN|REGEX")]
     group_by: Option<String>,
@@ -498,6 +534,7 @@ impl DatasetArgs {
             test_fraction: self.test_fraction,
             split_seed: self.split_seed,
             test_data: self.test_data.clone(),
+            val_data: self.val_data.clone(),
             group_by: self.group_by.clone(),
             ..DataSettings::default()
         };

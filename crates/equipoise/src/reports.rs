@@ -8,8 +8,9 @@ use equipoise_record::RunFolder;
 use equipoise_record::names::REPORT;
 use equipoise_report::comparison::Comparison;
 use equipoise_report::page::{live_page, page};
-use equipoise_report::run::RecordedRun;
+use equipoise_report::run::{RecordedRun, ReportError};
 use equipoise_report::table::Table;
+use equipoise_support::with_causes;
 use equipoise_train::settings::RecordedSettings;
 use serde_json::{Value, json};
 
@@ -20,14 +21,14 @@ use crate::output::{printable, warn};
 /// Reads run folders and compares the runs on the same data.
 pub(crate) fn read_comparisons(paths: &[PathBuf]) -> Result<Vec<Comparison>, Failure> {
     let (runs, skipped) = read_runs(paths)?;
-    for path in skipped {
-        warn(&format!("skipping {}: none of its epochs has been evaluated", path.display()));
+    for error in skipped {
+        warn(&format!("skipped: {}", with_causes(&error)));
     }
     Ok(Comparison::all(runs))
 }
 
-/// Reads run folders; also returns those without an evaluated epoch.
-fn read_runs(paths: &[PathBuf]) -> Result<(Vec<RecordedRun>, Vec<PathBuf>), Failure> {
+/// Reads run folders; also returns why others are skipped.
+fn read_runs(paths: &[PathBuf]) -> Result<(Vec<RecordedRun>, Vec<ReportError>), Failure> {
     let (mut runs, skipped) = RecordedRun::all(paths)?;
     for run in &mut runs {
         // settings that the run does not name have their defaults; settings that we cannot read stay as they are

@@ -384,7 +384,11 @@ pub(crate) fn check_dataset(dataset: &Dataset, settings: &Settings) -> Result<()
         return refuse(dataset, format!("it has {} class, but at least 2 are needed", dataset.classes.len()));
     }
     if dataset.test.labels.is_empty() && settings.data.test_fraction > 0.0 {
-        return refuse(dataset, "it has no test images; `--test-fraction 0` trains without any");
+        let why = match dataset.groups.is_empty() {
+            true => "",
+            false => ", because --group-by makes no group that is small enough to be held out",
+        };
+        return refuse(dataset, format!("it has no test images{why}; `--test-fraction 0` trains without any"));
     }
     if settings.data.val_fraction > 0.0 && dataset.val.is_some() {
         return refuse(dataset, "it has a validation split: leave out 'data.val_fraction'");

@@ -163,7 +163,7 @@ class RunCore:
 
 def report_page(
     runs: Sequence[PathLike[str]], baseline: str | None, live: bool
-) -> tuple[str, list[str], list[PathLike[str]]]: ...
+) -> tuple[str, list[str], list[str]]: ...
 
 # trainer
 

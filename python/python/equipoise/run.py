@@ -312,8 +312,8 @@ def report(runs: Any, output: str | os.PathLike[str] | None = None, *, baseline:
     several = [runs] if isinstance(runs, (str, os.PathLike, Run)) else list(runs)
     paths = [run.path if isinstance(run, Run) else Path(run) for run in several]
     page, _, skipped = _equipoise.report_page(paths, baseline, False)
-    for path in skipped:
-        warnings.warn(f"skipping {path}: none of its epochs has been evaluated", stacklevel=2)
+    for why in skipped:
+        warnings.warn(f"skipped: {why}", stacklevel=2)
     target = Path(output) if output is not None else (paths[0] if len(paths) == 1 else Path()) / "report.html"
     _replace(target, page)
     return target

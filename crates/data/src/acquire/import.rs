@@ -133,7 +133,7 @@ fn relocated(mut error: DataError, staging: &Path, source: &Path) -> DataError {
         | DataError::NoImages { path }
         | DataError::Unrecognized { path } => moved(path),
         DataError::Missing { folder, .. } | DataError::SameClass { folder } => moved(folder),
-        DataError::ExtraClass { folder, train } => [folder, train].into_iter().for_each(moved),
+        DataError::ExtraClass { folder, train, .. } => [folder, train].into_iter().for_each(moved),
         DataError::Mismatch { path, other, .. } => [path, other].into_iter().for_each(moved),
         _ => {}
     }

@@ -128,7 +128,11 @@ impl Findings {
             }
             let class = if earlier_label == label { "" } else { ", with another label" };
             let thing = if summary.format == "features" { "row" } else { "image" };
-            let what = format!("the same {thing} as {}{class}", path(earlier));
+            let what = match (path(id) == path(earlier), earlier_label == label) {
+                (true, true) => "listed twice".to_owned(),
+                (true, false) => "listed twice, with different labels".to_owned(),
+                (false, _) => format!("the same {thing} as {}{class}", path(earlier)),
+            };
             self.problems.push(Problem { path: path(id), what });
         }
     }

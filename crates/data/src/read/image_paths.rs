@@ -1,7 +1,7 @@
 //! The image files that a user names to look at: files, folders, lists and patterns. There are no labels here.
 
-use std::io::Read;
-use std::path::{Path, PathBuf};
+use std::io::{self, Read};
+use std::path::{Component, Path, PathBuf};
 
 use super::format::class_folders::walk::Walk;
 use super::format::list;
@@ -88,13 +88,11 @@ impl ImagePaths {
     /// Adds the files that match a pattern, and the images in the folders that do.
     fn add_matches(&mut self, pattern: &str) -> Result<(), DataError> {
         let refuse = |what: String| DataError::Pattern { pattern: pattern.to_owned(), what };
-        // hidden files are skipped, as in folders
-        let options = glob::MatchOptions { require_literal_leading_dot: true, ..glob::MatchOptions::new() };
-        let found = glob::glob_with(pattern, options).map_err(|error| refuse(error.to_string()))?;
-        let mut matched = false;
+        let found = matches(pattern).map_err(refuse)?;
+        if found.is_empty() {
+            return Err(refuse("nothing matches it".to_owned()));
+        }
         for path in found {
-            let path = path.map_err(|error| refuse(error.to_string()))?;
-            matched = true;
             match path.is_dir() {
                 // a folder below a folder that matches is found there
                 true if pattern.contains("**") => {}
@@ -102,8 +100,74 @@ impl ImagePaths {
                 false => self.files.push(path),
             }
         }
-        if matched { Ok(()) } else { Err(refuse("nothing matches it".to_owned())) }
+        Ok(())
     }
+}
+
+/// What matches a pattern, sorted. `*`, `?` and `[..]` match within a name, `**` any number of folders; hidden entries match
+/// only a pattern that begins with a dot. Names need not be UTF-8.
+fn matches(pattern: &str) -> Result<Vec<PathBuf>, String> {
+    let parts: Vec<Part> = Path::new(pattern).components().map(Part::new).collect::<Result<_, _>>()?;
+    let mut found = Vec::new();
+    add_below(Path::new(""), &parts, &mut found).map_err(|error| error.to_string())?;
+    found.sort();
+    found.dedup();
+    Ok(found)
+}
+
+/// A component of a pattern.
+enum Part {
+    /// As it stands: a plain name, the root, or `..`.
+    Plain(PathBuf),
+    Pattern(glob::Pattern),
+    /// `**`: any number of folders.
+    Folders,
+}
+
+impl Part {
+    fn new(component: Component<'_>) -> Result<Self, String> {
+        let text = component.as_os_str().to_string_lossy();
+        match () {
+            () if text == "**" => Ok(Self::Folders),
+            () if text.contains(['*', '?', '[']) => {
+                glob::Pattern::new(&text).map(Self::Pattern).map_err(|error| error.to_string())
+            }
+            () => Ok(Self::Plain(component.as_os_str().into())),
+        }
+    }
+}
+
+/// Adds what matches these parts of a pattern below a folder.
+fn add_below(folder: &Path, parts: &[Part], found: &mut Vec<PathBuf>) -> io::Result<()> {
+    // hidden files are skipped, as in folders
+    let options = glob::MatchOptions { require_literal_leading_dot: true, ..glob::MatchOptions::new() };
+    let Some((part, rest)) = parts.split_first() else {
+        found.push(folder.to_owned());
+        return Ok(());
+    };
+    if let Part::Plain(name) = part {
+        let path = folder.join(name);
+        return if path.exists() { add_below(&path, rest, found) } else { Ok(()) };
+    }
+    if matches!(part, Part::Folders) {
+        add_below(folder, rest, found)?;
+    }
+    let listed = if folder.as_os_str().is_empty() { Path::new(".") } else { folder };
+    if !listed.is_dir() {
+        return Ok(());
+    }
+    for entry in std::fs::read_dir(listed)? {
+        let entry = entry?;
+        let (name, path) = (entry.file_name(), folder.join(entry.file_name()));
+        let name = name.to_string_lossy();
+        match part {
+            Part::Pattern(pattern) if pattern.matches_with(&name, options) => add_below(&path, rest, found)?,
+            // links are not followed here: they may lead back
+            Part::Folders if entry.file_type()?.is_dir() && !name.starts_with('.') => add_below(&path, parts, found)?,
+            _ => {}
+        }
+    }
+    Ok(())
 }
 
 #[cfg(test)]
@@ -133,6 +197,9 @@ mod tests {
         assert_eq!(found("a"), ["a/1.png", "a/2.png", "a/deep/3.png"]);
         assert_eq!(found("a/*.png"), ["a/1.png", "a/2.png"]);
         assert_eq!(found("**/[23].png"), ["a/2.png", "a/deep/3.png"]);
+        assert_eq!(found("*/deep/?.png"), ["a/deep/3.png"]);
+        assert_eq!(found("*/deep"), ["a/deep/3.png"]);
+        assert_eq!(found("a/../b.*"), ["a/../b.png"]);
         // a file of that name is that file
         assert_eq!(found("odd [1].png"), ["odd [1].png"]);
         for (list, text) in [

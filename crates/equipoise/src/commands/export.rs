@@ -130,7 +130,7 @@ pub(crate) fn run(args: &Args, out: &mut impl Write) -> Result<(), Failure> {
         )?,
         false => {}
     }
-    if decision.calibration.as_ref().is_some_and(|calibration| calibration.is_fitted()) {
+    if decision.calibration.as_ref().is_some_and(equipoise_record::Calibration::is_fitted) {
         writeln!(out, "divide the logits by the `temperature` of the metadata before the softmax")?;
     }
     Ok(())

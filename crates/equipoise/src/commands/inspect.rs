@@ -97,6 +97,7 @@ fn print_report(report: &DatasetReport, out: &mut impl Write) -> Result<(), Fail
             let norms = format!("lengths of rows {shortest:.3} to {longest:.3}, median {median:.3}");
             writeln!(out, "{} features{constant}; {norms}", features.dimensions)?;
         }
+        None if report.formats.is_empty() => {}
         None => writeln!(out, "formats: {}; sizes: {}", listed(&report.formats), listed(&report.sizes))?,
     }
     writeln!(out, "imbalance factor {:.1}, Gini {:.2}", report.imbalance_factor, report.gini)?;

@@ -35,7 +35,7 @@ well belong to, and --reject marks images that are probably none of them; both n
 
 Examples:
   equipoise predict runs/my-images-balanced-softmax-resnet32-s0 photo.jpg other.png
-  equipoise predict runs/my-images-balanced-softmax-resnet32-s0 photos --top 3 --csv -o labels.csv
+  equipoise predict runs/my-images-balanced-softmax-resnet32-s0 photos --top 3 -o labels.csv
   equipoise predict runs/my-images-softmax-resnet32-s0 list.txt --logit-adjustment 1 --json
   equipoise predict runs/my-images-balanced-softmax-resnet32-s0 photos --prior train --sets 0.1 --reject 0.05")]
 pub(crate) struct Args {
@@ -65,16 +65,50 @@ pub(crate) struct Args {
     #[arg(long)]
     csv: bool,
     /// Write CSV texts as they are, even if a spreadsheet would run them
-    #[arg(long, requires = "csv")]
+    #[arg(long, conflicts_with = "json")]
     raw: bool,
-    /// Write to a file instead of standard output
+    /// Write to a file instead of standard output; its extension decides the format (.csv, .json, .jsonl or .txt) unless an option does
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
+}
+
+/// How predictions are written.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Format {
+    /// For people.
+    Text,
+    Csv,
+    /// An object per line.
+    Json,
+}
+
+impl Args {
+    /// The format that the options ask for, or the file's extension.
+    fn format(&self) -> Result<Format, Failure> {
+        let extension =
+            self.output.as_ref().and_then(|path| path.extension()).map(|e| e.to_string_lossy().to_lowercase());
+        let format = match extension.as_deref() {
+            _ if self.csv => Format::Csv,
+            _ if self.json => Format::Json,
+            Some("csv") => Format::Csv,
+            Some("json" | "jsonl" | "ndjson") => Format::Json,
+            None | Some("txt") => Format::Text,
+            Some(other) => {
+                let what = format!("--output: .{other} is no format; --csv or --json says what the file holds");
+                return Err(Failure::usage(what));
+            }
+        };
+        if self.raw && format != Format::Csv {
+            return Err(Failure::usage("--raw is for CSV: add --csv, or name a .csv file"));
+        }
+        Ok(format)
+    }
 }
 
 pub(crate) fn run(args: &Args, out: &mut impl Write) -> Result<(), Failure> {
     args.post_hoc.check()?;
     args.post_hoc.check_prior(&args.probabilities)?;
+    let format = args.format()?;
     let checkpoint = checkpoints::read(&args.run)?;
     warn_if_untrained(&checkpoint.header);
     warn_of_second_correction(&checkpoint.header, args.post_hoc);
@@ -105,10 +139,10 @@ pub(crate) fn run(args: &Args, out: &mut impl Write) -> Result<(), Failure> {
         note(&rejection_promise(rate, rejection, &header.settings.groups.groups(&header.counts)));
     }
     let failed = match &args.output {
-        None => predict(args, &mut predictor, &files, out)?,
+        None => predict(args, format, &mut predictor, &files, out)?,
         Some(path) => {
             let mut text = Vec::new();
-            let failed = predict(args, &mut predictor, &files, &mut text)?;
+            let failed = predict(args, format, &mut predictor, &files, &mut text)?;
             write_file(path, &text)?;
             failed
         }
@@ -163,16 +197,22 @@ fn find_images(args: &Args, header: &CheckpointHeader) -> Result<Vec<PathBuf>, F
 }
 
 /// Predicts all images and names those that cannot be read. Returns their number.
-fn predict(args: &Args, predictor: &mut Predictor, files: &[PathBuf], out: &mut dyn Write) -> Result<usize, Failure> {
+fn predict(
+    args: &Args,
+    format: Format,
+    predictor: &mut Predictor,
+    files: &[PathBuf],
+    out: &mut dyn Write,
+) -> Result<usize, Failure> {
     let names = predictor.classes().to_vec();
-    if args.csv {
+    if format == Format::Csv {
         writeln!(out, "{}", csv_header(args, names.len()))?;
     }
     let progress = Progress::new("images");
     let mut failed = 0;
     predictor.predict(|image, classes| -> Result<(), Failure> {
         match classes {
-            Ok(prediction) => write_image(args, &files[image], &names, prediction, out)?,
+            Ok(prediction) => write_image(args, format, &files[image], &names, prediction, out)?,
             Err(what) => {
                 failed += 1;
                 warn(&format!("{}: {what}", files[image].display()));
@@ -194,6 +234,7 @@ fn csv_header(args: &Args, classes: usize) -> String {
 /// Writes the prediction for one image.
 fn write_image(
     args: &Args,
+    format: Format,
     file: &Path,
     names: &[String],
     prediction: &FilePrediction,
@@ -204,28 +245,33 @@ fn write_image(
     let labels = classes.iter().map(|(class, probability)| (&names[*class], probability));
     let set: Option<Vec<&str>> = set.as_ref().map(|set| set.iter().map(|class| names[*class].as_str()).collect());
     let rejected = args.caution.reject.map(|_| *rejected);
-    if args.json {
-        let labels: Vec<_> = labels.map(|(label, p)| json!({"label": label, "probability": p})).collect();
-        let mut line = json!({"path": path, "predictions": labels});
-        if let Some(set) = set {
-            line["set"] = json!(set);
+    match format {
+        Format::Json => {
+            let labels: Vec<_> = labels.map(|(label, p)| json!({"label": label, "probability": p})).collect();
+            let mut line = json!({"path": path, "predictions": labels});
+            if let Some(set) = set {
+                line["set"] = json!(set);
+            }
+            if let Some(rejected) = rejected {
+                line["rejected"] = json!(rejected);
+            }
+            writeln!(out, "{line}")?;
         }
-        if let Some(rejected) = rejected {
-            line["rejected"] = json!(rejected);
+        Format::Csv => {
+            let labels = labels.map(|(label, p)| format!(",{},{p:.6}", csv_field(label, args.raw)));
+            let set = set.map_or_else(String::new, |set| format!(",{}", csv_field(&set.join("|"), args.raw)));
+            let rejected = rejected.map_or("", |rejected| if rejected { ",yes" } else { ",no" });
+            writeln!(out, "{}{}{set}{rejected}", csv_field(&path, args.raw), labels.collect::<String>())?;
         }
-        writeln!(out, "{line}")?;
-    } else if args.csv {
-        let labels = labels.map(|(label, p)| format!(",{},{p:.6}", csv_field(label, args.raw)));
-        let set = set.map_or_else(String::new, |set| format!(",{}", csv_field(&set.join("|"), args.raw)));
-        let rejected = rejected.map_or("", |rejected| if rejected { ",yes" } else { ",no" });
-        writeln!(out, "{}{}{set}{rejected}", csv_field(&path, args.raw), labels.collect::<String>())?;
-    } else {
-        let labels: Vec<String> = labels.map(|(label, p)| format!("{} {:.1} %", printable(label), 100.0 * p)).collect();
-        let labels = labels.join(", ");
-        let set = set.map_or_else(String::new, |set| format!("; one of: {}", printable(&set.join(", "))));
-        match rejected {
-            Some(true) => writeln!(out, "{}: none of these ({labels}{set})", printable(&path))?,
-            _ => writeln!(out, "{}: {labels}{set}", printable(&path))?,
+        Format::Text => {
+            let labels: Vec<String> =
+                labels.map(|(label, p)| format!("{} {:.1} %", printable(label), 100.0 * p)).collect();
+            let labels = labels.join(", ");
+            let set = set.map_or_else(String::new, |set| format!("; one of: {}", printable(&set.join(", "))));
+            match rejected {
+                Some(true) => writeln!(out, "{}: none of these ({labels}{set})", printable(&path))?,
+                _ => writeln!(out, "{}: {labels}{set}", printable(&path))?,
+            }
         }
     }
     Ok(())

@@ -108,3 +108,45 @@ fn splits_beside_other_folders() {
     assert!(stdout.contains("set/Annotations: ignored: the dataset is in Train Data, Test Data"), "{stdout}");
     assert!(!stdout.contains("__MACOSX"), "{stdout}");
 }
+
+/// As GTSRB is shipped: the test images have no class folders but a list, whose classes are numbers without leading zeros.
+#[test]
+fn test_images_with_a_list_beside_class_folders() {
+    let place = Place::new();
+    place.tree("GTSRB/Final_Training/Images", &[("00000", 5), ("00001", 5)], (8, 8));
+    (0..3).for_each(|i| place.image(&format!("GTSRB/Final_Test/Images/0000{i}.ppm"), (8, 8), 7000 + i));
+    let list = "Filename;Width;ClassId\n00000.ppm;8;1\n00001.ppm;8;0\n00002.ppm;8;1\n";
+    place.write("GTSRB/Final_Test/Images/GT-final_test.csv", list);
+    let whole = report(&place, "GTSRB");
+    assert_eq!(shape(&whole), (10, 3, vec!["00000", "00001"]));
+    for test in ["GTSRB/Final_Test/Images/GT-final_test.csv", "GTSRB/Final_Test"] {
+        let args = ["inspect", "GTSRB/Final_Training/Images", "--test-data", test, "--json"];
+        let report: serde_json::Value = serde_json::from_str(&place.succeeds(&args).0).expect("JSON");
+        assert_eq!(shape(&report), (10, 3, vec!["00000", "00001"]), "{test}");
+        assert_eq!(report["classes"], whole["classes"], "{test}");
+    }
+}
+
+#[test]
+fn folders_of_folders_are_doubted() {
+    let place = Place::new();
+    place.tree("set/animals", &[("cat", 5), ("dog", 5)], (8, 8));
+    place.tree("set/plants", &[("fern", 5), ("moss", 5), ("oak", 5)], (8, 8));
+    let (_, said) = place.succeeds(&["train", "set", "--model", "resnet8", "--epochs", "1", "--output", "run"]);
+    let doubt =
+        "set: its folders are read as the classes, although they hold nothing but folders (cat, dog and others)";
+    assert!(said.contains(doubt), "{said}");
+}
+
+#[test]
+fn extra_classes_and_archives_get_advice() {
+    let place = Place::new();
+    place.tree("case/train", &[("apple", 5), ("pear", 5)], (8, 8));
+    place.tree("case/test", &[("Apple", 2), ("pear", 2)], (8, 8));
+    let said = place.refuses(&["inspect", "case"]);
+    assert!(said.contains("there is no such class in case/train, though there is 'apple'; rename"), "{said}");
+    let said = place.refuses(&["train", "case/train", "--test-data", "case/test"]);
+    assert!(said.contains("(apple, pear), though 'apple' is; leave its images out, or give it"), "{said}");
+    place.write("set.zip", b"PK\x03\x04");
+    assert!(place.refuses(&["train", "set.zip"]).contains("unpack this one first"));
+}

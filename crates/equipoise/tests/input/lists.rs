@@ -175,7 +175,7 @@ fn a_folder_with_a_list() {
     place.write("kaggle/train.csv", lines("id,label", |i, class| format!("train/{i},{class}")));
     let said = place.refuses(&["inspect", "kaggle"]);
     assert!(
-        said.ends_with("it holds 2 lists; name the one with the labels, such as kaggle/train.csv or kaggle/labels.csv"),
+        said.ends_with("it holds 2 lists; name the one with the images and labels to train on, such as kaggle/train.csv; --test-data names another one"),
         "{said}"
     );
     images(&place, "none", ".ppm");
@@ -220,4 +220,47 @@ fn options_without_a_dataset() {
         let said = place.refuses(&["train", data, "--label-column", "breed"]);
         assert!(said.contains("'breed': ") && said.contains("is not read from a list"), "{said}");
     }
+}
+
+/// Names as another system writes them, and lines that end as there.
+#[test]
+fn lists_of_other_systems() {
+    let place = Place::new();
+    images(&place, "set/img", ".PPM");
+    place.write("set/list.csv", lines("path,label", |i, class| format!("img\\{i}.ppm,{class}")).replace('\n', "\r\n"));
+    let report = read(&place, "set/list.csv", &[]);
+    assert_eq!(classes(&report), ["cat", "dog"]);
+    assert_eq!(report["train"].as_u64().unwrap_or(0) + report["test"].as_u64().unwrap_or(0), 6);
+    for end in ["\n", "\r\n"] {
+        place.write("set/bad.csv", ["path,label", "img/0.PPM,cat", "img/2.PPM,dog", "img/1.PPM,", ""].join(end));
+        let said = place.refuses(&["inspect", "set/bad.csv"]);
+        assert!(said.ends_with("bad.csv: line 4: the label is missing"), "{end:?}: {said}");
+    }
+}
+
+/// As Hugging Face lays out a folder of images: a list in every split.
+#[test]
+fn lists_in_the_folders_of_splits() {
+    let place = Place::new();
+    for (split, classes) in [("train", ["cat", "dog"]), ("validation", ["dog", "cat"]), ("test", ["dog", "cat"])] {
+        images(&place, &format!("set/{split}"), ".ppm");
+        let line = |i: u32| format!("{i}.ppm,{}\n", classes[i as usize % 2]);
+        place.write(
+            &format!("set/{split}/metadata.csv"),
+            "file_name,label\n".to_owned() + &(0..6).map(line).collect::<String>(),
+        );
+    }
+    let report = read(&place, "set", &[]);
+    assert_eq!(classes(&report), ["cat", "dog"]);
+    let images = ["train", "val", "test"].map(|split| report[split].as_u64().unwrap_or(0));
+    assert_eq!(images, [6; 3]);
+    // without a test folder, that of validation takes its place
+    std::fs::remove_dir_all(place.path("set/test")).expect("removed");
+    let report = read(&place, "set", &[]);
+    assert_eq!((report["train"].as_u64(), report["val"].as_u64(), report["test"].as_u64()), (Some(6), None, Some(6)));
+    // a class that is not trained
+    place.write("set/validation/metadata.csv", "file_name,label\n0.ppm,cow\n");
+    assert!(
+        place.refuses(&["inspect", "set"]).contains("class `cow` is in the test split, but not in the train split")
+    );
 }

@@ -187,3 +187,27 @@ fn near_duplicates_are_announced() {
     let (stdout, _) = place.succeeds(&["inspect", "set", "--group-by", r"(s\d+)_"]);
     assert!(!stdout.contains("look almost like"), "{stdout}");
 }
+
+/// Images that choose the epoch, or are trained on, do not prove anything when they are tested on.
+#[test]
+fn images_in_two_splits_and_untested_classes_are_named() {
+    let place = Place::new();
+    place.tree("here", &[("a", 8), ("b", 8), ("c", 8)], (12, 12));
+    place.tree("there", &[("a", 3), ("c", 2)], (14, 14));
+    place.image("there/a/again.ppm", (12, 12), 0);
+    let (_, said) = place.succeeds(&train("here", &["--test-data", "there", "--val-data", "there"], "run"));
+    for what in [
+        "1 validation image is also in training, such as there/a/again.ppm: results will look better than they are",
+        "1 test image is also in training, such as there/a/again.ppm: results will look better than they are",
+        "6 test images are also in validation, such as there/a/000.ppm: the test split chooses the best epoch",
+        "class b has no test image, so that its accuracy will not be known",
+    ] {
+        let what = what.replace("there/a", &place.path("there/a").canonicalize().expect("there").display().to_string());
+        assert!(said.contains(&what), "{what}: {said}");
+    }
+    std::fs::rename(place.path("here"), place.path("moved")).expect("moved");
+    std::fs::remove_file(place.path("run/result.json")).expect("there");
+    let told = place.refuses(&["train", "--resume", "run"]);
+    assert!(told.ends_with("name where they are now: `equipoise train DATA --resume RUN`"), "{told}");
+    place.succeeds(&["train", "moved", "--resume", "run"]);
+}

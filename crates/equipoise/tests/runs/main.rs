@@ -36,8 +36,8 @@ const TINY: [&str; 12] = [
     "200",
     "--batch-size",
     "16",
-    "--epochs",
-    "3",
+    "--set",
+    "epochs=3",
     "--threads",
     "2",
 ];

@@ -79,3 +79,24 @@ fn unknown_settings_get_the_nearest_name_at_every_level() {
         "{message}"
     );
 }
+
+/// Nothing wins silently: an option and a setting that mean the same contradict each other.
+#[test]
+fn an_option_and_its_setting_contradict_each_other() {
+    let place = Place::new();
+    for (option, setting) in [
+        (&["fashion-mini"][..], "data.dataset=cifar10"),
+        (&["--epochs", "3"], "epochs=5"),
+        (&["--criterion", "cwap"], "criterion.method=softmax"),
+        (&["--model", "resnet8"], "model.name=resnet20"),
+        (&["--lr", "0.1"], "optimizer.learning_rate=0.2"),
+        (&["--val", "0.1"], "data.val_fraction=0.2"),
+    ] {
+        let said = place.refused(&[&["train", "--print-config", "--set", setting], option].concat());
+        let name = if option.len() == 1 { "DATA" } else { option[0] };
+        assert!(
+            said.contains(&format!("--set {setting} and {name} set the same thing; leave one of them out")),
+            "{said}"
+        );
+    }
+}

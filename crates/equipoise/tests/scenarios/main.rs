@@ -101,8 +101,8 @@ const TINY: [&str; 12] = [
     "200",
     "--batch-size",
     "32",
-    "--epochs",
-    "2",
+    "--set",
+    "epochs=2",
     "--threads",
     "2",
 ];

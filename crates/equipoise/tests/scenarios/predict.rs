@@ -190,3 +190,34 @@ fn predictions_of_an_evaluation_and_cells_that_a_spreadsheet_would_run() {
     assert_eq!(formula(&[]), ["./=1+1.ppm", "'=1+1.ppm"]);
     assert_eq!(formula(&["--raw"]), ["./=1+1.ppm", "=1+1.ppm"]);
 }
+
+/// The extension of the file decides the format, unless an option does.
+#[test]
+fn files_get_the_format_of_their_names() {
+    let place = place();
+    let read = |name: &str| std::fs::read_to_string(place.path().join(name)).expect(name);
+    let predict = |more: &[&str]| place.stdout(&[&["predict", "run", "photos"], more].concat());
+    predict(&["-o", "labels.csv"]);
+    assert_eq!(read("labels.csv"), predict(&["--csv"]));
+    predict(&["-o", "labels.JSONL"]);
+    assert_eq!(read("labels.JSONL"), predict(&["--json"]));
+    predict(&["-o", "labels.txt"]);
+    assert_eq!(read("labels.txt"), predict(&[]));
+    predict(&["-o", "labels.dat", "--csv"]);
+    assert_eq!(read("labels.dat"), predict(&["--csv"]));
+    let said = place.refused(&["predict", "run", "photos", "-o", "labels.xlsx"]);
+    assert!(said.contains("--output: .xlsx is no format; --csv or --json says what the file holds"), "{said}");
+    assert!(place.refused(&["predict", "run", "photos", "--raw"]).contains("--raw is for CSV"));
+}
+
+/// Names that are not text are found by patterns, as they are in folders.
+#[cfg(target_os = "linux")]
+#[test]
+fn patterns_beside_names_that_are_not_text() {
+    use std::os::unix::ffi::OsStrExt;
+    let place = place();
+    let odd = std::ffi::OsStr::from_bytes(b"b\xff.ppm");
+    std::fs::write(place.path().join("photos").join(odd), ppm(3)).expect("written");
+    assert_eq!(files(&place.stdout(&["predict", "run", "photos/a*.ppm", "--csv"])), ["photos/a.ppm"]);
+    assert_eq!(files(&place.stdout(&["predict", "run", "photos/*.ppm", "--csv"])).len(), 2);
+}

@@ -69,13 +69,19 @@ fn reports_skip_runs_without_an_evaluation() {
     for name in ["metrics.jsonl", "result.json", "details.json"] {
         std::fs::remove_file(place.path().join("runs/empty").join(name)).expect("a file");
     }
-    let out = place.run(&["report", "runs/good", "runs/empty", "--plain"]);
-    assert!(out.status.success(), "{}", text(&out.stderr));
-    assert!(
-        text(&out.stderr).contains("skipping runs/empty: none of its epochs has been evaluated"),
-        "{}",
-        text(&out.stderr)
-    );
+    place.write("runs/notes.txt", "of a user");
+    place.write("runs/other/photo.jpg", "no run");
+    place.train("runs/damaged", &["--quiet", "--seed", "2"]);
+    place.write("runs/damaged/config.toml", "no settings");
+    let out =
+        place.run(&["report", "runs/good", "runs/empty", "runs/notes.txt", "runs/other", "runs/damaged", "--plain"]);
+    let said = text(&out.stderr);
+    assert!(out.status.success(), "{said}");
+    assert!(said.contains("skipped: runs/empty has nothing to report yet: no epoch has been evaluated"), "{said}");
+    assert!(said.contains("skipped: cannot read runs/notes.txt"), "{said}");
+    assert!(said.contains("skipped: runs/other is not a run"), "{said}");
+    assert!(said.contains("skipped: runs/damaged/config.toml: "), "{said}");
+    assert!(place.refused(&["report", "runs/good", "runs/gone"]).contains("runs/gone"));
     assert!(text(&out.stdout).contains("\nbalanced-softmax "), "{}", text(&out.stdout));
     assert!(place.refused(&["report", "runs/empty"]).contains("nothing to report yet"));
 }

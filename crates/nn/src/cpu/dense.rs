@@ -3,13 +3,15 @@
 //! A task has some rows of the batch, or some inputs of the weights, whatever the number of threads. Nothing is summed over
 //! tasks, so that results do not depend on them.
 
+use equipoise_simd::SimdLevel;
+
 use super::scratch::{Shared, Tasks};
 use crate::kernel::CHANNELS;
 use crate::kernel::gemm::{Gemm, Outer, Segment, gemm, outer};
 use crate::kernel::prefetch::Prefetch;
 
 /// Rows of a task: a multiple of what the kernels keep in registers, and few enough that small batches have several.
-const TASK_ROWS: usize = 24;
+pub(super) const TASK_ROWS: usize = 24;
 /// Inputs of a task of the weights' gradient.
 const TASK_INPUTS: usize = 3 * CHANNELS;
 
@@ -21,6 +23,32 @@ pub(super) struct DenseShape {
     pub(super) outputs: usize,
 }
 
+impl DenseShape {
+    /// `y = x w` on this thread, with weights as the kernels read them.
+    ///
+    /// # Panics
+    /// If a slice is too short for the shape.
+    pub(super) fn product(self, simd: SimdLevel, x: &[f32], packed: &[f32], y: &mut [f32]) {
+        let Self { rows, inputs, outputs } = self;
+        assert!(x.len() >= rows * inputs && packed.len() >= inputs * outputs && y.len() >= rows * outputs);
+        let product = Gemm {
+            count: 1,
+            next: [0; 3],
+            rows,
+            columns: outputs,
+            a: x.as_ptr(),
+            a_stride: inputs,
+            segments: &[Segment { offset: 0, length: inputs }],
+            b: packed.as_ptr(),
+            c: y.as_mut_ptr(),
+            c_stride: outputs,
+            prefetch: &Prefetch::new(0, &(0..0), &(0..0)),
+        };
+        // SAFETY: the assertion above: all rows lie inside `x` and `y`, and all weights inside `packed`. `y` is not `x`.
+        unsafe { gemm(simd, &product) };
+    }
+}
+
 impl Tasks {
     /// `y = x w`, with weights as the kernels read them.
     ///
@@ -28,31 +56,11 @@ impl Tasks {
     /// If a slice is too short for the shape.
     pub(super) fn dense_product(&self, shape: DenseShape, x: &[f32], packed: &[f32], y: &mut [f32]) {
         let DenseShape { rows, inputs, outputs } = shape;
-        assert!(x.len() >= rows * inputs && packed.len() >= inputs * outputs && y.len() >= rows * outputs);
-        let [x, packed] = [x, packed].map(|values| Shared::new(values.as_ptr()));
-        let y = Shared::new(y.as_mut_ptr());
-        let segments = [Segment { offset: 0, length: inputs }];
-        self.pool.run(rows.div_ceil(TASK_ROWS), |task| {
-            let first = task * TASK_ROWS;
-            let prefetch = Prefetch::new(0, &(0..0), &(0..0));
-            // SAFETY: the assertion above: the rows of the task lie inside `x` and `y`, and all weights inside `packed`. Each
-            // task writes rows of its own.
-            unsafe {
-                let product = Gemm {
-                    count: 1,
-                    next: [0; 3],
-                    rows: TASK_ROWS.min(rows - first),
-                    columns: outputs,
-                    a: x.get().add(first * inputs),
-                    a_stride: inputs,
-                    segments: &segments,
-                    b: packed.get(),
-                    c: y.get().add(first * outputs),
-                    c_stride: outputs,
-                    prefetch: &prefetch,
-                };
-                gemm(self.simd, &product);
-            }
+        let rows_of = x[..rows * inputs].chunks(TASK_ROWS * inputs);
+        let mut tasks: Vec<(&[f32], &mut [f32])> =
+            rows_of.zip(y[..rows * outputs].chunks_mut(TASK_ROWS * outputs)).collect();
+        self.pool.each(&mut tasks, |_, (x, y)| {
+            DenseShape { rows: x.len() / inputs, ..shape }.product(self.simd, x, packed, y);
         });
     }
 

@@ -1,19 +1,17 @@
-//! A head on features: rows in, an optional hidden layer with ReLU, then the head.
+//! A head on features: rows in, an optional hidden layer with ReLU, then the head. In the forward pass a task takes its rows through
+//! all layers, while they are in the cache.
 
 use std::ops::Range;
 
 use super::Cpu;
-use super::dense::DenseShape;
-use super::head::normalize;
+use super::dense::{DenseShape, TASK_ROWS};
+use super::head::{HeadLayer, normalize};
 use super::plan::Offsets;
 use crate::buffer::Buffer;
 use crate::error::NnError;
 use crate::kernel::convolution::{Convolution, ConvolutionAlgorithm, Geometry};
 use crate::kernel::stored;
 use crate::network::Network;
-
-/// Rows that one task copies or normalizes.
-const TASK_ROWS: usize = 16;
 
 /// The hidden layer of a head on features. Its convolution tells how weights are packed.
 pub(super) struct HiddenLayer {
@@ -49,26 +47,58 @@ impl HiddenLayer {
 }
 
 impl Cpu {
-    /// Computes what the head reads of a batch of rows, and returns their number.
+    /// Computes the logits of a batch of rows without bias and scale, and what the head reads of them. Returns their number.
     pub(super) fn features_forward(&mut self, rows: &[f32]) -> Result<usize, NnError> {
-        let number = self.read_features(rows)?;
-        self.hidden_forward(number);
-        if self.head.is_cosine() {
-            let inputs = self.head.convolution.geometry.inputs;
-            let rows =
-                self.head.features.chunks_mut(TASK_ROWS * inputs).zip(self.head.feature_lengths.chunks_mut(TASK_ROWS));
-            let mut tasks: Vec<(&mut [f32], &mut [f32])> = rows.take(number.div_ceil(TASK_ROWS)).collect();
-            self.tasks.pool.each(&mut tasks, |_, (rows, lengths)| {
-                rows.chunks_exact_mut(inputs)
-                    .zip(lengths.iter_mut())
-                    .for_each(|(row, length)| *length = normalize(row));
-            });
+        let number = self.check_rows(rows)?;
+        let (width, simd, is_cosine) = (self.network.channels, self.tasks.simd, self.head.is_cosine());
+        let HeadLayer { convolution, forward_weights, features, feature_lengths, logits, .. } = &mut self.head;
+        let Geometry { inputs, outputs, .. } = convolution.geometry;
+        let layer = self.hidden.as_mut().map(|hidden| {
+            let shape = hidden.shape(0);
+            let rows = hidden
+                .input
+                .chunks_mut(TASK_ROWS * shape.inputs)
+                .zip(hidden.output.chunks_mut(TASK_ROWS * shape.outputs));
+            (shape, &self.parameters[hidden.bias.clone()], &hidden.forward_weights, rows)
+        });
+        let (layer, mut hidden_rows) = match layer {
+            Some((shape, bias, weights, rows)) => (Some((shape, bias, weights)), Some(rows)),
+            None => (None, None),
+        };
+        let mut tasks: Vec<RowTask<'_>> = rows
+            .chunks(TASK_ROWS * width)
+            .zip(features.chunks_mut(TASK_ROWS * inputs))
+            .zip(feature_lengths.chunks_mut(TASK_ROWS).zip(logits.chunks_mut(TASK_ROWS * outputs)))
+            .map(|((rows, features), (lengths, logits))| {
+                let hidden = hidden_rows.as_mut().and_then(Iterator::next);
+                RowTask { rows, hidden, features, lengths, logits, is_finite: true }
+            })
+            .collect();
+        self.tasks.pool.each(&mut tasks, |_, task| {
+            let rows = task.rows.len() / width;
+            match (&mut task.hidden, layer) {
+                (Some((input, output)), Some((shape, bias, weights))) => {
+                    task.is_finite = copy_rows(task.rows, input, (width, shape.inputs));
+                    DenseShape { rows, ..shape }.product(simd, input, weights, output);
+                    rectify(output, bias, task.features);
+                }
+                _ => task.is_finite = copy_rows(task.rows, task.features, (width, inputs)),
+            }
+            if is_cosine {
+                let features = task.features.chunks_exact_mut(inputs).zip(task.lengths.iter_mut());
+                features.take(rows).for_each(|(row, length)| *length = normalize(row));
+            }
+            DenseShape { rows, inputs, outputs }.product(simd, task.features, forward_weights, task.logits);
+        });
+        if tasks.iter().all(|task| task.is_finite) {
+            return Ok(number);
         }
-        Ok(number)
+        let at = rows.iter().position(|x| !x.is_finite()).unwrap_or(0);
+        Err(NnError::NotFinite { image: at / width, value: rows[at] })
     }
 
-    /// Copies the caller's rows, with padding, to where the hidden layer or the head reads them.
-    fn read_features(&mut self, rows: &[f32]) -> Result<usize, NnError> {
+    /// The number of rows of a batch.
+    fn check_rows(&self, rows: &[f32]) -> Result<usize, NnError> {
         let width = self.network.channels;
         let number = rows.len() / width;
         if rows.len() != number * width {
@@ -77,55 +107,7 @@ impl Cpu {
         if number == 0 || number > self.batch_size {
             return Err(NnError::BatchSize { got: number, most: self.batch_size });
         }
-        let padded = stored(width);
-        let to = match &mut self.hidden {
-            Some(hidden) => &mut hidden.input,
-            None => &mut self.head.features,
-        };
-        let chunks = rows.chunks(TASK_ROWS * width).zip(to.chunks_mut(TASK_ROWS * padded));
-        let mut tasks: Vec<(&[f32], &mut [f32], bool)> = chunks.map(|(from, to)| (from, to, true)).collect();
-        self.tasks.pool.each(&mut tasks, |_, (from, to, is_finite)| {
-            for (from, to) in from.chunks_exact(width).zip(to.chunks_exact_mut(padded)) {
-                to[..width].copy_from_slice(from);
-                // without their signs, the bits of finite values are below those of infinity
-                let largest = from.iter().fold(0, |most: u32, x| most.max(x.abs().to_bits()));
-                *is_finite &= largest < f32::INFINITY.to_bits();
-            }
-        });
-        if tasks.iter().all(|(_, _, is_finite)| *is_finite) {
-            return Ok(number);
-        }
-        match rows.iter().position(|x| !x.is_finite()) {
-            Some(at) => Err(NnError::NotFinite { image: at / width, value: rows[at] }),
-            None => Ok(number),
-        }
-    }
-
-    fn hidden_forward(&mut self, rows: usize) {
-        let Some(hidden) = &mut self.hidden else { return };
-        let (shape, bias) = (hidden.shape(rows), &self.parameters[hidden.bias.clone()]);
-        self.tasks.dense_product(shape, &hidden.input, &hidden.forward_weights, &mut hidden.output);
-        let outputs = hidden.output.chunks_mut(TASK_ROWS * shape.outputs);
-        let features = self.head.features.chunks_mut(TASK_ROWS * shape.outputs);
-        let mut tasks: Vec<(&mut [f32], &mut [f32])> = outputs.zip(features).take(rows.div_ceil(TASK_ROWS)).collect();
-        self.tasks.pool.each(&mut tasks, |_, (output, features)| {
-            for (output, features) in
-                output.chunks_exact_mut(shape.outputs).zip(features.chunks_exact_mut(shape.outputs))
-            {
-                for ((y, b), feature) in output.iter_mut().zip(bias).zip(features) {
-                    *y = (*y + b).max(0.0);
-                    *feature = *y;
-                }
-            }
-        });
-    }
-
-    /// Computes the logits of rows without bias and scale.
-    pub(super) fn head_product(&mut self, rows: usize) {
-        let head = &mut self.head;
-        let Geometry { inputs, outputs, .. } = head.convolution.geometry;
-        let shape = DenseShape { rows, inputs, outputs };
-        self.tasks.dense_product(shape, &head.features, &head.forward_weights, &mut head.logits);
+        Ok(number)
     }
 
     /// Computes the gradients of the head's weights, and of its input if a hidden layer needs it.
@@ -157,6 +139,40 @@ impl Cpu {
         let bias = &mut self.gradients[hidden.bias.clone()];
         bias.copy_from_slice(&column_sums(&gradients[..rows * shape.outputs], shape.outputs));
         self.tasks.dense_weight_gradient(shape, &hidden.input, gradients, &mut self.gradients[hidden.weight.clone()]);
+    }
+}
+
+/// Some rows of a batch, and where what is computed of them goes.
+struct RowTask<'a> {
+    rows: &'a [f32],
+    /// The input and the output of the hidden layer.
+    hidden: Option<(&'a mut [f32], &'a mut [f32])>,
+    features: &'a mut [f32],
+    lengths: &'a mut [f32],
+    logits: &'a mut [f32],
+    is_finite: bool,
+}
+
+/// Copies rows to where there is padding behind each. Returns whether all values are finite.
+fn copy_rows(from: &[f32], to: &mut [f32], (width, padded): (usize, usize)) -> bool {
+    let mut largest = 0;
+    for (from, to) in from.chunks_exact(width).zip(to.chunks_exact_mut(padded)) {
+        for (to, x) in to.iter_mut().zip(from) {
+            *to = *x;
+            // without their signs, the bits of finite values are below those of infinity
+            largest = u32::max(largest, x.abs().to_bits());
+        }
+    }
+    largest < f32::INFINITY.to_bits()
+}
+
+/// Adds the bias to the rows of a layer's output, and cuts off what is negative. Both the output and the features become that.
+fn rectify(output: &mut [f32], bias: &[f32], features: &mut [f32]) {
+    for (output, features) in output.chunks_exact_mut(bias.len()).zip(features.chunks_exact_mut(bias.len())) {
+        for ((y, b), feature) in output.iter_mut().zip(bias).zip(features) {
+            *y = (*y + b).max(0.0);
+            *feature = *y;
+        }
     }
 }
 

@@ -185,9 +185,8 @@ impl HeadLayer {
 impl Cpu {
     /// Computes the logits from the features.
     pub(super) fn head_forward(&mut self, images: usize) {
-        if self.network.is_on_features() {
-            self.head_product(images);
-        } else {
+        // rows of features have passed through the head already
+        if !self.network.is_on_features() {
             self.head_convolution_forward(images);
         }
         let head = &self.head;

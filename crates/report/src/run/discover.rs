@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::fs;
+use std::io;
 use std::path::{Path, PathBuf};
 
 use equipoise_record::names::is_run;
@@ -12,30 +13,33 @@ use super::{RecordedRun, ReportError};
 const MAX_DEPTH: usize = 4;
 
 impl RecordedRun {
-    /// Reads runs from folders, each either a run folder or a folder with runs below it. Also returns the folders that
-    /// were skipped because none of their epochs has been evaluated.
+    /// Reads runs from folders, each either a run folder or a folder with runs below it. Also returns why others were skipped:
+    /// none of their epochs has been evaluated, they are no runs, or they are damaged.
     ///
     /// # Errors
-    /// As [`read`](Self::read), if no run has an evaluation, or if a run is given more than once.
-    pub fn all(paths: &[PathBuf]) -> Result<(Vec<Self>, Vec<PathBuf>), ReportError> {
+    /// If a folder does not exist, no run can be read, or a run is given more than once.
+    pub fn all(paths: &[PathBuf]) -> Result<(Vec<Self>, Vec<ReportError>), ReportError> {
         let (mut runs, mut skipped) = (Vec::new(), Vec::new());
         for path in paths {
-            let mut folders = vec![path.clone()];
-            if !is_run(path) {
-                folders = runs_below(path)?;
+            if !path.exists() {
+                let source = io::Error::from(io::ErrorKind::NotFound);
+                return Err(ReportError::Read { path: path.clone(), source });
             }
-            for folder in folders {
-                match Self::read(&folder) {
-                    Ok(run) => runs.push(run),
-                    Err(ReportError::Empty { path }) => skipped.push(path),
-                    Err(error) => return Err(error),
+            let folders = if is_run(path) { Ok(vec![path.clone()]) } else { runs_below(path) };
+            match folders {
+                Ok(folders) => {
+                    for folder in folders {
+                        match Self::read(&folder) {
+                            Ok(run) => runs.push(run),
+                            Err(error) => skipped.push(error),
+                        }
+                    }
                 }
+                Err(error) => skipped.push(error),
             }
         }
-        if runs.is_empty()
-            && let [path, ..] = paths
-        {
-            return Err(ReportError::Empty { path: path.clone() });
+        if runs.is_empty() && !skipped.is_empty() {
+            return Err(skipped.swap_remove(0));
         }
         let mut seen = BTreeSet::new();
         for run in &runs {

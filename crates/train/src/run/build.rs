@@ -20,7 +20,7 @@ use super::input::{check_input, choose_input};
 use super::memory::available_bytes;
 use super::processes::build_together;
 use super::readable::prepare_readable;
-use super::repeated::repeated_images;
+use super::repeated::{repeated_images, untested_classes};
 use super::result::{FEWEST_VALIDATION_IMAGES, few_images};
 use super::weight_decay::choose_weight_decay;
 use super::weights::{InitialWeights, initialize};
@@ -55,6 +55,7 @@ pub fn prepare(
             settings.optimizer.weight_decay = choose_weight_decay(&dataset, settings, context)?;
         }
         warnings = repeated_images(&dataset, context.pool);
+        warnings.extend(untested_classes(&dataset));
         RunData::prepare(dataset, settings, normalize, context.pool, progress)
     })?;
     if let Some(ImageGroups { summary, warnings }) = &prepared.image_groups {

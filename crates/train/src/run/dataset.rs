@@ -14,6 +14,7 @@ use equipoise_data::subset::split::SplitRule;
 use equipoise_data::{DataError, Dataset, ReadOptions, Split, is_list, load as load_dataset};
 
 use super::Feedback;
+use super::files::input_error;
 use crate::error::TrainError;
 use crate::settings::DataSettings;
 
@@ -89,6 +90,15 @@ pub fn load(
         (None, None) => None,
     };
     Ok(LoadedDataset { dataset, subset, left_out: late, fold })
+}
+
+/// Refuses the path of a run's dataset at which there is nothing; `command` names another place.
+pub(super) fn check_place(dataset: &str, command: &str) -> Result<(), TrainError> {
+    if KnownDataset::by_name(dataset).is_some() || Path::new(dataset).exists() {
+        return Ok(());
+    }
+    let what = format!("the images of the run are no longer here; name where they are now: `{command}`");
+    Err(input_error(Path::new(dataset), what))
 }
 
 /// Refuses names of columns if there is no list that could have them.
@@ -198,8 +208,10 @@ pub(super) fn labeled_as(dataset: Dataset, classes: &[String], choice: SplitChoi
     let unknown = |class: String| {
         let known: Vec<&str> = classes.iter().take(5).map(String::as_str).collect();
         let more = if classes.len() > known.len() { ", ..." } else { "" };
+        let similar = classes.iter().find(|known| known.to_lowercase() == class.to_lowercase());
+        let similar = similar.map(|known| format!(", though '{known}' is")).unwrap_or_default();
         refuse(format!(
-            "class '{class}' is not one of the {} trained classes ({}{more})",
+            "class '{class}' is not one of the {} trained classes ({}{more}){similar}; leave its images out, or give it the name that was trained",
             classes.len(),
             known.join(", ")
         ))

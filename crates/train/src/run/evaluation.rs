@@ -1,7 +1,6 @@
 //! A trained run on a dataset.
 
 use std::fs;
-use std::path::Path;
 
 use equipoise_data::Images;
 use equipoise_data::acquire::catalog::KnownDataset;
@@ -12,8 +11,7 @@ use equipoise_record::{Metrics, SweepPoint};
 
 use super::RunContext;
 use super::build::engine;
-use super::dataset::{SplitChoice, labeled_as};
-use super::files::input_error;
+use super::dataset::{SplitChoice, check_place, labeled_as};
 use super::prediction::most_probable;
 use super::readable::prepare_readable;
 use super::repeated::{dataset_of_run, trained_images};
@@ -130,7 +128,7 @@ pub fn evaluate_checkpoint(
     settings.groups = options.groups.unwrap_or(settings.groups);
     let own = match &options.dataset {
         None => {
-            check_place(&settings.data.dataset)?;
+            check_place(&settings.data.dataset, "equipoise evaluate RUN DATA")?;
             true
         }
         Some(dataset) => is_same(dataset, &settings.data.dataset) || is_moved(dataset, options, &header, context),
@@ -268,15 +266,6 @@ fn is_same(one: &str, other: &str) -> bool {
         None => fs::canonicalize(name).ok(),
     };
     one == other || path(one).is_some_and(|one| Some(one) == path(other))
-}
-
-/// Refuses the path of a run's dataset at which there is nothing.
-fn check_place(dataset: &str) -> Result<(), TrainError> {
-    if KnownDataset::by_name(dataset).is_some() || Path::new(dataset).exists() {
-        return Ok(());
-    }
-    let what = "the images of the run are no longer here; name where they are now: `equipoise evaluate RUN DATA`";
-    Err(input_error(Path::new(dataset), what))
 }
 
 /// Whether a dataset is that of the run at another place.

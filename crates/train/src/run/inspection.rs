@@ -55,7 +55,10 @@ fn on_input(data: &DataSettings, dataset: &Dataset) -> String {
              beside the nearest class mean and the nearest neighbors."
         ),
         Images::Files(_) => {
-            let (side, size) = (usual_image_side(&dataset.train).unwrap_or(0), settings.data.image_size);
+            let size = settings.data.image_size;
+            let Some(side) = usual_image_side(&dataset.train) else {
+                return "There is no image that can be read.".to_owned();
+            };
             format!(
                 "The shorter side of the images is usually {side} pixels: `train` chooses {model} and scales them to {size} x {size} \
                  (--model, --image-size)."

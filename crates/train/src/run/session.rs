@@ -8,6 +8,7 @@ use equipoise_record::{EpochRecord, EpochTime, EvaluationDetails, GradientNorms,
 use serde::Serialize;
 
 use super::build::{RunTrainer, trainer};
+use super::dataset::check_place;
 use super::existing::{ExistingRun, read_settings};
 use super::files::input_error;
 use super::name::run_name;
@@ -70,9 +71,7 @@ impl Run {
     pub fn resume(path: &Path, dataset: Option<&str>, context: &RunContext<'_>) -> Result<Self, TrainError> {
         let folder = RunFolder::open(path)?;
         let mut settings = read_settings(path)?;
-        if let Some(dataset) = dataset {
-            dataset.clone_into(&mut settings.data.dataset);
-        }
+        move_dataset(&mut settings, dataset)?;
         Self::open(folder, settings, context)
     }
 
@@ -91,9 +90,7 @@ impl Run {
         check_extension(path, &settings, epochs)?;
         let text = Settings { epochs, ..settings.clone() }.to_toml()?;
         settings.epochs = epochs;
-        if let Some(dataset) = dataset {
-            dataset.clone_into(&mut settings.data.dataset);
-        }
+        move_dataset(&mut settings, dataset)?;
         let run = Self::open(folder, settings, context)?;
         let done = run.trainer.position().epoch;
         if done > epochs {
@@ -191,6 +188,15 @@ pub(super) fn check_extension(path: &Path, settings: &Settings, epochs: u64) -> 
         path.display()
     );
     Err(input_error(path, what))
+}
+
+/// Takes the dataset from where it is now.
+fn move_dataset(settings: &mut Settings, dataset: Option<&str>) -> Result<(), TrainError> {
+    match dataset {
+        Some(dataset) => dataset.clone_into(&mut settings.data.dataset),
+        None => check_place(&settings.data.dataset, "equipoise train DATA --resume RUN")?,
+    }
+    Ok(())
 }
 
 /// Checks that the records of finished epochs can be read, before anything is trained. Returns the number of recorded epochs.

@@ -19,10 +19,11 @@ pub(in crate::read) mod walk;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use self::layout::{SplitFolders, class_root, is_held_out, is_split, probably_meant};
+use self::layout::{SplitFolders, class_root, is_held_out, is_split, nested_classes};
 pub(super) use self::layout::{is_image_folder, names_split};
 pub(super) use self::walk::Walk;
 use self::walk::{check_link, entries, problem};
+use super::list::{held_out, list_in};
 use crate::dataset::{Dataset, Images, Problem, Split};
 use crate::error::DataError;
 use crate::read::options::ReadOptions;
@@ -80,11 +81,7 @@ fn unsplit_tree(path: &Path, folders: &[PathBuf], options: &ReadOptions) -> Resu
         dataset.problems.extend(others.map(|folder| problem(&folder, "ignored: there are no images in it")));
         return Ok(dataset);
     }
-    if let Some(meant) = probably_meant(path, &files) {
-        let what = format!(
-            "its folders are read as the classes, although they hold nothing but folders; did you mean {}?",
-            meant.display()
-        );
+    if let Some(what) = nested_classes(path, &files) {
         problems.insert(0, problem(path, &what));
     }
     let classes: Vec<String> = files.keys().cloned().collect();
@@ -109,6 +106,9 @@ fn tree_of_splits(path: &Path, folders: &SplitFolders, options: &ReadOptions) ->
     let mut problems = Vec::new();
     let train = class_root(&folders.train)?;
     let files = class_files(&train, &mut problems)?;
+    if let Some(what) = nested_classes(&train, &files) {
+        problems.insert(0, problem(&train, &what));
+    }
     let classes: Vec<String> = files.keys().cloned().collect();
     let mut read = vec![folders.train.clone()];
     let mut split = |folder: &Option<PathBuf>| -> Result<Option<Split>, DataError> {
@@ -159,7 +159,7 @@ fn held_out_files<'a>(
     Ok(all)
 }
 
-/// The images of a `val/` or `test/` folder; `None` if they are not in class folders, so that they have no labels.
+/// The images of a `val/` or `test/` folder; `None` if they are neither in class folders nor in a list, so that they have no labels.
 fn held_out_split(
     folder: &Path,
     train: &Path,
@@ -172,12 +172,16 @@ fn held_out_split(
     };
     let inner = folders(&root)?;
     if inner.len() <= 1 && !inner.iter().any(is_class) {
+        if let Some(file) = list_in(folder)? {
+            return held_out(&file, classes, problems).map(Some);
+        }
         problems.push(problem(folder, "ignored: it has no class folders, so its images have no labels"));
         return Ok(None);
     }
     let files = class_files(&root, problems)?;
     if let Some(extra) = files.keys().find(|class| classes.binary_search(class).is_err()) {
-        return Err(DataError::ExtraClass { folder: root.join(extra), train: train.to_owned() });
+        let similar = classes.iter().find(|class| class.to_lowercase() == extra.to_lowercase()).cloned();
+        return Err(DataError::ExtraClass { folder: root.join(extra), train: train.to_owned(), similar });
     }
     Ok(Some(labeled(&files, classes)))
 }

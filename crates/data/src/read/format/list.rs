@@ -14,6 +14,7 @@ pub(crate) mod delimited;
 mod entries;
 mod files;
 mod json;
+mod split_folders;
 
 use std::collections::BTreeMap;
 use std::io::Read;
@@ -23,6 +24,7 @@ pub(crate) use self::beside_images::list_in;
 use self::columns::split_name;
 use self::entries::{Entries, Entry, Fields};
 use self::files::FileFinder;
+pub(crate) use self::split_folders::{held_out, lists_of_splits};
 use super::class_folders::similar_names;
 use crate::dataset::{Dataset, Problem, Split};
 use crate::error::DataError;

@@ -135,9 +135,9 @@ pub(in crate::read) fn is_image_folder(folder: &Path) -> bool {
 /// Usual names of a folder with images, or with the class folders.
 const IMAGE_FOLDERS: [&str; 7] = ["images", "image", "imgs", "img", "jpegimages", "photos", "pictures"];
 
-/// The folder that was probably meant, if those that would be the classes hold nothing but folders: `Images/` beside `Masks/`,
-/// or two folders with the same folders in them.
-pub(super) fn probably_meant(path: &Path, files: &ClassFiles) -> Option<PathBuf> {
+/// What is odd about a tree whose class folders hold nothing but several folders each: perhaps those were meant to be the classes,
+/// in this folder or in one of the others (`Images/` beside `Masks/`, or two folders with the same folders in them).
+pub(super) fn nested_classes(path: &Path, files: &ClassFiles) -> Option<String> {
     let inner = |(class, files): (&String, &Vec<PathBuf>)| {
         let folder = path.join(class);
         let name = |file: &PathBuf| {
@@ -153,5 +153,12 @@ pub(super) fn probably_meant(path: &Path, files: &ClassFiles) -> Option<PathBuf>
     let (folder, names) = found.first().filter(|_| found.len() > 1)?;
     let usual = found.iter().find(|(folder, _)| is_image_folder(folder));
     let are_alike = found.iter().all(|(_, others)| others == names);
-    usual.map(|(folder, _)| folder.clone()).or_else(|| are_alike.then(|| folder.clone()))
+    let what = "its folders are read as the classes, although they hold nothing but folders";
+    Some(match usual.map(|(folder, _)| folder).or(are_alike.then_some(folder)) {
+        Some(meant) => format!("{what}; did you mean {}?", meant.display()),
+        None => {
+            let some: Vec<_> = names.iter().take(2).map(|name| name.to_string_lossy()).collect();
+            format!("{what} ({} and others); if those are the classes, put them all in one folder", some.join(", "))
+        }
+    })
 }

@@ -7,14 +7,21 @@ use crate::error::DataError;
 use crate::read::format::class_folders::walk::entries;
 use crate::read::format::class_folders::{folders, is_image_folder, names_split};
 
-/// The list in a folder of images; `None` if the folder has none, or is a tree of classes.
+/// The list in a folder of images, or in the only folder in it, if that is named `images` or the like; `None` if there is none, or the
+/// folder is a tree of classes.
 ///
 /// # Errors
 /// If the folder cannot be read, or has several lists.
 pub(crate) fn list_in(folder: &Path) -> Result<Option<PathBuf>, DataError> {
     let files = entries(folder, &mut 0)?.into_iter().map(|entry| entry.path());
     let mut lists: Vec<PathBuf> = files.filter(|path| is_list(path)).collect();
-    if lists.is_empty() || has_classes(folder)? {
+    if lists.is_empty() {
+        return match &folders(folder)?[..] {
+            [only] if is_image_folder(only) => list_in(only),
+            _ => Ok(None),
+        };
+    }
+    if has_classes(folder)? {
         return Ok(None);
     }
     if lists.len() > 1 {

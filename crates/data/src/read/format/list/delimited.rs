@@ -30,7 +30,9 @@ pub(super) fn entries(
         {
             columns = header;
             let others = record.iter().enumerate().filter(|(column, _)| !columns.contain(*column));
-            let others: Vec<String> = others.map(|(_, field)| field.to_owned()).collect();
+            // the index that pandas writes has no name
+            let others: Vec<String> =
+                others.map(|(_, field)| field.to_owned()).filter(|name| !name.is_empty()).collect();
             read.problems.extend(ignored(file, "columns", &others));
             read.columns = record.iter().map(str::to_owned).collect();
             return Ok(());
@@ -75,10 +77,11 @@ fn each_record(
     let mut first = Vec::new();
     text.by_ref().take(MAX_LINE).read_until(b'\n', &mut first).map_err(cannot_read(file))?;
     let delimiter = delimiter(&first);
-    let text = LimitedReader::new(io::Cursor::new(first).chain(text), 0, "a line is too long, or the file");
-    let mut reader = reader(delimiter).from_reader(text);
+    let text = LimitedReader::new(io::Cursor::new(first.clone()).chain(text), 0, "a line is too long, or the file");
+    let mut reader = lines_ending_as(&first, reader(delimiter)).from_reader(text);
     let mut record = csv::StringRecord::new();
-    for number in 0.. {
+    let mut number = 0;
+    loop {
         // a quote that is never closed makes one line of all that follow
         reader.get_ref().allow(MAX_LINE, MAX_BYTES);
         let before = reader.position().line();
@@ -93,10 +96,24 @@ fn each_record(
         if !more {
             break;
         }
+        if record.iter().all(str::is_empty) && record.len() <= 1 {
+            continue;
+        }
         let line = record.position().map_or(before, csv::Position::line) as usize;
         each(number, line, &record)?;
+        number += 1;
     }
     Ok(())
+}
+
+/// Lines end with a line feed; a carriage return before it is trimmed, because lines that end with both are counted wrongly. If the first
+/// line has a carriage return inside, carriage returns alone end lines too.
+fn lines_ending_as(first: &[u8], mut reader: csv::ReaderBuilder) -> csv::ReaderBuilder {
+    let inner = first.strip_suffix(b"\r\n").unwrap_or(first);
+    if !inner.contains(&b'\r') {
+        reader.terminator(csv::Terminator::Any(b'\n'));
+    }
+    reader
 }
 
 fn reader(delimiter: u8) -> csv::ReaderBuilder {

@@ -1,5 +1,7 @@
-//! The files that a list names.
+//! The files that a list names. Backslashes of another system count as slashes, and extensions in upper and lower case are the same,
+//! if there is no file of the very name.
 
+use std::ffi::OsStr;
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -70,6 +72,20 @@ impl FileFinder {
 
 /// The file of this name in a folder, with the extension that was added to it. `usual` is tried first.
 fn find_in(folder: &Path, name: &Path, usual: &'static str) -> Option<(PathBuf, &'static str)> {
+    spellings(name).find_map(|name| find_exactly(folder, &name, usual))
+}
+
+/// A name as it stands, then with slashes for backslashes, and then with its extension in lower and in upper case.
+fn spellings(name: &Path) -> impl Iterator<Item = PathBuf> {
+    let slashes = name.to_str().filter(|text| text.contains('\\')).map(|text| PathBuf::from(text.replace('\\', "/")));
+    let plain = slashes.clone().unwrap_or_else(|| name.to_owned());
+    let extension = plain.extension().filter(|_| has_image_extension(&plain)).map(OsStr::to_owned);
+    let cases = extension.into_iter().flat_map(|own| [own.to_ascii_lowercase(), own.to_ascii_uppercase()]);
+    let cases: Vec<PathBuf> = cases.map(|case| plain.with_extension(case)).collect();
+    [name.to_owned()].into_iter().chain(slashes).chain(cases)
+}
+
+fn find_exactly(folder: &Path, name: &Path, usual: &'static str) -> Option<(PathBuf, &'static str)> {
     let extensions: &[&'static str] = if has_image_extension(name) { &[] } else { &EXTENSIONS };
     let usual = Some(usual).filter(|usual| !usual.is_empty());
     let mut extensions = [""].into_iter().chain(usual).chain(extensions.iter().copied());
