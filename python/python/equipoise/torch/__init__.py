@@ -1,6 +1,14 @@
 """Criteria, data, metrics and training for PyTorch."""
 
+import os as _os
+import sys as _sys
 from typing import TYPE_CHECKING, Any
+
+if "equipoise.torch.train" in _sys.orig_argv:
+    # The threads of OpenMP wait for work without using a core, which matters where others use the machine too. The
+    # variables are read when torch is loaded. A program that only uses this package decides for itself.
+    _os.environ.setdefault("OMP_WAIT_POLICY", "passive")
+    _os.environ.setdefault("KMP_BLOCKTIME", "0")
 
 try:
     import torch as _torch  # noqa: F401
@@ -63,3 +71,7 @@ def __getattr__(name: str) -> Any:
 
         return Metrics
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return __all__
