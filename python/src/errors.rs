@@ -90,7 +90,9 @@ pub(crate) fn label_range(name: &str, row: usize, label: i64, classes: usize) ->
 pub(crate) fn state(error: &StateError, own: Id) -> PyErr {
     let message = match error {
         StateError::Method { got, .. } if *got == State::Stateless.name() => {
-            format!("state: it belongs to a criterion that counts nothing, such as 'softmax', but the criterion is '{own}'")
+            format!(
+                "state: it belongs to a criterion that counts nothing, such as 'softmax', but the criterion is '{own}'"
+            )
         }
         StateError::Method { got, .. } => format!("state: it belongs to '{got}', but the criterion is '{own}'"),
         other => other.to_string(),
@@ -136,9 +138,9 @@ pub(crate) fn train(error: &TrainError) -> PyErr {
         TrainError::Data(error) => data(error),
         TrainError::Folder(error) => run_folder(error),
         TrainError::Config(error) => config(error),
-        TrainError::Broken { .. } => PyOSError::new_err(format!(
-            "{error}. In Python: settings={{\"data\": {{\"max_broken\": FRACTION}}}}"
-        )),
+        TrainError::Broken { .. } => {
+            PyOSError::new_err(format!("{error}. In Python: settings={{\"data\": {{\"max_broken\": FRACTION}}}}"))
+        }
         TrainError::Input { path, .. } => folder(error, path),
         other => PyValueError::new_err(with_causes(other)),
     }
