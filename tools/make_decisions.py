@@ -36,12 +36,20 @@ def balanced_loss(values, labels, temperature, offsets):
     return math.fsum(math.fsum(losses) / len(losses) for losses in by_class.values()) / len(by_class)
 
 
-def best_temperature(values, labels, offsets):
-    low, high = math.log(0.01), math.log(100)
+def best_temperature(values, labels, offsets, weight):
+    """The minimum of the loss of as many images as the class-balanced mean is worth, and of a prior with a weight."""
+    counts = [labels.count(c) for c in set(labels)]
+    images = len(counts) ** 2 / math.fsum(1 / n for n in counts)
+
+    def objective(log):
+        loss = balanced_loss(values, labels, math.exp(log), offsets)
+        return images * loss + weight * (math.exp(-log) - 1 + log)
+
+    low, high = math.log(0.1), math.log(10)
     golden = (math.sqrt(5) - 1) / 2
     for _ in range(120):
         a, b = high - golden * (high - low), low + golden * (high - low)
-        if balanced_loss(values, labels, math.exp(a), offsets) < balanced_loss(values, labels, math.exp(b), offsets):
+        if objective(a) < objective(b):
             high = b
         else:
             low = a
@@ -82,7 +90,11 @@ def main():
     counts = [labels.count(c) for c in range(classes)]
     prior = [math.log(n / len(labels)) for n in counts]
     temperatures = [
-        {"offsets": offsets, "temperature": best_temperature(values, labels, offsets)}
+        {
+            "offsets": offsets,
+            "temperature": best_temperature(values, labels, offsets, 2),
+            "likeliest": best_temperature(values, labels, offsets, 0),
+        }
         for offsets in ([0.0] * classes, [-l for l in prior], [0.3 * c for c in range(classes)])
     ]
     uniform = [[math.exp(x) for x in log_softmax([z - l for z, l in zip(row, prior)])] for row in values]

@@ -20,17 +20,27 @@ const Z: f64 = 1.959_963_984_540_054;
 #[must_use]
 pub fn interval(hits: u64, trials: u64) -> Option<[f64; 2]> {
     assert!(hits <= trials, "{hits} hits of {trials}");
+    interval_of_mean(hits as f64 / trials.max(1) as f64, trials)
+}
+
+/// The interval of a mean rate over several classifiers that were all tried on the same examples: more classifiers are not more trials, so
+/// that the hits are their mean and need not be a whole number. `None` without trials.
+///
+/// # Panics
+/// If the rate is not between 0 and 1.
+#[must_use]
+pub fn interval_of_mean(rate: f64, trials: u64) -> Option<[f64; 2]> {
+    assert!((0.0..=1.0).contains(&rate), "a rate of {rate}");
     if trials == 0 {
         return None;
     }
-    let (n, z2) = (trials as f64, Z * Z);
-    let p = hits as f64 / n;
+    let (n, z2, p) = (trials as f64, Z * Z, rate);
     let center = p + z2 / (2.0 * n);
     let half = Z * (p * (1.0 - p) / n + z2 / (4.0 * n * n)).sqrt();
     let scale = 1.0 + z2 / n;
     // exact at the ends, where rounding would leave a crumb
-    let low = if hits == 0 { 0.0 } else { (center - half) / scale };
-    let high = if hits == trials { 1.0 } else { (center + half) / scale };
+    let low = if p == 0.0 { 0.0 } else { (center - half) / scale };
+    let high = if p == 1.0 { 1.0 } else { (center + half) / scale };
     Some([low, high])
 }
 
@@ -58,6 +68,25 @@ mod tests {
                 assert!(((p - q).abs() - Z * (q * (1.0 - q) / n as f64).sqrt()).abs() < 1e-12, "{hits} of {n}");
             }
         }
+    }
+
+    #[test]
+    fn means_need_not_be_whole_hits() {
+        // 13 and 11 hits of 3 x 5: the score test accepts both bounds, which lie on either side of those of 4 of 5
+        let [[low, high], [below, above], [lower, upper]] =
+            [13.0 / 15.0, 12.0 / 15.0, 11.0 / 15.0].map(|rate| interval_of_mean(rate, 5).expect("trials"));
+        assert!(low > below && below > lower && high > above && above > upper);
+        assert_eq!(interval(4, 5), Some([below, above]));
+        for (rate, q) in [(13.0 / 15.0, low), (13.0 / 15.0, high), (11.0 / 15.0, lower), (11.0 / 15.0, upper)] {
+            assert!(((rate - q).abs() - Z * (q * (1.0 - q) / 5.0).sqrt()).abs() < 1e-12);
+        }
+        assert_eq!(interval_of_mean(0.5, 0), None);
+    }
+
+    #[test]
+    #[should_panic(expected = "a rate of 1.5")]
+    fn rates_beyond_one() {
+        let _ = interval_of_mean(1.5, 2);
     }
 
     #[test]

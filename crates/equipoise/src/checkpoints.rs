@@ -3,6 +3,7 @@
 use std::path::Path;
 
 use equipoise_train::checkpoint::{Checkpoint, CheckpointHeader};
+use equipoise_train::run::build::second_correction;
 use equipoise_train::run::weights::load_checkpoint;
 use equipoise_train::settings::SelectBest;
 
@@ -40,13 +41,10 @@ pub(crate) fn warn_if_untrained(header: &CheckpointHeader) {
     }
 }
 
-/// Warns of an adjustment of logits that corrects a second time for class sizes.
+/// Warns of what corrects a second time for class sizes, if an option adjusts logits.
 pub(crate) fn warn_of_second_correction(header: &CheckpointHeader, post_hoc: PostHocArgs) {
-    let method = header.settings.criterion.method.id();
-    if post_hoc.logit_adjustment.is_some_and(|tau| tau > 0.0) && method.corrects_for_counts() {
-        warn(&format!(
-            "{method} corrects for class sizes in training, and --logit-adjustment corrects for them again; it is meant for runs of \
-             softmax and the like"
-        ));
+    let tau = post_hoc.logit_adjustment.filter(|tau| *tau > 0.0);
+    if let Some(correction) = tau.and_then(|tau| second_correction(&header.settings, tau)) {
+        warn(&correction);
     }
 }

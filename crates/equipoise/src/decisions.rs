@@ -2,7 +2,11 @@
 
 use std::path::{Path, PathBuf};
 
-use equipoise_decide::sets::fewest_images;
+use equipoise_data::describe::groups::ClassGroup;
+use equipoise_decide::rejection::Rejection;
+use equipoise_decide::sets::{Guarantee, fewest_images};
+use equipoise_decide::temperature::{FEWEST_IMAGES, RANGE};
+use equipoise_record::{Calibration, TemperatureFit};
 use equipoise_train::checkpoint::CheckpointHeader;
 use equipoise_train::decision::DecisionOptions;
 use equipoise_train::prior::TargetPrior;
@@ -11,7 +15,7 @@ use equipoise_train::run::files::read_text;
 use serde_json::Value;
 
 use crate::failure::Failure;
-use crate::output::warn;
+use crate::output::{counted, warn};
 use crate::progress::Console;
 
 /// Probabilities: how they are calibrated, and for which shares of the classes.
@@ -51,6 +55,7 @@ impl ProbabilityArgs {
             true => None,
             false => read_calibration(run, header, &Console::default())?,
         };
+        calibration.iter().for_each(warn_of_bound);
         let prior = self.prior.as_deref().map(|prior| target_prior(prior, header)).transpose()?;
         let (sets, reject) = caution.map_or((None, None), |caution| (caution.sets, caution.reject));
         if (self.uncalibrated || tau_norm > 0.0) && (sets.is_some() || reject.is_some()) {
@@ -72,15 +77,74 @@ pub(crate) fn warn_of_rough_prior(header: &CheckpointHeader, prior: &TargetPrior
     }
 }
 
-/// The promises of prediction sets, in a sentence.
-pub(crate) fn promise(alpha: f64, own: usize, classes: usize) -> String {
-    let (percent, least) = (100.0 * (1.0 - alpha), fewest_images(alpha));
-    match classes - own {
-        0 => format!("sets hold the true class in at least {percent:.0} % of the images of every class"),
-        shared => format!(
-            "sets hold the true class in at least {percent:.0} % of the images of each of {own} classes; {shared} classes have fewer than {least} \
-             calibration images, and for them this holds only on average over all of them"
+/// What a calibration makes of probabilities, in a sentence.
+pub(crate) fn calibration_sentence(calibration: &Calibration) -> String {
+    let Calibration { source, temperature, .. } = calibration;
+    let images = calibration.images.labels.len();
+    match calibration.is_fitted() {
+        true => format!("probabilities calibrated on {source}: temperature {temperature:.3}"),
+        false => format!(
+            "probabilities are not calibrated: a temperature takes at least {FEWEST_IMAGES} images, and the calibration has {images} ({source})"
         ),
+    }
+}
+
+/// Warns of a temperature that is the smallest or largest that is considered.
+pub(crate) fn warn_of_bound(calibration: &Calibration) {
+    if calibration.fit == TemperatureFit::AtBound {
+        let (temperature, [least, most]) = (calibration.temperature, RANGE);
+        warn(&format!(
+            "the temperature, {temperature}, is at an end of its range ({least} to {most}), and probabilities remain badly calibrated: the run may \
+             have too few epochs, or the calibration images may be unlike its training images"
+        ));
+    }
+}
+
+/// The promises of prediction sets, in a sentence.
+pub(crate) fn promise(alpha: f64, guarantees: &[Guarantee]) -> String {
+    let (percent, least) = (100.0 * (1.0 - alpha), fewest_images(alpha));
+    let with = |guarantee: Guarantee| guarantees.iter().filter(|own| **own == guarantee).count();
+    let [own, pooled, all] = [Guarantee::Class, Guarantee::Pooled, Guarantee::All].map(with);
+    let sets = format!("sets hold the true class in at least {percent:.0} %");
+    if all == guarantees.len() {
+        return format!(
+            "{sets} of all images with the class shares of the calibration images; no class has the {least} calibration images that a promise \
+             for a single class takes"
+        );
+    }
+    let mut text = match own {
+        0 => format!("{sets} of the images of all classes together"),
+        own if own == guarantees.len() => format!("{sets} of the images of every class"),
+        1 => format!("{sets} of the images of 1 class"),
+        own => format!("{sets} of the images of each of {own} classes"),
+    };
+    let too_few = |number: usize| format!("{} with fewer than {least} calibration images", counted(number, "class"));
+    if pooled > 0 {
+        text += &format!("; for {} this holds only on average over these classes", too_few(pooled));
+    }
+    if all > 0 {
+        text += &format!("; for {} it holds only on average over the images of all classes", too_few(all));
+    }
+    text
+}
+
+/// The promises of a rejection, in a sentence.
+pub(crate) fn rejection_promise(rate: f64, rejection: &Rejection, groups: &[ClassGroup]) -> String {
+    let (percent, least) = (100.0 * rate, fewest_images(rate));
+    let named = |sparse: bool| {
+        let groups = groups.iter().zip(rejection.sparse());
+        let groups = groups.filter(|(group, is_sparse)| **is_sparse == sparse && !group.classes.is_empty());
+        groups.map(|(group, _)| group.name.as_str()).collect::<Vec<_>>().join(", ")
+    };
+    let (told, untold) = (named(false), named(true));
+    let promise = format!("at most {percent:.0} % of the right answers are rejected");
+    let none = format!(
+        "too few calibration images are classified correctly (fewer than {least}): only images that score below all of them are rejected"
+    );
+    match (told.is_empty(), untold.is_empty()) {
+        (_, true) => format!("{promise}, in every group of classes"),
+        (true, false) => format!("of every group of classes, {none}"),
+        (false, false) => format!("{promise} in {told}; of {untold}, {none}"),
     }
 }
 
@@ -163,6 +227,32 @@ fn from_csv(text: &str) -> Result<Vec<(String, f64)>, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn promises_name_the_images_that_they_are_about() {
+        use Guarantee::{All, Class, Pooled};
+        assert_eq!(promise(0.1, &[Class; 3]), "sets hold the true class in at least 90 % of the images of every class");
+        assert_eq!(
+            promise(0.1, &[Class, Pooled, Pooled]),
+            "sets hold the true class in at least 90 % of the images of 1 class; for 2 classes with fewer than 9 calibration images \
+             this holds only on average over these classes"
+        );
+        assert_eq!(
+            promise(0.2, &[Class, Class, All]),
+            "sets hold the true class in at least 80 % of the images of each of 2 classes; for 1 class with fewer than 4 calibration images it \
+             holds only on average over the images of all classes"
+        );
+        assert_eq!(
+            promise(0.2, &[Pooled; 2]),
+            "sets hold the true class in at least 80 % of the images of all classes together; for 2 classes with fewer than 4 calibration \
+             images this holds only on average over these classes"
+        );
+        assert_eq!(
+            promise(0.5, &[All; 2]),
+            "sets hold the true class in at least 50 % of all images with the class shares of the calibration images; no class has the 1 \
+             calibration images that a promise for a single class takes"
+        );
+    }
 
     #[test]
     fn shares_of_files() {

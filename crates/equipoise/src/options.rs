@@ -222,10 +222,14 @@ impl SettingArgs {
         settings
     }
 
-    /// Another criterion or a preset replaces all parameters. Deferred re-weighting stays.
+    /// Another criterion or a preset replaces all parameters. Deferred re-weighting stays. A head that the old criterion or network needed
+    /// goes with it.
     fn apply_criterion(&self, settings: &mut Settings, criterion: Option<Id>) {
         let current = settings.criterion.method.id();
         let id = criterion.unwrap_or(current);
+        if id != current || self.model.is_some_and(|model| Some(model) != settings.model.name) {
+            *settings = settings.clone().without_head_of_criterion();
+        }
         if id != current || self.preset.is_some() {
             settings.criterion.method = id.preset(self.preset.unwrap_or_default());
         }

@@ -111,8 +111,10 @@ pub(crate) fn print_plain(comparison: &Comparison, out: &mut impl Write) -> Resu
         writeln!(out, "{}", table.plain().lines().map(printable).collect::<Vec<_>>().join("\n"))?;
         writeln!(out)?;
     }
-    let (verdict, others) = comparison.verdict();
-    for line in [verdict].iter().chain(&others).chain(&comparison.notes) {
+    let variants = comparison.variants.len();
+    let sentences: Vec<String> =
+        if variants == 1 { 0..1 } else { 1..variants }.map(|v| comparison.sentence(v)).collect();
+    for line in sentences.iter().chain(&comparison.notes) {
         writeln!(out, "{}", printable(&line.replace('±', "+-")))?;
     }
     Ok(())

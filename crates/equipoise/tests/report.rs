@@ -101,6 +101,20 @@ fn tables_in_all_formats() {
     assert!(latex.contains(r"\begin{tabular}") && latex.contains(&mean), "{latex}");
     let csv = said(place, &["report", "runs", "--format", "csv", "--table", "classes"]);
     assert!(csv.lines().count() == 11 && csv.contains("t-shirt,Many,148,100,"), "{csv}");
+    // an interval is that of the mean over the seeds, which see the same images: the score test just accepts its ends
+    let mut fractional = 0;
+    for line in csv.lines().skip(1) {
+        let numbers: Vec<f64> = line.split(',').skip(3).map(|field| field.trim().parse().expect("a number")).collect();
+        for rate in numbers[1..].chunks_exact(3) {
+            let (n, p) = (numbers[0], rate[0] / 100.0);
+            for q in [rate[1] / 100.0, rate[2] / 100.0].into_iter().filter(|q| *q > 0.0 && *q < 1.0) {
+                let distance = (p - q).abs() - 1.959_963_984_540_054 * (q * (1.0 - q) / n).sqrt();
+                assert!(distance.abs() < 1e-5, "{line}");
+            }
+            fractional += usize::from((p * n).fract() > 0.1);
+        }
+    }
+    assert!(fractional > 0, "some class has half a hit in the mean of two seeds");
     let all: Value = serde_json::from_str(&said(place, &["report", "runs", "--format", "json"])).expect("JSON");
     assert_eq!(all[0]["rows"], want["rows"]);
     // runs named one by one, in any order

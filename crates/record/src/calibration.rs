@@ -13,13 +13,37 @@ pub struct Calibration {
     pub steps: u64,
     /// The images in words, such as `validation images`.
     pub source: String,
-    /// Temperature of the probabilities.
+    /// Temperature of the probabilities; 1 if there are too few images to fit one.
     pub temperature: f64,
+    /// What the temperature rests on.
+    #[serde(default)]
+    pub fit: TemperatureFit,
     /// Every image.
     pub images: CalibrationImages,
     /// What the temperature makes of the test images, if there are any.
     #[serde(default)]
     pub test: Option<BeforeAndAfter>,
+}
+
+impl Calibration {
+    /// Whether the temperature was fitted, so that probabilities differ from those of the network.
+    #[must_use]
+    pub fn is_fitted(&self) -> bool {
+        self.fit != TemperatureFit::TooFewImages
+    }
+}
+
+/// What the temperature of a calibration rests on.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum TemperatureFit {
+    /// It was fitted.
+    #[default]
+    Fitted,
+    /// It was fitted, and the best one lies beyond the range that is considered.
+    AtBound,
+    /// There are too few images: it is 1.
+    TooFewImages,
 }
 
 /// The calibration images, a list entry for each.

@@ -18,7 +18,9 @@ pub mod result;
 pub mod samples;
 
 pub use baselines::BaselineResult;
-pub use calibration::{BeforeAndAfter, Calibration, CalibrationImages, ClassProbabilities, ProbabilityFigures};
+pub use calibration::{
+    BeforeAndAfter, Calibration, CalibrationImages, ClassProbabilities, ProbabilityFigures, TemperatureFit,
+};
 pub use details::{
     ConfusedPair, CorrectImages, EvaluationDetails, GroupMembers, HardExample, ReliabilityBin, SweepPoint,
 };

@@ -38,6 +38,8 @@ pub const EVENTS_SUFFIX: &str = ".equipoise";
 pub const COMPARISON: &str = "compare.toml";
 /// The table of a comparison, in JSON.
 pub const COMPARISON_RESULT: &str = "compare.json";
+/// The criteria of a comparison in the order in which its user named them, the baseline first, as a JSON list.
+pub const CRITERIA: &str = "criteria.json";
 /// Results of classifiers without training in the folder of a comparison on features.
 pub const BASELINES: &str = "baselines.json";
 

@@ -62,6 +62,9 @@ pub struct RunResult {
     pub best_selected_on: Option<SelectionSplit>,
     /// Whether the run stopped early because nothing improved.
     pub stopped_early: bool,
+    /// What users should know about the run, in sentences.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub warnings: Vec<String>,
     /// Images per second in training alone.
     pub images_per_second: f64,
     /// Duration of the whole run.

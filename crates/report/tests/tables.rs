@@ -85,8 +85,13 @@ criterion           seeds   Many, \"all\"             Few|b
 softmax                 3  98.2 +- 0.8       28.8 +- 8.0
 a_b, <i> |x\\ [1] *      3  97.3 +- 0.3*             71.7
 $x$ & _y_ #1 ~^{}       0          n/a   -1.3 +- 3.0 n.d.
+* distinguishable from every other number of its column (95 % confidence)
 ";
     assert_eq!(table().plain(), want);
+    // what is not there needs no explanation
+    let mut unmarked = table();
+    unmarked.rows.remove(1);
+    assert!(!unmarked.plain().contains('*'));
 }
 
 #[test]

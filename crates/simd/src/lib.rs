@@ -11,6 +11,7 @@
 mod dispatch;
 mod level;
 mod portable;
+mod prefetch;
 mod vector;
 mod wide;
 #[cfg(target_arch = "x86_64")]
@@ -18,5 +19,6 @@ mod x86;
 
 pub use level::{Avx2, Avx512, Portable, SimdLevel};
 pub use portable::FUSED;
+pub use prefetch::{prefetch, prefetch_line};
 pub use vector::Simd;
 pub use wide::Wide;

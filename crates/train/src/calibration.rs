@@ -2,9 +2,11 @@
 
 use equipoise_criterion::AssumedPrior;
 use equipoise_data::describe::groups::ClassGroup;
-use equipoise_decide::{Logits, log_softmax, temperature};
+use equipoise_decide::temperature::{self, Fit};
+use equipoise_decide::{Logits, log_softmax};
 use equipoise_record::{
     BeforeAndAfter, Calibration, CalibrationImages, ClassProbabilities, ProbabilityFigures, ReliabilityBin,
+    TemperatureFit,
 };
 
 use crate::metrics::{EvaluationSums, Outcome, group_of_classes, reliability};
@@ -13,11 +15,17 @@ use crate::trainer::Position;
 /// Logits of calibration images that are kept in memory at most, 256 MiB. A trainer with more leaves the calibration to the user.
 pub(crate) const MAX_LOGITS: usize = 1 << 26;
 
-/// Fits the temperature of a network's logits, and keeps what decisions need of every image. `source` says which images they are.
+/// Fits the temperature of a network's logits, unless they are too few, and keeps what decisions need of every image. `source` says which images they are.
 #[must_use]
 pub fn calibrate(logits: &Logits<'_>, assumed: &AssumedPrior, position: Position, source: &str) -> Calibration {
     let to_uniform: Vec<f64> = assumed.log_shares.iter().map(|log| -log).collect();
-    let temperature = temperature::fit(logits, &to_uniform);
+    let found = temperature::fit(logits, &to_uniform);
+    let temperature = found.temperature();
+    let fit = match found {
+        Fit::Fitted(_) => TemperatureFit::Fitted,
+        Fit::AtBound(_) => TemperatureFit::AtBound,
+        Fit::TooFewImages => TemperatureFit::TooFewImages,
+    };
     let mut images = CalibrationImages::default();
     for (row, label) in logits.rows() {
         let Some(prediction) = Outcome::new(row, label).prediction else { continue };
@@ -28,7 +36,7 @@ pub fn calibrate(logits: &Logits<'_>, assumed: &AssumedPrior, position: Position
         images.probabilities.push(log_softmax(&sums)[label].exp() as f32);
     }
     let (epoch, steps) = (position.epoch, position.total_steps);
-    Calibration { epoch, steps, source: source.to_owned(), temperature, images, test: None }
+    Calibration { epoch, steps, source: source.to_owned(), temperature, fit, images, test: None }
 }
 
 /// What a temperature makes of images: their outcomes without and with it.

@@ -238,8 +238,12 @@ impl Loader {
             let rows = images.chunks(ROWS_PER_TASK).zip(out.chunks_mut(ROWS_PER_TASK * stride));
             let mut tasks: Vec<(&[ImageDraw], &mut [f32])> = rows.collect();
             pool.each(&mut tasks, |_, (images, out)| {
-                for (image, row) in images.iter().zip(out.chunks_exact_mut(stride)) {
-                    features.copy_row(image.index as usize, row);
+                for (at, row) in out.chunks_exact_mut(stride).enumerate() {
+                    // rows are far apart, and the CPU cannot guess the next one
+                    if let Some(next) = images.get(at + 1) {
+                        features.prefetch_row(next.index as usize);
+                    }
+                    features.copy_row(images[at].index as usize, row);
                     scaling.apply(normalize, row);
                 }
             });

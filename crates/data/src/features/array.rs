@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 
+use equipoise_simd::prefetch;
+
 use super::bytes::FileBytes;
 use super::error::FeatureError;
 
@@ -109,6 +111,13 @@ impl Array {
     fn values(&self, first: usize, number: usize) -> &[u8] {
         let size = self.header.value_type.size();
         &self.bytes[self.start + first * size..][..number * size]
+    }
+
+    /// Requests a row from memory, if its values are side by side.
+    pub(super) fn prefetch_row(&self, row: usize) {
+        if !self.header.by_columns {
+            prefetch(self.values(row * self.columns(), self.columns()));
+        }
     }
 
     /// Copies a row of numbers.

@@ -93,6 +93,15 @@ impl Features {
         self.tables[table as usize].array.copy_row(row as usize, to);
     }
 
+    /// Requests a row from memory, which another call will copy soon.
+    ///
+    /// # Panics
+    /// If the index is out of range.
+    pub(crate) fn prefetch_row(&self, index: usize) {
+        let RowPlace { table, row } = self.rows[index];
+        self.tables[table as usize].array.prefetch_row(row as usize);
+    }
+
     /// Where a row comes from, if the file says so.
     #[must_use]
     pub fn name(&self, index: usize) -> Option<&Path> {

@@ -9,15 +9,17 @@ use equipoise_train::run::calibration::calibrate_checkpoint;
 use equipoise_train::run::dataset::SplitChoice;
 
 use crate::checkpoints::{self, describe, warn_if_untrained};
+use crate::decisions::{calibration_sentence, warn_of_bound};
 use crate::failure::Failure;
 use crate::options::{Environment, RootArgs, ThreadArgs};
-use crate::output::{counted, percent, warn};
+use crate::output::{counted, percent, printable, warn};
 use crate::reports::write_report;
 
 #[derive(clap::Args)]
 #[command(after_long_help = "\
 One temperature is fitted on the class-balanced log-loss of images that the run was not trained on: every class counts the same, however few \
-images it has. The predicted classes stay what they are. The result is calibration.json in the run folder, which `predict`, `evaluate` and \
+images it has. A prior that weighs as much as two images draws it toward 1, and with fewer than 20 images it is 1: that few say nothing \
+about probabilities. The predicted classes stay what they are. The result is calibration.json in the run folder, which `predict`, `evaluate` and \
 `export` use from then on; the report shows probabilities before and after. `train` does this by itself at the end of a run that has \
 validation images.
 
@@ -52,6 +54,7 @@ pub(crate) fn run(args: &Args, out: &mut impl Write) -> Result<(), Failure> {
     let calibration = calibrate_checkpoint(&checkpoint, args.data.as_deref(), args.split, &environment.context())?;
     folder.write(CALIBRATION, (serde_json::to_string(&calibration)? + "\n").as_bytes())?;
     write_report(std::slice::from_ref(&args.run), &folder)?;
+    warn_of_bound(&calibration);
     if args.json {
         return Ok(writeln!(out, "{}", serde_json::to_string(&calibration)?)?);
     }
@@ -59,8 +62,12 @@ pub(crate) fn run(args: &Args, out: &mut impl Write) -> Result<(), Failure> {
 }
 
 fn print(calibration: &Calibration, weights: &str, out: &mut impl Write) -> Result<(), Failure> {
+    if !calibration.is_fitted() {
+        return Ok(writeln!(out, "{weights}: {}", printable(&calibration_sentence(calibration)))?);
+    }
     let images = counted(calibration.images.labels.len(), "image");
-    writeln!(out, "{weights}: temperature {:.3}, from {images} ({})", calibration.temperature, calibration.source)?;
+    let (temperature, source) = (calibration.temperature, printable(&calibration.source));
+    writeln!(out, "{weights}: temperature {temperature:.3}, from {images} ({source})")?;
     let Some(test) = &calibration.test else { return Ok(()) };
     let loss = |loss: Option<f64>| loss.map_or_else(|| "n/a".to_owned(), |loss| format!("{loss:.3}"));
     writeln!(out, "\n{:<30} {:>8} {:>8}", "test images", "before", "after")?;

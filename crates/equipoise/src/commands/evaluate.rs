@@ -4,7 +4,6 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 
 use equipoise_data::describe::groups::GroupRule;
-use equipoise_decide::sets::Guarantee;
 use equipoise_record::{Calibration, Metrics};
 use equipoise_report::csv_field;
 use equipoise_train::checkpoint::CheckpointHeader;
@@ -14,7 +13,7 @@ use equipoise_train::run::evaluation::{Evaluation, EvaluationOptions, ImagePredi
 use serde_json::{Value, json};
 
 use crate::checkpoints::{self, describe, selected_by, warn_if_untrained, warn_of_second_correction};
-use crate::decisions::{CautionArgs, ProbabilityArgs, promise, warn_of_rough_prior};
+use crate::decisions::{CautionArgs, ProbabilityArgs, calibration_sentence, promise, warn_of_rough_prior};
 use crate::failure::Failure;
 use crate::figures::{classes_csv, interval_percent, print_averages, print_classes, with_intervals};
 use crate::options::{ColumnArgs, Environment, PostHocArgs, RootArgs, ThreadArgs, Tta};
@@ -136,16 +135,18 @@ fn summary(args: &Args, evaluation: &Evaluation, header: &CheckpointHeader, opti
             });
         }
     }
+    let calibration = options.decision.calibration.as_ref();
     let mut line = json!({
         "run": args.run.display().to_string(), "dataset": evaluation.dataset, "split": evaluation.split.to_string(),
         "images": evaluation.images, "epoch": header.position.epoch,
         "selected": selected_by(header), "own": args.data.is_none(), "logit_adjustment": evaluation.logit_adjustment,
         "tau_norm": args.post_hoc.tau_norm, "tta": (args.post_hoc.tta == Tta::Flip).then_some("flip"),
-        "temperature": options.decision.calibration.as_ref().map(|calibration| calibration.temperature),
+        "temperature": calibration.map(|calibration| calibration.temperature),
+        "temperature_fit": calibration.map(|calibration| calibration.fit),
         "prior": args.probabilities.prior,
         "metrics": metrics, "confusion": evaluation.confusion,
     });
-    if options.decision.calibration.is_some() {
+    if calibration.is_some_and(Calibration::is_fitted) {
         let Metrics { calibration, loss, .. } = &evaluation.uncalibrated;
         line["uncalibrated"] = json!({"calibration": calibration, "loss": loss});
     }
@@ -200,11 +201,11 @@ fn print(
         writeln!(out, "predictions for the prior {}", printable(prior))?;
     }
     if let Some(calibration) = &options.decision.calibration {
-        let Calibration { source, temperature, .. } = calibration;
-        writeln!(out, "probabilities calibrated on {}: temperature {temperature:.3}", printable(source))?;
+        writeln!(out, "{}", printable(&calibration_sentence(calibration)))?;
     }
     print_classes(&evaluation.metrics, out)?;
-    let before = options.decision.calibration.as_ref().map(|_| &evaluation.uncalibrated);
+    let fitted = options.decision.calibration.as_ref().filter(|calibration| calibration.is_fitted());
+    let before = fitted.map(|_| &evaluation.uncalibrated);
     print_averages(&evaluation.metrics, before, out)?;
     if let (Some(alpha), Some(sets)) = (args.caution.sets, &evaluation.sets) {
         print_sets(alpha, sets, out)?;
@@ -254,8 +255,7 @@ fn sweep_csv(evaluation: &Evaluation) -> String {
 }
 
 fn print_sets(alpha: f64, sets: &SetFigures, out: &mut impl Write) -> Result<(), Failure> {
-    let own = sets.guarantees.iter().filter(|guarantee| **guarantee == Guarantee::Class).count();
-    writeln!(out, "\nprediction sets, --sets {alpha}: {}", promise(alpha, own, sets.guarantees.len()))?;
+    writeln!(out, "\nprediction sets, --sets {alpha}: {}", promise(alpha, &sets.guarantees))?;
     writeln!(out, "{:<20}{:>9} {:>10} {:>22}", "group", "coverage", "mean size", "promise by class for")?;
     for group in &sets.groups {
         let size = group.size.map_or_else(|| "n/a".to_owned(), |size| format!("{size:.2}"));

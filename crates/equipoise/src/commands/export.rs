@@ -7,7 +7,7 @@ use clap::ValueEnum;
 use equipoise_train::run::export::{to_joined_onnx, to_onnx, to_safetensors};
 
 use crate::checkpoints::{self, describe, warn_if_untrained};
-use crate::decisions::ProbabilityArgs;
+use crate::decisions::{ProbabilityArgs, calibration_sentence};
 use crate::failure::Failure;
 use crate::output::write_file;
 
@@ -113,8 +113,7 @@ pub(crate) fn run(args: &Args, out: &mut impl Write) -> Result<(), Failure> {
     let (format_name, size) = (format.name(), bytes.len());
     writeln!(out, "{network}, {classes} classes, {}: {size} bytes of {format_name} in {path}", describe(header))?;
     if let Some(calibration) = &decision.calibration {
-        let (temperature, source) = (calibration.temperature, &calibration.source);
-        writeln!(out, "probabilities calibrated on {source}: temperature {temperature:.3}")?;
+        writeln!(out, "{}", calibration_sentence(calibration))?;
     }
     if let Some(prior) = &args.probabilities.prior {
         writeln!(out, "logits are for the prior {prior}")?;
@@ -131,7 +130,7 @@ pub(crate) fn run(args: &Args, out: &mut impl Write) -> Result<(), Failure> {
         )?,
         false => {}
     }
-    if decision.calibration.is_some() {
+    if decision.calibration.as_ref().is_some_and(equipoise_record::Calibration::is_fitted) {
         writeln!(out, "divide the logits by the `temperature` of the metadata before the softmax")?;
     }
     Ok(())

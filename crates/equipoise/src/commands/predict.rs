@@ -7,14 +7,13 @@ use anyhow::anyhow;
 use equipoise_data::features::read::{features, is_feature_file};
 use equipoise_data::read::image_paths::ImagePaths;
 use equipoise_data::{Images, Split};
-use equipoise_decide::sets::Guarantee;
 use equipoise_report::csv_field;
 use equipoise_train::checkpoint::CheckpointHeader;
 use equipoise_train::run::prediction::{FilePrediction, PredictionOptions, Predictor};
 use serde_json::json;
 
 use crate::checkpoints::{self, warn_if_untrained, warn_of_second_correction};
-use crate::decisions::{CautionArgs, ProbabilityArgs, promise, warn_of_rough_prior};
+use crate::decisions::{CautionArgs, ProbabilityArgs, promise, rejection_promise, warn_of_rough_prior};
 use crate::failure::Failure;
 use crate::options::{PostHocArgs, ThreadArgs};
 use crate::output::{note, printable, warn, write_file};
@@ -134,8 +133,10 @@ pub(crate) fn run(args: &Args, out: &mut impl Write) -> Result<(), Failure> {
     let mut predictor = Predictor::new(checkpoint, images, &options, &pool)?;
     warn_of_rough_prior(&header, &prior, predictor.decision().prior_is_exact);
     if let (Some(alpha), Some(sets)) = (args.caution.sets, predictor.decision().sets()) {
-        let own = sets.guarantees().iter().filter(|guarantee| **guarantee == Guarantee::Class).count();
-        note(&promise(alpha, own, header.classes.len()));
+        note(&promise(alpha, sets.guarantees()));
+    }
+    if let (Some(rate), Some(rejection)) = (args.caution.reject, predictor.decision().rejection()) {
+        note(&rejection_promise(rate, rejection, &header.settings.groups.groups(&header.counts)));
     }
     let failed = match &args.output {
         None => predict(args, format, &mut predictor, &files, out)?,

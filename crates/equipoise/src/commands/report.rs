@@ -18,7 +18,7 @@ A RUN is a run folder, or a folder of runs such as `compare` writes. Runs that d
 data get separate tables. The page is a single file that needs no network.
 
 ± in tables is the standard deviation over seeds. Differences are paired by seed and, from three seeds on, come with a 95 % interval for other \
-seeds and other test images; a number is bold only if it is distinguishable from every other number of its column.
+seeds and other test images; a number is bold (* in text) only if it is distinguishable from every other number of its column.
 
 Examples:
   equipoise report runs/compare-fashion-mini-resnet8-s0
@@ -33,7 +33,7 @@ pub(crate) struct Args {
     /// File of the page [default: report.html in the folder if there is only one, else in the current folder]
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
-    /// Row that the others are compared with [default: softmax, else the first]
+    /// Row that the others are compared with [default: the first one that --criteria of `compare` named, else softmax, else the first]
     #[arg(long, value_name = "LABEL")]
     baseline: Option<String>,
     /// Open the page in a browser

@@ -7,7 +7,7 @@ use equipoise_record::{EpochRecord, GradientNorms, Metrics};
 use equipoise_train::trainer::{Directive, Observer, StepProgress};
 
 use crate::clock::{duration, now};
-use crate::output::{percent, printable};
+use crate::output::{percent, printable, warn};
 use crate::progress::bar;
 use crate::signals::received;
 
@@ -192,6 +192,11 @@ impl Observer for RunDisplay {
         let width = self.epochs.to_string().len();
         let (number, epochs, loss) = (epoch.epoch, self.epochs, epoch.loss);
         let _ = writeln!(io::stderr(), "epoch {number:>width$}/{epochs}  loss {loss:.3}{val}{test}");
+    }
+
+    fn warn(&mut self, text: &str) {
+        self.clear();
+        warn(&format!("{}{text}", self.title));
     }
 }
 

@@ -124,4 +124,8 @@ impl Observer for Journal<'_> {
             report.update();
         }
     }
+
+    fn warn(&mut self, text: &str) {
+        self.display.warn(text);
+    }
 }

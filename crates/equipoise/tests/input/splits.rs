@@ -37,6 +37,9 @@ fn no_test_images() {
     assert!(stdout.contains("last epoch (1): trained on everything, no test images"), "{stdout}");
     assert!(!stdout.contains("n/a"), "{stdout}");
     assert!(place.read("run/report.html").contains("There are no test images: the runs were trained on everything"));
+    let (stdout, _) = place.succeeds(&["report", "run", "--plain"]);
+    assert!(!stdout.contains("reaches") && stdout.contains("\nbalanced-softmax      1"), "{stdout}");
+    assert!(stdout.contains("was trained without test images, so that nothing is measured; one run."), "{stdout}");
     let (stdout, _) = place.succeeds(&["evaluate", "run"]);
     assert!(stdout.starts_with("images: all 16 images"), "{stdout}");
     let (stdout, _) = place.succeeds(&train("images", &["--test-fraction", "0", "--val-fraction", "0.25"], "val"));

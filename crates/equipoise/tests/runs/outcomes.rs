@@ -44,6 +44,29 @@ fn a_run_that_diverges_stops_and_keeps_what_was_good() {
     assert_eq!((&said["epoch"], &said["metrics"]["unusable"]), (&serde_json::json!(0), &serde_json::json!(0)));
 }
 
+/// A loss that is absurd but finite does not end a run; it is warned of once, and in the report.
+#[test]
+fn a_run_that_diverges_to_finite_values_is_warned_of() {
+    let place = TempFolder::new("runs");
+    let out = equipoise(&place, &tiny(&["--lr", "10", "--output", "run", "--criterion", "softmax"]));
+    succeeded(&out);
+    let said = text(&out.stderr);
+    let warning = "the run has diverged: the training loss of epoch 1 is ";
+    assert_eq!(said.matches(warning).count(), 1, "{said}");
+    assert!(said.contains("and guessing has 2.3; try a lower learning rate, --lr 0.1"), "{said}");
+    let result: serde_json::Value =
+        serde_json::from_slice(&std::fs::read(place.path().join("run/result.json")).expect("a result")).expect("JSON");
+    assert!(result["warnings"][0].as_str().is_some_and(|text| text.starts_with(warning)), "{result}");
+    let out = equipoise(&place, &["report", "run", "--plain"]);
+    assert!(text(&out.stdout).contains("The run has diverged: the training loss of epoch 1"), "{}", text(&out.stdout));
+    // a criterion that multiplies cosines by 30 has a larger loss, and is no more warned of than the usual ones
+    for more in [&["--criterion", "ldam", "--output", "ldam"][..], &["--output", "usual"]] {
+        let out = equipoise(&place, &tiny(more));
+        succeeded(&out);
+        assert!(!text(&out.stderr).contains("diverged"), "{}", text(&out.stderr));
+    }
+}
+
 /// An adjustment that a run is set to is what `evaluate` can do afterwards, and its own figures, predictions and table have it.
 #[test]
 fn a_run_can_be_adjusted_after_training() {
@@ -204,6 +227,38 @@ fn starting_from_another_run() {
     assert_eq!(out.status.code(), Some(2));
     assert!(text(&out.stderr).contains("another network"), "{}", text(&out.stderr));
     assert!(!place.path().join("other").exists(), "nothing is made for a run that cannot start");
+}
+
+/// The first criterion that is named is the one that the others are compared with, now and in later reports.
+#[test]
+fn criteria_are_compared_in_the_order_of_the_command() {
+    let place = TempFolder::new("runs");
+    let args =
+        ["--epochs", "1", "--imbalance", "200", "--model", "resnet8", "--batch-size", "64", "--quiet", "-o", "runs"];
+    let out = equipoise(&place, &[&["compare", "--criteria", "balanced-softmax,softmax,cwap"], &args[..]].concat());
+    succeeded(&out);
+    let rows = |said: &str| {
+        let ids = ["balanced-softmax", "softmax", "cwap"];
+        let row = |line: &str| ids.into_iter().find(|id| line.starts_with(&format!("{id} ")) && line.contains("  "));
+        said.lines().filter_map(row).collect::<Vec<_>>()
+    };
+    let reported = equipoise(&place, &["report", "runs", "--plain"]);
+    succeeded(&reported);
+    for said in [text(&out.stdout), text(&reported.stdout)] {
+        assert_eq!(rows(&said), ["balanced-softmax", "softmax", "cwap"], "{said}");
+        let sentences: Vec<&str> = said.lines().filter(|line| line.starts_with("In one run each, ")).collect();
+        assert_eq!(sentences.len(), 2, "{said}");
+        for (sentence, criterion) in sentences.iter().zip(["softmax", "cwap"]) {
+            assert!(sentence.starts_with(&format!("In one run each, {criterion} is ")), "{sentence}");
+            assert!(sentence.contains("balanced-softmax"), "{sentence}");
+        }
+    }
+    let rebased = equipoise(&place, &["report", "runs", "--plain", "--baseline", "cwap"]);
+    assert_eq!(rows(&text(&rebased.stdout)), ["cwap", "balanced-softmax", "softmax"]);
+    // runs that are named one by one belong together, too; those of other comparisons have the usual order
+    succeeded(&equipoise(&place, &[&["train", "--criterion", "seesaw"], &args[..args.len() - 1], &["alone"]].concat()));
+    let mixed = equipoise(&place, &["report", "runs", "alone", "--plain"]);
+    assert_eq!(rows(&text(&mixed.stdout))[0], "softmax", "{}", text(&mixed.stdout));
 }
 
 #[test]

@@ -91,6 +91,68 @@ fn probabilities_are_calibrated_on_validation_images() {
 }
 
 #[test]
+fn few_validation_images_fit_no_temperature() {
+    let place = Place::new();
+    let said = place.train("run", &["--val-fraction", "0.02"]);
+    let calibration: Value = serde_json::from_str(&place.read("run/calibration.json")).expect("JSON");
+    let images = calibration["images"]["labels"].as_array().expect("images").len();
+    assert!((2..20).contains(&images), "{images}");
+    let few = format!("{images} validation images are too few to tell which epoch is the best");
+    assert!(said.contains(&few) && said.contains("select_best=last"), "{said}");
+    assert_eq!((&calibration["temperature"], &calibration["fit"]), (&1.0.into(), &"too-few-images".into()));
+    let sentence = format!(
+        "probabilities are not calibrated: a temperature takes at least 20 images, and the calibration has {images} (validation images)"
+    );
+    let export = ["export", "run", "-o", "w.safetensors"];
+    for args in [&["calibrate", "run"][..], &["evaluate", "run"], &export] {
+        let said = place.stdout(args);
+        assert!(said.contains(&sentence) && !said.contains("before") && !said.contains("divide"), "{args:?}: {said}");
+    }
+    let (with, without) = (json(&place, &["evaluate", "run"]), json(&place, &["evaluate", "run", "--uncalibrated"]));
+    assert_eq!((&with["metrics"], &with["temperature_fit"]), (&without["metrics"], &"too-few-images".into()));
+    let page = place.read("run/report.html");
+    assert!(page.contains(&format!("no temperature is fitted from {images} images")), "the page says so");
+    assert!(page.contains(&few) && !page.contains("Every class before and after"));
+    assert!(place.stdout(&["report", "run", "--plain"]).contains(&few));
+    // the promises of sets and rejections are those of the images that there are
+    let said = place.stdout(&["evaluate", "run", "--sets", "0.3", "--reject", "0.4"]);
+    assert!(said.contains("on average over") && said.contains("too few calibration images"), "{said}");
+    place.write("a.ppm", ppm(90));
+    let said = text(&place.run(&["predict", "run", "a.ppm", "--sets", "0.3", "--reject", "0.4"]).stderr);
+    assert!(said.contains("sets hold the true class in at least 70 %") && said.contains("on average over"), "{said}");
+    assert!(said.contains("too few calibration images are classified correctly (fewer than 2)"), "{said}");
+    let message = place.refused(&["evaluate", "run", "--sets", "0.02"]);
+    assert!(message.contains("the calibration needs at least 49 images"), "{message}");
+    // a run that selects nothing on them is not warned of
+    let said = place.train("last", &["--val-fraction", "0.02", "--set", "select_best=last"]);
+    assert!(!said.contains("too few to tell"), "{said}");
+}
+
+/// Where the temperature would have to leave its range, everything that uses it says so.
+#[test]
+fn a_temperature_at_the_end_of_its_range_is_warned_of() {
+    let place = Place::new();
+    place.train("run", &["--quiet", "--val", "0.3"]);
+    let mut calibration: Value = serde_json::from_str(&place.read("run/calibration.json")).expect("JSON");
+    assert_eq!(calibration["fit"], "fitted");
+    calibration["fit"] = "at-bound".into();
+    calibration["temperature"] = 10.0.into();
+    place.write("run/calibration.json", calibration.to_string());
+    place.write("a.ppm", ppm(90));
+    for args in [&["evaluate", "run"][..], &["predict", "run", "a.ppm"], &["export", "run", "-o", "w.onnx"]] {
+        let said = text(&place.run(args).stderr);
+        assert!(said.contains("the temperature, 10, is at an end of its range (0.1 to 10)"), "{args:?}: {said}");
+    }
+    assert!(!text(&place.run(&["evaluate", "run", "--uncalibrated"]).stderr).contains("end of its range"));
+    place.stdout(&["report", "run"]);
+    assert!(place.read("run/report.html").contains("the temperature is at an end of its range"));
+    // files of older versions do not say what their temperature rests on
+    calibration.as_object_mut().expect("an object").remove("fit");
+    place.write("run/calibration.json", calibration.to_string());
+    assert!(place.stdout(&["evaluate", "run"]).contains("temperature 10.000"));
+}
+
+#[test]
 fn without_validation_images_there_is_no_calibration() {
     let place = Place::new();
     place.train("run", &["--quiet"]);

@@ -92,6 +92,58 @@ fn a_head_is_trained_evaluated_and_used() {
     assert!(place.read("run/report.html").contains("linear"));
 }
 
+/// Validation rows that are all classified correctly have no temperature of highest likelihood, and no epoch is more accurate than another.
+#[test]
+fn rows_that_are_all_classified_correctly() {
+    let place = Place::new();
+    let (values, labels): (Vec<f32>, Vec<i64>) = {
+        let (values, labels) = rows(&[120, 100, 80, 60], 3);
+        // far apart: every class has its own corner
+        let corner =
+            |(i, x): (usize, f32)| x * 0.2 + if i % WIDTH % 4 == labels[i / WIDTH] as usize { 3.0 } else { 0.0 };
+        (values.into_iter().enumerate().map(corner).collect(), labels)
+    };
+    let shape = format!("({}, {WIDTH})", labels.len());
+    place.write("x.npy", npy("<f4", &shape, "False", &floats(&values)));
+    place.write("x.labels.npy", npy("<i8", &format!("({},)", labels.len()), "False", &longs(&labels)));
+    let train = |run: &str, more: &[&str]| {
+        let args = ["train", "x.npy", "-o", run, "--epochs", "6", "--val-fraction", "0.2", "--quiet"];
+        place.stdout(&[&args[..], more].concat());
+    };
+    train("run", &[]);
+    let epochs = place.epochs("run");
+    let val = |epoch: &serde_json::Value, what: &str| epoch["val"][what].as_f64().expect("a number");
+    let perfect: Vec<&serde_json::Value> = epochs.iter().filter(|epoch| val(epoch, "balanced") == 100.0).collect();
+    assert!(perfect.len() > 2, "{epochs:?}");
+    let lowest = perfect.iter().min_by(|a, b| val(a, "loss").total_cmp(&val(b, "loss"))).expect("there are some");
+    assert_eq!(place.result("run")["best"]["epoch"], lowest["epoch"], "the loss decides among equally accurate epochs");
+    assert_eq!(lowest["epoch"], 6, "it falls all the time");
+    // early stopping waits for accuracy, not for a loss that falls forever
+    train("patient", &["--set", "patience=2"]);
+    let (first, last) = (perfect[0]["epoch"].as_u64().expect("a number"), &place.result("patient")["last"]["epoch"]);
+    assert_eq!(last.as_u64(), Some((first + 2).min(6)));
+    // on the test split it is the first epoch, as in the code of the papers that select there
+    train("test", &["--set", "select_best=test"]);
+    let top1 = |epoch: &serde_json::Value| epoch["test"]["top1"].as_f64().expect("a number");
+    let highest = epochs.iter().map(top1).fold(0.0, f64::max);
+    let first = epochs.iter().find(|epoch| top1(epoch) == highest).expect("it is one of them");
+    assert_eq!(place.result("test")["best"]["epoch"], first["epoch"]);
+    // the temperature is finite, and noise is not one of the classes for sure
+    let calibration: serde_json::Value = serde_json::from_str(&place.read("run/calibration.json")).expect("JSON");
+    let temperature = calibration["temperature"].as_f64().expect("a number");
+    assert!(calibration["fit"] == "fitted" && temperature > 0.15 && temperature < 1.0, "{temperature}");
+    let noise: Vec<f32> = (0..50 * WIDTH as u64).map(|i| 0.2 * noise(9, i)).collect();
+    place.write("noise.npy", npy("<f4", &format!("(50, {WIDTH})"), "False", &floats(&noise)));
+    let sure = place.stdout(&["predict", "run", "noise.npy", "--csv"]);
+    let mean = sure
+        .lines()
+        .skip(1)
+        .map(|line| line.rsplit(',').next().expect("a column").parse::<f64>().expect("p"))
+        .sum::<f64>()
+        / 50.0;
+    assert!(mean < 0.6, "{mean}");
+}
+
 #[test]
 fn every_criterion_and_every_head_trains() {
     let place = Place::features();

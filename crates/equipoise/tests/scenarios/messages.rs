@@ -104,13 +104,26 @@ fn logits_are_adjusted_once() {
         };
         let warning = said("balanced", "1");
         assert!(
-            warning.contains("balanced-softmax corrects for class sizes in training, and --logit-adj"),
+            warning.contains(
+                "balanced-softmax corrects for class sizes already, and the logit adjustment corrects for them again"
+            ),
             "{warning}"
         );
         for other in [said("balanced", "0"), said("softmax", "1")] {
             assert!(!other.contains("corrects for class sizes"), "{command}: {other}");
         }
     }
+    let sampler = ["--quiet", "--set", "data.sampler=class-balanced"];
+    let said = place.train("twice", &sampler);
+    let want = "the criterion balanced-softmax corrects for class sizes already, and the class-balanced sampler corrects for them again";
+    assert!(said.contains(want), "{said}");
+    let softmax = [&sampler[..], &["--criterion", "softmax"]].concat();
+    assert!(!place.train("once", &softmax).contains("corrects for class sizes"));
+    let said = place.train("adjusted", &[&softmax[..], &["--set", "logit_adjustment=1"]].concat());
+    assert!(
+        said.contains("the class-balanced sampler corrects for class sizes already, and the logit adjustment"),
+        "{said}"
+    );
 }
 
 #[test]

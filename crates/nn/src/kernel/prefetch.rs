@@ -8,6 +8,8 @@
 use std::cell::Cell;
 use std::ops::Range;
 
+use equipoise_simd::prefetch_line;
+
 /// Values in a cache line.
 const LINE: usize = 16;
 /// Lines of a stream that are requested at a time.
@@ -109,17 +111,4 @@ impl Prefetch {
         self.next_line.set(line);
         self.countdown.set(if line < self.lines { countdown } else { isize::MAX });
     }
-}
-
-/// Requests the cache line at an address.
-#[inline(always)]
-fn prefetch_line(address: *const f32) {
-    #[cfg(all(target_arch = "x86_64", not(miri)))]
-    // SAFETY: a prefetch is a hint that every x86-64 has; it reads nothing and cannot fault, whatever the address.
-    unsafe {
-        use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
-        _mm_prefetch::<_MM_HINT_T0>(address.cast());
-    }
-    #[cfg(not(all(target_arch = "x86_64", not(miri))))]
-    let _ = address;
 }

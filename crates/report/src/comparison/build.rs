@@ -87,12 +87,32 @@ fn build(classes: Vec<Class>, groups: &GroupSizes, runs: Vec<RecordedRun>, with_
         notes
             .push("There are no test images: the runs were trained on everything, and nothing is measured.".to_owned());
     }
+    notes.extend(warnings(&runs));
     let baselines = baselines(&runs, &classes, &members, columns.len());
     let groups = members;
     let mut comparison =
         Comparison { dataset, runs, variants, baselines, classes, groups, columns, epoch, shared, notes, resolution };
     significance::mark_best(&mut comparison);
     comparison
+}
+
+/// What the runs warn of: once if all say the same, else with their names.
+fn warnings(runs: &[RecordedRun]) -> Vec<String> {
+    let of = |run: &RecordedRun| run.result.as_ref().map_or_else(Vec::new, |result| result.warnings.clone());
+    let is_common = |warning: &String| runs.len() > 1 && runs.iter().all(|run| of(run).contains(warning));
+    let mut notes: Vec<String> = Vec::new();
+    for run in runs {
+        for warning in of(run) {
+            let note = match is_common(&warning) || runs.len() == 1 {
+                true => format!("{}.", super::captions::capitalized(&warning)),
+                false => format!("{}: {warning}.", run.folder_name()),
+            };
+            if !notes.contains(&note) {
+                notes.push(note);
+            }
+        }
+    }
+    notes
 }
 
 /// Accuracies of the classifiers without training that were recorded beside a run, if they are of the same test images.
@@ -155,7 +175,8 @@ fn finished_or_all(runs: Vec<RecordedRun>, notes: &mut Vec<String>) -> Vec<Recor
     finished
 }
 
-/// Every label once: the baseline first, then in the order of criteria, then by name.
+/// Every label once: in the order in which the user of the comparison named the criteria, else softmax first and then in the order of
+/// criteria; then by name.
 fn ordered<'a>(labels: &'a [String], runs: &[RecordedRun]) -> Vec<&'a String> {
     let mut order: Vec<(&String, &str)> = Vec::new();
     for (label, run) in labels.iter().zip(runs) {
@@ -163,7 +184,13 @@ fn ordered<'a>(labels: &'a [String], runs: &[RecordedRun]) -> Vec<&'a String> {
             order.push((label, run.criterion()));
         }
     }
-    order.sort_by_key(|(label, criterion)| (!styles::is_baseline(criterion), styles::rank(criterion), *label));
+    let is_one_comparison = runs.windows(2).all(|pair| pair[0].criteria == pair[1].criteria);
+    let named = runs.first().map_or(&[][..], |run| &run.criteria).iter().filter(|_| is_one_comparison);
+    let named: Vec<&str> = named.map(String::as_str).collect();
+    let place = |criterion: &str| named.iter().position(|other| *other == criterion).unwrap_or(named.len());
+    order.sort_by_key(|(label, criterion)| {
+        (place(criterion), !styles::is_baseline(criterion), styles::rank(criterion), *label)
+    });
     order.into_iter().map(|(label, _)| label).collect()
 }
 

@@ -87,6 +87,7 @@ fn describe(key: &str, value: Option<&str>) -> String {
         keys::SAM_RHO => return value.map_or("no sam".to_owned(), |rho| format!("sam {rho}")),
         keys::SCHEDULE => return format!("{} schedule", value.unwrap_or("paper")),
         keys::MODEL => "model",
+        keys::HEAD => return value.map_or("usual head".to_owned(), |head| format!("head {head}")),
         keys::HEAD_SCALE => "head scale",
         keys::BATCH_SIZE => "batch size",
         keys::LEARNING_RATE => "learning rate",

@@ -190,9 +190,9 @@ impl Comparison {
             let mean = Spread::of(&values)?.mean;
             let (min, max) = values.iter().fold((mean, mean), |(min, max), x| (min.min(*x), max.max(*x)));
             // all seeds see the same test images, so more seeds are not more images
-            let images = self.classes[class].test;
-            let hits = ((mean / 100.0 * images as f64).round() as u64).min(images);
-            let interval = wilson::interval(hits, images).map(|interval| interval.map(|bound| 100.0 * bound));
+            let rate = (mean / 100.0).clamp(0.0, 1.0);
+            let interval = wilson::interval_of_mean(rate, self.classes[class].test);
+            let interval = interval.map(|interval| interval.map(|bound| 100.0 * bound));
             Some(ClassAccuracy { mean, min, max, interval })
         };
         (0..self.classes.len()).map(accuracy).collect()

@@ -171,6 +171,9 @@ fn accuracy_sentence(comparison: &Comparison, variant: &Variant) -> String {
     };
     let overall = cells[groups].text();
     let images = tested(comparison, groups);
+    if images == 0 {
+        return format!("{label} was trained without test images, so that nothing is measured; {runs}.");
+    }
     if (1..FEWEST_IMAGES).contains(&images) {
         return format!("{label} reaches {overall} % on {}, too few for a claim; {runs}.", test_images(images));
     }

@@ -97,9 +97,8 @@ fn table(article: &Article<'_>, id: &str, caption: &str, rows: &[Option<&[Cell]>
     html.push_str("</tr></thead><tbody>");
     for (variant, cells) in rows.iter().enumerate() {
         let Some(cells) = cells else { continue };
-        let seeds = cells.iter().map(|cell| cell.values.len()).max().unwrap_or(0);
         html.push_str(&article.row_start(variant));
-        put!(html, r#"<td class="num">{seeds}</td>"#);
+        put!(html, r#"<td class="num">{}</td>"#, comparison.variants[variant].runs.len());
         for (column, cell) in cells.iter().enumerate() {
             let difference = if with_differences { comparison.difference(variant, column) } else { None };
             html.push_str(&table_cell(variant, column, cell, difference));

@@ -9,7 +9,9 @@ pub(crate) mod setting_keys;
 
 use std::path::{Path, PathBuf};
 
-use equipoise_record::names::{BASELINES, CALIBRATION, CONFIG, DETAILS, METRICS, NORMS, RESULT, SAMPLES, TIMES};
+use equipoise_record::names::{
+    BASELINES, CALIBRATION, CONFIG, CRITERIA, DETAILS, METRICS, NORMS, RESULT, SAMPLES, TIMES,
+};
 use equipoise_record::{
     BaselineResult, Calibration, EpochMetrics, EpochRecord, EpochTime, EvaluationDetails, GradientNorms, RunResult,
     TrainingSamples,
@@ -45,6 +47,8 @@ pub struct RecordedRun {
     pub calibration: Option<Calibration>,
     /// Training images as the network sees them.
     pub samples: Option<TrainingSamples>,
+    /// The criteria of the comparison that the run belongs to, in the order in which its user named them; empty if that is not known.
+    pub criteria: Vec<String>,
     /// Classifiers without training, from the folder of the comparison that the run belongs to.
     pub baselines: Vec<BaselineResult>,
 }
@@ -92,10 +96,8 @@ impl RecordedRun {
             details: read_json(&path.join(DETAILS))?,
             calibration: read_json(&path.join(CALIBRATION))?,
             samples: read_json(&path.join(SAMPLES))?,
-            baselines: match path.parent() {
-                Some(folder) => read_json(&folder.join(BASELINES))?.unwrap_or_default(),
-                None => Vec::new(),
-            },
+            criteria: read_beside(path, CRITERIA)?,
+            baselines: read_beside(path, BASELINES)?,
         })
     }
 
@@ -181,6 +183,12 @@ impl RecordedRun {
     pub(crate) fn finished_epochs(&self) -> u64 {
         self.epochs.last().map_or(0, |epoch| epoch.epoch)
     }
+}
+
+/// A list in the folder of the comparison that a run belongs to.
+fn read_beside<T: serde::de::DeserializeOwned>(run: &Path, name: &str) -> Result<Vec<T>, ReportError> {
+    let list = run.parent().map_or(Ok(None), |folder| read_json(&folder.join(name)))?;
+    Ok(list.unwrap_or_default())
 }
 
 /// Keys of all settings of some runs, sorted, each once.

@@ -14,6 +14,7 @@ pub(crate) const SUBSET_FILE: &str = "data.subset_file";
 pub(crate) const SUBSET_SEED: &str = "data.subset_seed";
 pub(crate) const IMAGE_SIZE: &str = "data.image_size";
 pub(crate) const MODEL: &str = "model.name";
+pub(crate) const HEAD: &str = "model.head";
 pub(crate) const HEAD_SCALE: &str = "model.head_scale";
 pub(crate) const METHOD: &str = "criterion.method";
 pub(crate) const DRW_START: &str = "criterion.drw.start_epoch";
@@ -28,9 +29,9 @@ pub(crate) const MIXUP_ALPHA: &str = "augment.mixup_alpha";
 pub(crate) const CRITERION_PREFIX: &str = "criterion.";
 /// Prefix of the criterion's own parameters.
 pub(crate) const PARAMS_PREFIX: &str = "criterion.params.";
-/// Optional tables: the prefix of their keys, and a key that is present whenever the table is.
-pub(crate) const OPTIONAL_TABLES: [(&str, &str); 3] =
-    [("criterion.drw.", DRW_START), ("optimizer.schedule.", SCHEDULE), ("optimizer.sam.", SAM_RHO)];
+/// Optional tables: the prefix of their keys, and a key that is present whenever the table is. Scale and kind of a head come together.
+pub(crate) const OPTIONAL_TABLES: [(&str, &str); 4] =
+    [("criterion.drw.", DRW_START), ("optimizer.schedule.", SCHEDULE), ("optimizer.sam.", SAM_RHO), (HEAD_SCALE, HEAD)];
 
 /// Fields of the schedule in `result.json`.
 pub(crate) mod schedule {

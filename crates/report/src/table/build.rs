@@ -9,9 +9,8 @@ impl Table {
     #[must_use]
     pub fn groups(comparison: &Comparison) -> Self {
         let title = captions::titled(comparison, &captions::groups(comparison));
-        let rows = comparison.variants.iter().map(|variant| (variant.label.as_str(), variant.cells.as_slice()));
-        let baselines =
-            comparison.baselines.iter().map(|baseline| (baseline.label.as_str(), baseline.cells.as_slice()));
+        let rows = comparison.variants.iter().map(|variant| (&variant.label, variant.runs.len(), &variant.cells[..]));
+        let baselines = comparison.baselines.iter().map(|baseline| (&baseline.label, 1, &baseline.cells[..]));
         Self::of_cells(comparison, title, rows.chain(baselines))
     }
 
@@ -19,22 +18,22 @@ impl Table {
     #[must_use]
     pub fn optimistic(comparison: &Comparison) -> Option<Self> {
         let title = captions::titled(comparison, &captions::optimistic());
-        let rows: Vec<(&str, &[Cell])> = comparison
+        let rows: Vec<(&String, usize, &[Cell])> = comparison
             .variants
             .iter()
-            .filter_map(|variant| Some((variant.label.as_str(), variant.optimistic.as_deref()?)))
+            .filter_map(|variant| Some((&variant.label, variant.runs.len(), variant.optimistic.as_deref()?)))
             .collect();
         (!rows.is_empty()).then(|| Self::of_cells(comparison, title, rows))
     }
 
+    /// Rows of labels, numbers of seeds and cells.
     fn of_cells<'a>(
         comparison: &Comparison,
         title: String,
-        rows: impl IntoIterator<Item = (&'a str, &'a [Cell])>,
+        rows: impl IntoIterator<Item = (&'a String, usize, &'a [Cell])>,
     ) -> Self {
-        let row = |(label, cells): (&str, &[Cell])| {
-            let seeds = cells.iter().map(|cell| cell.values.len() as u64).max().unwrap_or(0);
-            let start = [Entry::Text(label.to_owned()), Entry::Count(seeds)];
+        let row = |(label, seeds, cells): (&String, usize, &[Cell])| {
+            let start = [Entry::Text(label.clone()), Entry::Count(seeds as u64)];
             start.into_iter().chain(cells.iter().map(Entry::from_cell)).collect()
         };
         let rows = rows.into_iter().map(row).collect();

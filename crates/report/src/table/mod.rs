@@ -66,7 +66,6 @@ impl Entry {
         }
     }
 
-    /// An accuracy without a spread; missing if it is `None`.
     /// An accuracy with its interval for other test images.
     fn rate(accuracy: Option<ClassAccuracy>) -> Self {
         match accuracy {
@@ -76,6 +75,7 @@ impl Entry {
         }
     }
 
+    /// An accuracy without a spread; missing if it is `None`.
     fn single(accuracy: Option<f64>) -> Self {
         accuracy.map_or(Self::Missing, |mean| Self::Accuracy { mean, sd: None, best: false })
     }

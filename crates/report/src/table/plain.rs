@@ -4,8 +4,8 @@ use super::{Entry, Table};
 use crate::escape::{label, put};
 
 impl Table {
-    /// The table as aligned columns under its title, in ASCII as far as names are: `+-` for ±, and `*` after what other
-    /// formats print in bold.
+    /// The table as aligned columns under its title, in ASCII as far as names are: `+-` for ±, and `*`, which a line below explains, after what
+    /// other formats print in bold.
     #[must_use]
     pub fn plain(&self) -> String {
         let has_best = self.rows.iter().flatten().any(Entry::is_best);
@@ -35,6 +35,9 @@ impl Table {
                 }
             }
             put!(text, "{}\n", line.trim_end());
+        }
+        if has_best {
+            text.push_str("* distinguishable from every other number of its column (95 % confidence)\n");
         }
         text
     }

@@ -9,7 +9,7 @@ use equipoise_record::names::{CALIBRATION, CONFIG, DETAILS, METRICS, NORMS, RESU
 use equipoise_record::{
     BeforeAndAfter, Calibration, CalibrationImages, ClassCounts, ClassProbabilities, ConfusedPair, CorrectImages,
     EpochMetrics, EpochRecord, EpochTime, EvaluationDetails, GradientNorms, GroupAccuracy, GroupMembers, HardExample,
-    Metrics, NormRegions, NormView, ProbabilityFigures, ReliabilityBin, RunResult, SweepPoint,
+    Metrics, NormRegions, NormView, ProbabilityFigures, ReliabilityBin, RunResult, SweepPoint, TemperatureFit,
 };
 use serde_json::json;
 
@@ -228,6 +228,7 @@ impl FakeRun {
             steps: 77,
             source: "validation images".to_owned(),
             temperature: 1.625,
+            fit: TemperatureFit::Fitted,
             images: CalibrationImages::default(),
             test: Some(BeforeAndAfter { before: figures(0.8, 1.75), after: figures(0.55, 1.125) }),
         }
@@ -257,6 +258,7 @@ impl FakeRun {
             best: self.chosen_on_test.then(|| evaluation(9)),
             best_selected_on: self.chosen_on_test.then_some(equipoise_record::SelectionSplit::Test),
             stopped_early: false,
+            warnings: Vec::new(),
             images_per_second: 2737.7,
             seconds: 17.4,
             peak_mb: Some(47),

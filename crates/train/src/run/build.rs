@@ -6,6 +6,7 @@ use std::path::Path;
 use equipoise_data::Images;
 use equipoise_data::batch::augmentation::Augmentation;
 use equipoise_data::batch::normalize::Normalize;
+use equipoise_data::batch::sampler::SamplerKind;
 use equipoise_data::dataset::class_counts;
 use equipoise_data::describe::image_groups::ImageGroups;
 use equipoise_nn::{Architecture, Cpu, Engine, Network, NnError};
@@ -20,12 +21,13 @@ use super::memory::available_bytes;
 use super::processes::build_together;
 use super::readable::prepare_readable;
 use super::repeated::{repeated_images, untested_classes};
+use super::result::{FEWEST_VALIDATION_IMAGES, few_images};
 use super::weight_decay::choose_weight_decay;
 use super::weights::{InitialWeights, initialize};
 use crate::checkpoint::{Checkpoint, RawCheckpoint};
 use crate::error::TrainError;
 use crate::prepare::{RunData, SplitData, SplitOptions, check_dataset, take_validation_split};
-use crate::settings::{OptimizerKind, Settings};
+use crate::settings::{OptimizerKind, SelectBest, Settings};
 use crate::trainer::{FULL_BATCH_ROWS, Trainer, check_selection};
 use crate::workers::{SingleProcess, Workers, agree};
 
@@ -173,7 +175,7 @@ pub fn trainer_with<E: Engine, W: Workers>(
         settings.optimizer.cross_validation = folds;
         let images = data.train.labels.len();
         check_augmentation(&settings, data.files)?;
-        warn_of_settings(&settings, images, context);
+        warn_of_settings(&settings, &data, context);
         let rows = match settings.optimizer.name {
             OptimizerKind::Lbfgs => FULL_BATCH_ROWS,
             OptimizerKind::Sgd | OptimizerKind::AdamW => settings.batch_size,
@@ -213,12 +215,30 @@ fn check_augmentation(settings: &Settings, files: bool) -> Result<(), TrainError
     Err(TrainError::Setting { field: "augment.crop_padding".to_owned(), what })
 }
 
+/// A sentence about corrections for class sizes, if more than one of criterion, sampler and logit adjustment makes one.
+/// `logit_adjustment` is the tau that is applied after training.
+#[must_use]
+pub fn second_correction(settings: &Settings, logit_adjustment: f64) -> Option<String> {
+    let (method, sampler) = (settings.criterion.method.id(), settings.data.sampler);
+    let is_balanced = matches!(sampler, SamplerKind::ClassBalanced | SamplerKind::Progressive);
+    let corrections = [
+        method.corrects_for_counts().then(|| format!("the criterion {method}")),
+        is_balanced.then(|| format!("the {sampler} sampler")),
+        (logit_adjustment > 0.0).then(|| "the logit adjustment".to_owned()),
+    ];
+    let given: Vec<String> = corrections.into_iter().flatten().collect();
+    let (last, others) = given.split_last().filter(|(_, others)| !others.is_empty())?;
+    let correct = if others.len() == 1 { "corrects" } else { "correct" };
+    let others = others.join(" and ");
+    Some(format!("{others} {correct} for class sizes already, and {last} corrects for them again; one is enough"))
+}
+
 /// Learning rate of AdamW beyond which it is probably that of SGD.
 const ADAMW_LEARNING_RATE: f64 = 0.02;
 
 /// Warns of settings that are allowed but probably a mistake.
-fn warn_of_settings(settings: &Settings, images: usize, context: &RunContext<'_>) {
-    let size = settings.batch_size;
+fn warn_of_settings(settings: &Settings, data: &RunData, context: &RunContext<'_>) {
+    let (size, images) = (settings.batch_size, data.train.labels.len());
     if size > images {
         context.feedback.warn(&format!("a batch of {size} is the whole training split of {images} images"));
     }
@@ -227,10 +247,13 @@ fn warn_of_settings(settings: &Settings, images: usize, context: &RunContext<'_>
     if optimizer.name == OptimizerKind::AdamW && rate > ADAMW_LEARNING_RATE {
         context.feedback.warn(&format!("a learning rate of {rate} is large for adamw; 0.001 is usual"));
     }
-    let method = settings.criterion.method.id();
-    if settings.logit_adjustment > 0.0 && method.corrects_for_counts() {
-        let text =
-            format!("{method} corrects for class sizes in training, and logit_adjustment corrects for them again");
-        context.feedback.warn(&text);
+    let is_selected = matches!(settings.select_best, SelectBest::Auto | SelectBest::Val);
+    let validation = data.val.as_ref().map(|val| val.labels.len());
+    if let Some(images) = validation.filter(|images| is_selected && *images < FEWEST_VALIDATION_IMAGES) {
+        let what = few_images(images);
+        context.feedback.warn(&format!("{what}; hold more out, or keep the last one with --set select_best=last"));
+    }
+    if let Some(correction) = second_correction(settings, settings.logit_adjustment) {
+        context.feedback.warn(&correction);
     }
 }

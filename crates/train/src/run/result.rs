@@ -10,6 +10,9 @@ use crate::settings::SelectBest;
 use crate::trainer::Trainer;
 use crate::workers::Workers;
 
+/// Validation images below which the best epoch is chance: with 20, the accuracy is known to about 22 points.
+pub(super) const FEWEST_VALIDATION_IMAGES: usize = 20;
+
 /// What only the program that executes a run can know: the library never reads the clock.
 #[derive(Clone, Debug)]
 pub struct Measurements {
@@ -49,6 +52,7 @@ pub(super) fn result<E: Engine, W: Workers>(
         best: trainer.best().and_then(metrics),
         best_selected_on: best_selected_on(trainer),
         stopped_early,
+        warnings: trainer.divergence().into_iter().chain(few_validation_images(trainer)).collect(),
         images_per_second: tenths(measured.images_per_second),
         seconds: tenths(measured.seconds),
         peak_mb: peak_mb(),
@@ -71,6 +75,19 @@ fn best_selected_on<E: Engine, W: Workers>(trainer: &Trainer<E, W>) -> Option<Se
         SelectBest::Auto | SelectBest::Val if trainer.data().val.is_some() => Some(SelectionSplit::Val),
         SelectBest::Last | SelectBest::Auto | SelectBest::Val => None,
     }
+}
+
+/// A sentence about a best epoch that was selected on very few images.
+fn few_validation_images<E: Engine, W: Workers>(trainer: &Trainer<E, W>) -> Option<String> {
+    let images = trainer.data().val.as_ref().map_or(0, |val| val.labels.len());
+    let is_selected = best_selected_on(trainer) == Some(SelectionSplit::Val);
+    (is_selected && images < FEWEST_VALIDATION_IMAGES).then(|| few_images(images))
+}
+
+/// What a best epoch is worth that was selected on this many validation images.
+pub(super) fn few_images(images: usize) -> String {
+    let are = if images == 1 { "image is" } else { "images are" };
+    format!("{images} validation {are} too few to tell which epoch is the best")
 }
 
 /// The processor, its instructions and the number of threads.

@@ -11,7 +11,7 @@ use crate::error::TrainError;
 /// criterion may be known.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RecordedSettings {
-    /// All settings with their defaults, as TOML.
+    /// All settings with their defaults, as TOML. A head is only there if it is not the one that the criterion needs.
     pub resolved: Option<String>,
     /// The criterion as tables name it.
     pub criterion_label: Option<String>,
@@ -24,7 +24,8 @@ impl RecordedSettings {
         let label = |settings: &Settings| settings.criterion.method.label();
         if let Ok(settings) = Settings::from_toml(config, &Settings::default()) {
             let criterion_label = Some(label(&settings));
-            return Self { resolved: settings.with_head_of_criterion().to_toml().ok(), criterion_label };
+            // a head that follows from the criterion is no difference between runs
+            return Self { resolved: settings.without_head_of_criterion().to_toml().ok(), criterion_label };
         }
         let criterion = config.parse::<Table>().ok().and_then(|mut table| table.remove("criterion"));
         let only = criterion.map(|criterion| Table::from_iter([("criterion".to_owned(), criterion)]));
@@ -80,13 +81,18 @@ impl Settings {
         Ok(commented.trim_end().to_owned() + "\n")
     }
 
-    /// Changes the settings that a table names. The text `none` removes an optional value.
+    /// Changes the settings that a table names. The text `none` removes an optional value. Another criterion or network gets the head that
+    /// it needs, unless another one was chosen.
     ///
     /// # Errors
     /// Returns an error if a setting is unknown or has a wrong type.
     pub fn with(&self, given: &Table) -> Result<Self, TrainError> {
         check_names(given, "")?;
-        let mut table = self.table()?;
+        let names = |section: &str, name: &str| given.get(section).is_some_and(|section| section.get(name).is_some());
+        let mut table = match names("criterion", "method") || names("model", "name") {
+            true => self.clone().without_head_of_criterion().table()?,
+            false => self.table()?,
+        };
         merge(&mut table, given, "");
         let given = Value::Table(table.clone());
         serde_path_to_error::deserialize(Value::Table(table)).map_err(|error| {

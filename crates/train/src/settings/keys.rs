@@ -49,9 +49,9 @@ pub const KEYS: &[Key] = &[
     required(
         "select_best",
         "`auto`, `last`, `val` or `test`",
-        "How the best epoch is selected. `auto`: on the validation split if there is one, else the last epoch. `test` is optimistic and labeled so.",
+        "How the best epoch is selected. `auto`: on the validation split if there is one, else the last epoch. Of equally accurate epochs the one with the lower validation loss counts. `test` is optimistic and labeled so.",
     ),
-    required("patience", COUNT, "Epochs without improvement after which the run ends. 0 disables early stopping."),
+    required("patience", COUNT, "Epochs without higher accuracy after which the run ends. 0 disables early stopping."),
     required("evaluate_every", POSITIVE, "Epochs between evaluations. The last epoch is always evaluated."),
     required("logit_adjustment", "number, 0 to 100", "Tau of the post-hoc logit adjustment. 0 disables it."),
     required("data.dataset", "text", "Name or path of the dataset."),

@@ -446,6 +446,18 @@ impl Settings {
         self
     }
 
+    /// The settings without a head that is just what criterion and network need, so that others get the head that they need.
+    #[must_use]
+    pub fn without_head_of_criterion(mut self) -> Self {
+        let head = (self.model.head, self.model.head_scale);
+        (self.model.head, self.model.head_scale) = (None, None);
+        let needed = (self.head_kind(), self.head_scale());
+        if (head.0.unwrap_or(needed.0), head.1.unwrap_or(needed.1)) != needed {
+            (self.model.head, self.model.head_scale) = head;
+        }
+        self
+    }
+
     fn head_kind(&self) -> HeadKind {
         let is_cosine = self.criterion.method.cosine_scale().is_some() || self.model.name == Some(Architecture::Cosine);
         let needed = if is_cosine { HeadKind::Cosine } else { HeadKind::Linear };

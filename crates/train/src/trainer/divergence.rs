@@ -1,6 +1,7 @@
-//! A run that diverges ends with an error that says where, and on which images.
+//! A run whose values are no longer finite ends with an error that says where, and on which images. One whose loss is merely absurd goes on
+//! with a warning.
 
-use equipoise_criterion::BatchError;
+use equipoise_criterion::{Batch, BatchError, Output, Workspace};
 use equipoise_nn::{Engine, TensorKind};
 
 use super::Trainer;
@@ -10,6 +11,8 @@ use crate::workers::Workers;
 
 /// Images of the batch that the error names.
 const NAMED_IMAGES: usize = 8;
+/// A loss of this many times that of equal logits is no longer that of a network that learns.
+const TIMES_CHANCE: f64 = 10.0;
 /// The usual learning rate of AdamW.
 const ADAMW_LEARNING_RATE: f64 = 0.001;
 
@@ -46,6 +49,40 @@ impl<E: Engine, W: Workers> Trainer<E, W> {
         TrainError::Diverged { epoch, step: step + 1, what, advice, largest, files }
     }
 
+    /// A sentence about the first epoch whose loss is far above that of equal logits, if the last epoch is no better.
+    pub(crate) fn divergence(&self) -> Option<String> {
+        let uniform = (self.data.classes.len().max(2) as f64).ln();
+        let last = self.history.last().map(|record| record.loss).filter(|loss| *loss > TIMES_CHANCE * uniform)?;
+        // margins and weights of a criterion may make it larger; that takes a pass over all classes, which few runs need
+        let chance = self.loss_of_equal_logits().max(uniform);
+        if last <= TIMES_CHANCE * chance {
+            return None;
+        }
+        let record = self.history.iter().find(|record| record.loss > TIMES_CHANCE * chance)?;
+        let (epoch, loss, advice) = (record.epoch, short(record.loss), self.advice());
+        let chance = short(chance);
+        Some(format!(
+            "the run has diverged: the training loss of epoch {epoch} is {loss}, and guessing has {chance}; {advice}"
+        ))
+    }
+
+    /// Mean loss of the training images for a network whose logits are all zero.
+    fn loss_of_equal_logits(&self) -> f64 {
+        let (mut workspace, classes) = (Workspace::new(), self.data.classes.len());
+        let (zeros, mut grad, mut weights) = (vec![0.0; classes], vec![0.0; classes], [0.0]);
+        let (mut sum, mut images) = (0.0, 0.0);
+        for (class, count) in self.data.counts.iter().enumerate().filter(|(_, count)| **count > 0) {
+            let (label, out) = ([class as u32], Output::new(&mut grad, &mut weights));
+            // a criterion that cannot say it is judged by the others
+            let Ok(summary) = self.criterion.evaluate(&Batch::new(&zeros, &label), out, &mut workspace) else {
+                continue;
+            };
+            sum += summary.loss * *count as f64;
+            images += *count as f64;
+        }
+        if images > 0.0 { sum / images } else { 0.0 }
+    }
+
     /// What to try instead of settings that make a run diverge.
     fn advice(&self) -> String {
         let optimizer = &self.settings.optimizer;
@@ -74,4 +111,9 @@ impl<E: Engine, W: Workers> Trainer<E, W> {
             other => other.to_string(),
         }
     }
+}
+
+/// A loss in few digits.
+fn short(loss: f64) -> String {
+    if loss < 1e4 { format!("{loss:.1}") } else { format!("{loss:.1e}") }
 }

@@ -40,11 +40,15 @@ impl<E: Engine, W: Workers> Trainer<E, W> {
         self.last_norms = Some(norms.clone());
         let (learning_rate, loss) = (self.learning_rate(self.steps() - 1), self.epoch_loss());
         let augment_levels = self.end_difficulty();
+        let had_diverged = self.divergence().is_some();
         let is_best = self.add_to_history(EpochRecord { epoch, learning_rate, loss, val, test, augment_levels });
         self.position = Position { epoch, total_steps: self.position.total_steps, ..Position::default() };
         let written = folder.map_or(Ok(()), |folder| self.write_epoch(folder, is_best));
         agree(&mut self.workers, written)?;
         observer.epoch(&self.history[epoch as usize - 1], &norms);
+        if let Some(warning) = self.divergence().filter(|_| !had_diverged) {
+            observer.warn(&warning);
+        }
         Ok(true)
     }
 
@@ -183,18 +187,39 @@ impl<E: Engine, W: Workers> Trainer<E, W> {
         is_best
     }
 
-    /// Whether an epoch is better than the best so far.
-    fn is_better(&self, record: &EpochRecord) -> bool {
-        let score = |record: &EpochRecord| match self.selection() {
+    /// The accuracy by which epochs are selected.
+    fn score(&self, record: &EpochRecord) -> Option<f64> {
+        match self.selection() {
             SelectBest::Val => record.val.as_ref().and_then(|metrics| metrics.balanced),
             SelectBest::Test => record.test.as_ref().and_then(|metrics| metrics.top1),
             SelectBest::Auto | SelectBest::Last => None,
-        };
-        match (score(record), self.best().and_then(score)) {
-            (Some(new), Some(old)) => new > old,
-            (Some(_), None) => true,
-            (None, _) => false,
         }
+    }
+
+    /// Whether an epoch is better than the best so far. Of epochs that are equally accurate on the validation split, the one with the
+    /// lower loss there is better, else the later one. On the test split it is the first one, as in the code of the papers that select there.
+    fn is_better(&self, record: &EpochRecord) -> bool {
+        let Some(new) = self.score(record) else { return false };
+        let Some(best) = self.best() else { return true };
+        match self.score(best) {
+            Some(old) if new == old && self.selection() == SelectBest::Val => {
+                let loss = |record: &EpochRecord| record.val.as_ref().and_then(|metrics| metrics.loss);
+                match (loss(record), loss(best)) {
+                    (Some(new), Some(old)) => new <= old,
+                    (new, old) => new.is_some() || old.is_none(),
+                }
+            }
+            Some(old) => new > old,
+            None => true,
+        }
+    }
+
+    /// The first epoch that is as accurate as the best one, from 1; 0 if none is selected. A lower loss alone is no improvement to be
+    /// patient for: it may fall forever.
+    pub(super) fn last_improvement(&self) -> u64 {
+        let highest = self.best().and_then(|best| self.score(best));
+        let first = self.history.iter().find(|record| highest.is_some() && self.score(record) == highest);
+        first.map_or(0, |record| record.epoch)
     }
 
     /// Brings `metrics.jsonl` and `norms.jsonl` into line with the history: drops lines of epochs that a killed process did

@@ -275,7 +275,7 @@ impl<E: Engine, W: Workers> Trainer<E, W> {
 
     /// Whether nothing has improved for as long as the settings allow.
     fn out_of_patience(&self) -> bool {
-        let best = self.best.unwrap_or(0);
+        let best = self.last_improvement();
         // only after an evaluation: an epoch without one does not show whether it is better
         let evaluated = self.history.last().is_some_and(|epoch| epoch.val.is_some());
         let patience = self.settings.patience;

@@ -51,6 +51,8 @@ pub trait Observer {
     fn evaluating(&mut self, done: usize, total: usize) -> Directive;
     /// Called after every epoch, when its checkpoint is saved.
     fn epoch(&mut self, record: &EpochRecord, norms: &GradientNorms);
+    /// Called with what users should know about a run that goes on.
+    fn warn(&mut self, _text: &str) {}
 }
 
 /// An observer that lets the run finish.

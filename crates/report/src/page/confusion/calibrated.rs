@@ -1,9 +1,10 @@
 //! Probabilities before and after calibration.
 
-use equipoise_record::{Calibration, ClassProbabilities, ProbabilityFigures, ReliabilityBin};
+use equipoise_decide::temperature::{FEWEST_IMAGES, RANGE};
+use equipoise_record::{Calibration, ClassProbabilities, ProbabilityFigures, ReliabilityBin, TemperatureFit};
 
 use super::calibration::reliability_diagram;
-use crate::escape::{put, short_name};
+use crate::escape::{name, put, short_name};
 use crate::page::Article;
 use crate::page::words::count;
 use crate::statistics::tenths;
@@ -11,24 +12,29 @@ use crate::statistics::tenths;
 /// Largest number of classes in the table.
 const MAX_CLASSES: usize = 200;
 
-/// The subsection; empty if no run is calibrated.
+/// The subsection; empty if no run has a calibration.
 pub(super) fn subsection(article: &Article<'_>) -> String {
     let comparison = article.comparison;
     let fits = |calibration: &&Calibration| {
-        calibration.test.as_ref().is_some_and(|test| {
-            [&test.before, &test.after].iter().all(|figures| {
-                figures.classes.len() == comparison.classes.len()
-                    && figures.reliability.len() == comparison.groups.len()
+        calibration.is_fitted()
+            && calibration.test.as_ref().is_some_and(|test| {
+                [&test.before, &test.after].iter().all(|figures| {
+                    figures.classes.len() == comparison.classes.len()
+                        && figures.reliability.len() == comparison.groups.len()
+                })
             })
-        })
     };
     let by_variant: Vec<Vec<&Calibration>> = (0..comparison.variants.len())
         .map(|variant| article.runs(variant).filter_map(|run| run.calibration.as_ref()).filter(fits).collect())
         .collect();
-    if by_variant.iter().all(Vec::is_empty) {
+    let unfitted = unfitted(article);
+    if by_variant.iter().all(Vec::is_empty) && unfitted.is_empty() {
         return String::new();
     }
-    let mut html = article.heading(2, "Calibrated probabilities");
+    let mut html = article.heading(2, "Calibrated probabilities") + &unfitted;
+    if by_variant.iter().all(Vec::is_empty) {
+        return html;
+    }
     html.push_str(
         r#"<p class="lead">One temperature, fitted on the class-balanced log-loss of images that were not trained on, divides the logits. It does not
         change the predicted classes. The diagrams show the test images with it.</p>"#,
@@ -45,6 +51,34 @@ pub(super) fn subsection(article: &Article<'_>) -> String {
     }
     html.push_str("</div>");
     html + &classes(article, &by_variant)
+}
+
+/// What keeps the probabilities of some runs from being calibrated well.
+fn unfitted(article: &Article<'_>) -> String {
+    let mut html = String::new();
+    for (number, variant) in article.comparison.variants.iter().enumerate() {
+        let having = |fit: TemperatureFit| {
+            let calibrations = article.runs(number).filter_map(|run| run.calibration.as_ref());
+            calibrations.filter(move |calibration| calibration.fit == fit).collect::<Vec<_>>()
+        };
+        let label = name(&variant.label);
+        if let [first, ..] = &having(TemperatureFit::TooFewImages)[..] {
+            let (images, source) = (count(first.images.labels.len() as u64), name(&first.source));
+            put!(
+                html,
+                "<p>{label}: no temperature is fitted from {images} images ({source}), it takes {FEWEST_IMAGES}; probabilities are those of \
+                 the network.</p>"
+            );
+        }
+        if !having(TemperatureFit::AtBound).is_empty() {
+            let [least, most] = RANGE;
+            put!(
+                html,
+                "<p>{label}: the temperature is at an end of its range, {least} to {most}; probabilities remain badly calibrated.</p>"
+            );
+        }
+    }
+    html
 }
 
 /// Mean of a figure over the runs of a variant.
