@@ -55,7 +55,7 @@ def default_threads(local_size: int) -> int:
     """
     chosen = environment("OMP_NUM_THREADS", 0)
     if chosen > 0 and local_size == 1:
-        return chosen
+        return min(chosen, 1024)
     return max(1, (os.cpu_count() or 1) // local_size)
 
 
