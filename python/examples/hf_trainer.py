@@ -1,4 +1,4 @@
-"""Equipoise in the Trainer of Hugging Face: `compute_loss_func`, and a callback that ends the criterion's epochs.
+"""Equipoise in the Trainer of Hugging Face: `compute_loss_func`, and a callback that counts epochs.
 
 Usage: python hf_trainer.py [runs/hf]
 """
@@ -27,14 +27,14 @@ class Model(torch.nn.Module):
         return losses.sum() / (len(labels) if num_items_in_batch is None else num_items_in_batch)
 
 
-class EndEpoch(TrainerCallback):
-    def on_epoch_end(self, args, state, control, model, **_):
+class Epochs(TrainerCallback):
+    def on_epoch_end(self, args, state, control, model, train_dataloader, **_):
         model.criterion.end_epoch()
+        train_dataloader.dataset.set_epoch(model.criterion.epoch)  # augments the next epoch anew
 
 
 def collate(examples):
-    images, labels = zip(*examples, strict=True)
-    return {"pixel_values": torch.stack(images), "labels": torch.tensor(labels)}
+    return dict(zip(("pixel_values", "labels"), torch.utils.data.default_collate(examples), strict=True))
 
 
 def main(output: str = "runs/hf", epochs: int = 5) -> None:
@@ -50,7 +50,7 @@ def main(output: str = "runs/hf", epochs: int = 5) -> None:
         f"{output}-trainer", num_train_epochs=epochs, per_device_train_batch_size=32, gradient_accumulation_steps=2,
         learning_rate=3e-3, logging_strategy="epoch", eval_strategy="epoch", save_strategy="no", report_to=[],
         use_cpu=True, remove_unused_columns=False, label_names=["labels"])  # fmt: skip
-    trainer = Trainer(model, arguments, collate, train, test, callbacks=[EndEpoch()],
+    trainer = Trainer(model, arguments, collate, train, test, callbacks=[Epochs()],
                       compute_loss_func=model.loss, compute_metrics=record)  # fmt: skip
     trainer.train()
     print(run.finish())

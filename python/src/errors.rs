@@ -5,7 +5,7 @@ use std::error::Error;
 use std::io;
 use std::path::Path;
 
-use equipoise_criterion::{BatchError, ConfigError, StateError};
+use equipoise_criterion::{BatchError, ConfigError, Id, State, StateError};
 use equipoise_data::DataError;
 use equipoise_record::FolderError;
 use equipoise_report::run::ReportError;
@@ -26,7 +26,10 @@ pub(crate) fn config(error: &ConfigError) -> PyErr {
             let wrong_type = what.starts_with("unknown parameter") || what.starts_with("invalid type");
             if wrong_type { PyTypeError::new_err(message) } else { PyValueError::new_err(message) }
         }
-        ConfigError::UnknownMethod(_) => PyValueError::new_err(error.to_string()),
+        ConfigError::UnknownMethod(_) => {
+            let text = error.to_string().replace("`equipoise criteria` lists", "`equipoise.criteria()` lists");
+            PyValueError::new_err(format!("method: {text}"))
+        }
         other => PyValueError::new_err(other.to_string()),
     }
 }
@@ -84,8 +87,17 @@ pub(crate) fn label_range(name: &str, row: usize, label: i64, classes: usize) ->
 }
 
 /// A state does not fit.
-pub(crate) fn state(error: &StateError) -> PyErr {
-    PyValueError::new_err(error.to_string())
+pub(crate) fn state(error: &StateError, own: Id) -> PyErr {
+    let message = match error {
+        StateError::Method { got, .. } if *got == State::Stateless.name() => {
+            format!(
+                "state: it belongs to a criterion that counts nothing, such as 'softmax', but the criterion is '{own}'"
+            )
+        }
+        StateError::Method { got, .. } => format!("state: it belongs to '{got}', but the criterion is '{own}'"),
+        other => other.to_string(),
+    };
+    PyValueError::new_err(message)
 }
 
 /// A file cannot be read or written: the kind of `OSError` that the system's error stands for.
@@ -126,7 +138,9 @@ pub(crate) fn train(error: &TrainError) -> PyErr {
         TrainError::Data(error) => data(error),
         TrainError::Folder(error) => run_folder(error),
         TrainError::Config(error) => config(error),
-        TrainError::Broken { .. } => PyOSError::new_err(error.to_string()),
+        TrainError::Broken { .. } => {
+            PyOSError::new_err(format!("{error}. In Python: settings={{\"data\": {{\"max_broken\": FRACTION}}}}"))
+        }
         TrainError::Input { path, .. } => folder(error, path),
         other => PyValueError::new_err(with_causes(other)),
     }

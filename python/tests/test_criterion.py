@@ -190,7 +190,11 @@ ERRORS = [
     (lambda: setattr(equipoise.Criterion("cwap", COUNTS), "epoch", 1.5), TypeError, "epoch must be a whole number"),
     (lambda: equipoise.Criterion("cwap", COUNTS, threads=-1), ValueError, "threads is -1"),
     (lambda: equipoise.Criterion("cwap", COUNTS, drw={"start": 1}), ValueError, "drw: unknown name 'start'"),
-    (lambda: equipoise.Criterion("cwap", COUNTS, drw="late"), TypeError, "drw must be a mapping"),
+    (
+        lambda: equipoise.Criterion("cwap", COUNTS, drw="late"),
+        TypeError,
+        "drw must be an epoch or a mapping with 'start_epoch', not str",
+    ),
     (lambda: equipoise.Criterion("cwap", [5]), ValueError, "counts: got 1 classes"),
     (lambda: equipoise.Criterion("cwap", [0, 0]), ValueError, "counts: every class is empty"),
     (lambda: equipoise.Criterion("cwap", [5, -1]), ValueError, r"counts\[1\] is -1"),

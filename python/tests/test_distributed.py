@@ -87,18 +87,47 @@ def rows_alone(rank, method):
     return losses.detach(), z.grad
 
 
+# what rank 1 gets wrong, and how its error begins
+BAD = {
+    "columns": (lambda z, y: (z[:, :3], y), "ValueError: logits have shape"),
+    "nan": (lambda z, y: (z * torch.nan, y), "ValueError: logits[0]"),
+    "nan in row 3": (
+        lambda z, y: (torch.where((torch.arange(8) == 3)[:, None], torch.nan, z), y),
+        "ValueError: logits[3]",
+    ),
+    "labels": (lambda z, y: (z, y + 9), "ValueError: target[0]"),
+    "share": (lambda z, y: (z, (y, y, 1.5)), "ValueError: target[2][0]"),
+    "list": (lambda z, y: (z, y.tolist()), "TypeError: target must be a tensor"),
+    "tuple of 2": (lambda z, y: (z, (y, y)), "TypeError: target must be a tensor"),
+    "float labels": (lambda z, y: (z, y.float()), "ValueError: target must be class indices"),
+    "dense columns": (lambda z, y: (z, torch.ones(8, 2) / 2), "ValueError: target has 2 columns for 5 classes"),
+    "dense integers": (lambda z, y: (z, torch.nn.functional.one_hot(y, 5)), "TypeError: target: a dense target"),
+    "NumPy logits": (lambda z, y: (z.numpy(), y), "TypeError: logits must be a tensor"),
+    "integer logits": (lambda z, y: (z.long(), y), "TypeError: logits must be floating-point"),
+    "3 dimensions": (lambda z, y: (z[None], y), "ValueError: logits has shape"),
+    "examples": (lambda z, y: (z, y, [1]), "TypeError: examples must be a tensor"),
+    "negative example": (lambda z, y: (z, y, torch.arange(8) - 5), "ValueError: examples[0]"),
+}
+
+
 def failures(rank):
     """A process with a bad batch has its own error; the other one does not wait for it."""
-    messages = []
+    messages = {}
     for method in ("softmax", "cwap"):
-        for bad in (lambda z, y: (z[:, :3], y), lambda z, y: (z * torch.nan, y), lambda z, y: (z, y + 9)):
-            criterion = make(method, {})
+        criterion = make(method, {})
+        for name, (bad, _) in BAD.items():
             x, y = data(0)
             z, y = x[:8, :5], y[:8]
+            logits, target, *examples = bad(z, y) if rank == 1 else (z, y)
+            # examples count if every process has them
+            examples = examples[0] if examples else torch.arange(8)
             try:
-                criterion(*(bad(z, y) if rank == 1 else (z, y)))
-            except (ValueError, RuntimeError) as error:
-                messages.append(f"{type(error).__name__}: {error}")
+                criterion(logits, target, examples=examples)
+            except (TypeError, ValueError, RuntimeError) as error:
+                messages[method, name] = f"{type(error).__name__}: {error}"
+        messages[method, "state"] = criterion.state_dict()
+        # the next batch is good again
+        messages[method, "loss"] = criterion(z, y).item()
     return messages
 
 
@@ -181,14 +210,18 @@ def test_losses_of_rows(ranks, method):
     torch.testing.assert_close(torch.cat([result["rows", method][1] for result in ranks]) / 2, z.grad)
 
 
-def test_a_bad_batch_stops_every_process(ranks):
+@pytest.mark.parametrize("method", ["softmax", "cwap"])
+def test_a_bad_batch_stops_every_process(ranks, method):
     good, bad = (result["failures"] for result in ranks)
-    assert len(good) == len(bad) == 6
-    assert "logits have shape" in bad[0] and "logits[0]" in bad[1] and "target[0]" in bad[2]
-    assert all(message.startswith("ValueError") for message in bad)
-    assert all("rank 1 could not use its batch" in message for message in good[:3])
-    # gathered batches are checked by everyone
-    assert "rank 1 could not use its batch" in good[3] and "logits[8]" in good[4] and "target[8]" in good[5]
+    for name, (_, begin) in BAD.items():
+        assert bad[method, name].startswith(begin), name
+        assert good[method, name] == "RuntimeError: rank 1 could not use its batch; its own error says why", name
+    fresh = make(method, {}).state_dict()
+    for result in (good, bad):
+        assert all(torch.equal(result[method, "state"][name], value) for name, value in fresh.items())
+    x, y = data(0)
+    want = make(method, {})(x[:8, :5].repeat(2, 1), y[:8].repeat(2)).item()
+    assert good[method, "loss"] == bad[method, "loss"] == pytest.approx(want, rel=1e-6)
 
 
 def test_evaluation_and_local_batches_need_no_other_process(ranks):

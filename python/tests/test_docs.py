@@ -1,6 +1,8 @@
 """Every Python block of docs/python.md runs. The blocks of one section (## heading) share their names."""
 
 import re
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -29,6 +31,18 @@ def test_section(heading, blocks, tmp_path, monkeypatch):
     for line, code in blocks:
         # blank lines in front, so that errors name the line of the page
         exec(compile("\n" * line + code, str(PAGE), "exec"), names)
+
+
+def test_the_first_block_of_runs_needs_nothing_else(tmp_path):
+    """In an interpreter of its own: other blocks and tests have imported what this one may not."""
+    code = dict(sections())["Runs and reports"][0][1]
+    run = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, timeout=300)
+    assert run.returncode == 0, run.stderr
+    assert run.stdout.strip() == "runs/mine/report.html" and (tmp_path / "runs/mine/report.html").exists()
+    assert "Warning" not in run.stderr
+    code = "import equipoise, sys; assert 'torch' not in sys.modules; print(*dir(equipoise.torch))"
+    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=300)
+    assert run.returncode == 0 and {"Cwap", "Metrics"} <= set(run.stdout.split()), run.stderr
 
 
 def test_the_page_has_blocks():

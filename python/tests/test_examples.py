@@ -73,9 +73,22 @@ def test_lightning(example):
 
 
 @pytest.mark.filterwarnings("ignore")
-def test_hugging_face(example):
-    example("hf_trainer", "transformers").main("run", epochs=3)
+def test_hugging_face(example, monkeypatch):
+    module = example("hf_trainer", "transformers")
+    epochs = []
+    kind = module.equipoise.torch.Dataset
+    read = kind.__getitems__
+
+    def reading(self, indices):
+        if self.split == "train":
+            epochs.append(self.epoch)
+        return read(self, indices)
+
+    monkeypatch.setattr(kind, "__getitems__", reading)
+    module.main("run", epochs=3)
     learned("run", 3, "seesaw")
+    # every epoch has an augmentation of its own
+    assert sorted(set(epochs)) == [0, 1, 2] and epochs == sorted(epochs)
 
 
 @pytest.mark.filterwarnings("ignore")

@@ -126,6 +126,33 @@ def test_tensors(installed):
         assert metrics.record() == plain.record()
 
 
+@pytest.mark.parametrize("installed", [True, False])
+def test_a_call_returns_the_batch_and_counts_it(installed):
+    torch = pytest.importorskip("torch")
+    if installed:
+        pytest.importorskip("torchmetrics")
+    with metrics_class(installed) as kind:
+        logits, labels = (torch.from_numpy(array) for array in batch(300))
+        metrics = kind(COUNTS)
+        whole = equipoise.Metrics(COUNTS)
+        for i in (0, 100, 200):
+            own = equipoise.Metrics(COUNTS)
+            rows = slice(i, i + 100)
+            own.update(logits[rows], labels[rows])
+            whole.update(logits[rows], labels[rows])
+            found = metrics(logits[rows], labels[rows])
+            assert float(found["top1"]) == pytest.approx(own.compute()["top1"])
+            assert metrics.record() == whole.record() and metrics.details() == whole.compute()
+            assert float(metrics.compute()["top1"]) == pytest.approx(whole.compute()["top1"])
+        metrics.update(logits[:100], labels[:100])
+        whole.update(logits[:100], labels[:100])
+        assert metrics.record() == whole.record()
+        with pytest.raises(ValueError, match="target"):
+            metrics(logits, labels + 7)
+        if not installed:
+            assert metrics.record() == whole.record()
+
+
 def process(rank, folder):
     import torch.distributed
 
@@ -135,7 +162,10 @@ def process(rank, folder):
     for installed in (True, False):
         with metrics_class(installed) as kind:
             metrics = kind(COUNTS)
-            metrics.update(logits[own], labels[own])
+            # a call is that of one process
+            for row in range(10 * rank):
+                metrics(logits[own][row : row + 1], labels[own][row : row + 1])
+            metrics.update(logits[own][10 * rank :], labels[own][10 * rank :])
             metrics.compute()
             # no other process needs to take part in this
             if rank == 0:

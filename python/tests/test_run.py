@@ -97,7 +97,7 @@ def test_a_run_is_continued(tmp_path):
     again = equipoise.Run(tmp_path / "part", counts=COUNTS, classes=["a", "b", "c"], dataset="own", epochs=4, resume=2)
     assert again.epochs_done == 2
     again.close()
-    loop(tmp_path / "part", epochs=4, resume=True).finish()
+    loop(tmp_path / "part", epochs=4, resume=2).finish()
     names = ("metrics.jsonl", "details.json")
     assert all((tmp_path / "part" / name).read_bytes() == (tmp_path / "whole" / name).read_bytes() for name in names)
     longer = loop(tmp_path / "part", epochs=5, resume=True)
@@ -107,10 +107,87 @@ def test_a_run_is_continued(tmp_path):
     assert fresh.epochs_done == 3
 
 
+def contents(folder):
+    return {path.name: path.read_bytes() for path in folder.iterdir()}
+
+
+def test_a_finished_run_that_is_opened_again_keeps_everything(tmp_path):
+    folder = tmp_path / "run"
+    loop(folder, val=True).finish(stopped_early=True)
+    before = contents(folder)
+    again = loop(folder, resume=True)
+    assert again.epochs_done == 3 and contents(folder) == before
+    again.close()
+    assert contents(folder) == before
+    loop(folder, resume=True).finish()
+    assert contents(folder) == before
+    # so does one that is opened at an earlier epoch, until that epoch is the last
+    early = equipoise.Run(folder, counts=COUNTS, classes=["a", "b", "c"], dataset="own", epochs=3, resume=2)
+    assert contents(folder) == before
+    early.epoch(0.5, learning_rate=0.1, test=logits_of(5))
+    assert not (folder / "result.json").exists() and not (folder / "details.json").exists()
+    early.finish()
+    assert [json.loads(line)["loss"] for line in (folder / "metrics.jsonl").read_text().splitlines()] == [1, 0.5, 0.5]
+    # epochs that were cut off are not in the result
+    equipoise.Run(folder, counts=COUNTS, classes=["a", "b", "c"], dataset="own", epochs=3, resume=1).finish()
+    assert len((folder / "metrics.jsonl").read_text().splitlines()) == 1
+    assert json.loads((folder / "result.json").read_text())["last"]["epoch"] == 1
+
+
+def test_another_number_of_epochs_keeps_the_details(tmp_path):
+    folder = tmp_path / "run"
+    loop(folder, epochs=3).finish()
+    before = contents(folder)
+    options = {"counts": COUNTS, "classes": ["a", "b", "c"], "dataset": "own"}
+    equipoise.Run(folder, epochs=5, resume=True, **options).finish(stopped_early=True)
+    after = contents(folder)
+    assert after["details.json"] == before["details.json"] and b"epochs = 5" in after["config.toml"]
+    old, new = (json.loads(files["result.json"]) for files in (before, after))
+    assert new == {**old, "epochs": 5, "stopped_early": True}
+
+
+def test_a_run_without_metrics_has_no_page(tmp_path):
+    run = equipoise.Run(tmp_path / "run", counts=COUNTS)
+    with pytest.raises(RuntimeError, match="nothing to report: no epoch was recorded with test="):
+        run.finish()
+    assert not (tmp_path / "run" / "result.json").exists()
+    run.epoch(1.0, learning_rate=0.1, test=logits_of(0))
+    assert run.finish().exists()
+
+
+def test_epochs_that_cannot_be_recorded(tmp_path):
+    run = equipoise.Run(tmp_path / "run", counts=COUNTS, epochs=1)
+    with pytest.raises(ValueError, match="seconds is -4.0; it must be at least 0"):
+        run.epoch(1.0, learning_rate=0.1, seconds=-4)
+    assert run.epochs_done == 0
+    run.epoch(1.0, learning_rate=0.1, test=logits_of(0))
+    with pytest.raises(RuntimeError, match=r"all 1 planned epochs are recorded; Run\(..., epochs=N\)"):
+        run.epoch(1.0, learning_rate=0.1)
+    assert len((tmp_path / "run" / "metrics.jsonl").read_text().splitlines()) == 1
+
+
+def test_settings_may_have_dotted_names(tmp_path):
+    for name, settings in (
+        ("a", {"optimizer.lr": 0.1, "data.crop": 3}),
+        ("b", {"optimizer": {"lr": 0.1}, "data": {"crop": 3}}),
+    ):
+        equipoise.Run(tmp_path / name, counts=COUNTS, settings=settings).close()
+    a, b = ((tmp_path / name / "config.toml").read_text() for name in "ab")
+    assert a == b and "[optimizer]" in a
+    for settings, what in (
+        ({"optimizer.lr": 1, "optimizer": {"lr": 2}}, "'optimizer.lr' is given twice"),
+        ({"optimizer": 1, "optimizer.lr": 2}, "'optimizer' in 'optimizer.lr' is a value"),
+    ):
+        with pytest.raises(ValueError, match=what):
+            equipoise.Run(tmp_path / "c", counts=COUNTS, settings=settings)
+    with pytest.raises(TypeError, match="settings must be a mapping, not int"):
+        equipoise.Run(tmp_path / "c", counts=COUNTS, settings=3)
+
+
 def test_nothing_is_overwritten(tmp_path):
     loop(tmp_path / "run").finish()
     before = {path.name: path.read_bytes() for path in (tmp_path / "run").iterdir()}
-    with pytest.raises(FileExistsError, match="already exists and is not empty"):
+    with pytest.raises(FileExistsError, match="already exists and is not empty; resume=True continues the run in it"):
         loop(tmp_path / "run")
     with pytest.raises(ValueError, match="another 'seed'"):
         loop(tmp_path / "run", seed=1, resume=True)
@@ -165,7 +242,7 @@ def test_bad_arguments_are_named(tmp_path):
         with pytest.raises(kind, match=message):
             run.epoch(**{"loss": 1.0, "learning_rate": 0.1, **options})
     assert run.epochs_done == 0
-    run.finish()
+    run.close()
     for options, kind, message in (
         ({}, TypeError, "counts is missing"),
         ({"counts": [3, -1]}, ValueError, r"counts\[1\] is -1"),

@@ -46,6 +46,9 @@ def test_golden_cases_are_those_of_arrays_bit_for_bit():
                 continue
             training = step.get("train", True)
             logits, labels, second, share, examples = golden.arguments(step)
+            if second is not None:
+                # modules take a pair of equal labels for that label, as in dense targets
+                share = np.where(labels == second, np.float32(1), share)
             mixed = None if second is None else (second, share)
             want = (theirs.train if training else theirs.evaluate)(logits, labels, mixed=mixed, examples=examples)
             z = torch.from_numpy(logits).requires_grad_()
@@ -365,6 +368,10 @@ def test_repr():
     criterion = et.Criterion("cwap", COUNTS, preset="reference", bins=7, reduction="none")
     assert repr(criterion) == "Criterion('cwap (reference, bins 7)', classes=5, reduction='none')"
     assert repr(et.Seesaw(COUNTS)) == "Seesaw('seesaw', classes=5, reduction='mean')"
+    assert repr(et.Seesaw(COUNTS, drw=160)) == "Seesaw('seesaw', classes=5, drw=160, reduction='mean')"
+    assert "drw={" in repr(et.Seesaw(COUNTS, drw={"start_epoch": 160, "beta": 0.9})) and "0.9" in repr(
+        et.Seesaw(COUNTS, drw={"start_epoch": 160, "beta": 0.9})
+    )
 
 
 Z, Y = batch(rows=4)
@@ -399,7 +406,97 @@ ERRORS = [
     (lambda: et.Cwap(COUNTS)(Z[None], Y), ValueError, "logits must have at most 2 dimensions, not 3"),
     (lambda: et.Cwap(COUNTS)(Z, Y, examples=Y[:2]), ValueError, "examples has 2 entries"),
     (lambda: et.Cwap(COUNTS)(Z, Y, examples=[1]), TypeError, "examples must be a tensor"),
+    (
+        lambda: et.Cwap(COUNTS)(Z, F.one_hot(Y, 5)),
+        TypeError,
+        "a dense target .* must be floating point, not torch.int64",
+    ),
+    (lambda: et.Cwap(COUNTS)(Z, F.one_hot(Y, 5).bool()), TypeError, "a dense target .* must be floating point"),
+    (
+        lambda: et.Cwap(COUNTS)(Z, torch.tensor(4 * [2**64 - 1], dtype=torch.uint64)),
+        ValueError,
+        r"is 18446744073709551615",
+    ),
+    (lambda: et.Cwap("cwap", COUNTS), TypeError, r"Cwap.__init__\(\) takes 2 positional arguments"),
+    (lambda: et.Cwap(COUNTS, params=3), TypeError, "params must be a mapping from names to values, not int"),
+    (lambda: et.Cwap(COUNTS, drw=-1), ValueError, "drw is -1; it must be in 0"),
+    (lambda: et.Cwap(COUNTS, drw="160"), TypeError, "drw must be an epoch or a mapping with 'start_epoch', not str"),
+    (lambda: et.Cwap(COUNTS, drw=True), TypeError, "drw must be an epoch or a mapping with 'start_epoch', not bool"),
+    (lambda: et.Cwap(COUNTS, distributed="yes"), TypeError, "distributed must be True, False or None, not str"),
+    (lambda: et.Cwap(COUNTS, process_group=3), TypeError, "process_group must be a process group of torch.distributed"),
+    (lambda: et.Cwap(COUNTS, distributed=True)(Z, Y), RuntimeError, "distributed=True needs .*init_process_group"),
+    (
+        lambda: et.Softmax(COUNTS, label_smoothing=0.1),
+        TypeError,
+        "label_smoothing: unknown .* did you mean 'smoothing'",
+    ),
+    (lambda: et.Criterion("xyzzy", COUNTS), ValueError, r"method: unknown criterion 'xyzzy'; `equipoise.criteria\(\)`"),
+    (lambda: et.Cwap(dict(enumerate(COUNTS))), TypeError, "counts must be a list with a number per class, not dict"),
+    (lambda: et.Cwap(iter(COUNTS)), TypeError, "counts must be a list with a number per class, not list_iterator"),
+    (lambda: setattr(et.Cwap(COUNTS), "epoch", 10**30), ValueError, "epoch is 10{30}; it must be in 0"),
+    (
+        lambda: et.Cwap(COUNTS).restore(et.Softmax(COUNTS).state()),
+        ValueError,
+        "state: it belongs to a criterion that counts nothing, such as 'softmax', but the criterion is 'cwap'",
+    ),
+    (
+        lambda: et.Softmax(COUNTS).restore(et.Cwap(COUNTS).state()),
+        ValueError,
+        "state: it belongs to 'cwap', but the criterion is 'softmax'",
+    ),
+    (
+        lambda: et.Cwap(COUNTS).load_state_dict({**et.Cwap(COUNTS).state_dict(), "cwap.counts": "three"}),
+        RuntimeError,
+        "cwap.counts must be a tensor, not str",
+    ),
+    (
+        lambda: torch.func.grad(lambda z: et.Softmax(COUNTS)(z, Y))(Z),
+        RuntimeError,
+        "criteria do not work inside torch.func",
+    ),
+    (
+        lambda: torch.func.vmap(lambda z, y: et.Softmax(COUNTS)(z[None], y[None]))(Z, Y),
+        RuntimeError,
+        "criteria do not work inside torch.func",
+    ),
 ]
+
+
+@pytest.mark.parametrize("columns", [1, 2, 4, 6])
+@pytest.mark.parametrize("method", ["softmax", "cwap"])
+def test_a_dense_target_has_a_column_per_class(method, columns):
+    dense = torch.zeros(4, columns)
+    dense[:, 0] = 1.0
+    for criterion in (et.Criterion(method, COUNTS), torch.compile(et.Criterion(method, COUNTS), backend="aot_eager")):
+        with pytest.raises(ValueError, match=f"target has {columns} columns for 5 classes"):
+            criterion(Z, dense)
+
+
+def test_a_class_without_images_is_warned_of():
+    with pytest.warns(UserWarning, match="counts: class 1 has no training images"):
+        criterion = et.BalancedSoftmax([5, 0, 1])
+    z = torch.zeros(2, 3, requires_grad=True)
+    loss = criterion(z, torch.tensor([0, 1]))
+    loss.backward()
+    assert loss.isfinite() and z.grad.isfinite().all()
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_a_pair_of_equal_labels_is_that_label(method):
+    """Of equal labels and of others, as the dense form cannot tell the share of the first."""
+    z, y = batch()
+    second = torch.where(torch.arange(len(y)) % 2 == 0, y, y.flip(0))
+    share = torch.linspace(0.1, 0.9, len(y))
+    pairs, same, dense = (et.Criterion(method, COUNTS) for _ in range(3))
+    pairs(z, (y, second, share))
+    same(z, (y, second, torch.where(y == second, 1.0, share)))
+    assert same_state(pairs, same)
+    dense(z, share[:, None] * F.one_hot(y, 5) + (1 - share[:, None]) * F.one_hot(second, 5))
+    if method != "ghm":  # the sums of ghm have another order
+        assert same_state(pairs, dense)
+    counted = pairs.state_dict().get("cwap.counts")
+    if counted is not None:
+        assert int(counted.sum()) == int((y == second).sum())
 
 
 @pytest.mark.parametrize(("call", "kind", "message"), ERRORS, ids=[f"{i}" for i in range(len(ERRORS))])

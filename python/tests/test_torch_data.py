@@ -41,6 +41,32 @@ def test_normalizing_on_the_device_gives_the_same_bits():
         assert torch.equal(images, want) and torch.equal(labels, want_labels)
 
 
+def test_every_pass_is_an_epoch():
+    dataset = Dataset("fashion-mini")
+    loader, own = Loader(dataset, 16, device="cpu"), equipoise.Loader(dataset, 16)
+    for epoch in (0, 1, 2, 7, 8):
+        if epoch == 7:
+            loader.set_epoch(7)
+        own.set_epoch(epoch)
+        for images, labels in loader:
+            arrays, array_labels = next(iter(own))
+            assert (images.numpy() == arrays).all() and (labels.numpy() == array_labels).all()
+            break
+    assert loader.epoch == 9
+
+
+def test_a_data_loader_that_augments_nothing_new_is_warned_of():
+    dataset = Dataset("fashion-mini")
+    batches = torch.utils.data.DataLoader(dataset, 256, sampler=Sampler(dataset.labels))
+    for _ in batches:
+        pass
+    with pytest.warns(UserWarning) as seen:
+        for _ in batches:
+            pass
+    said = sorted(str(warning.message) for warning in seen)
+    assert len(said) == 2 and "set_epoch(epoch) of the sampler" in said[0] and "of the dataset" in said[1]
+
+
 def test_mixtures_are_tensors():
     dataset = Dataset("fashion-mini", augment={"mixup_alpha": 1.0})
     images, (labels, partners, shares) = next(iter(Loader(dataset, 32)))

@@ -160,6 +160,63 @@ def worker_of(launcher: int) -> int:
     raise AssertionError("no worker of rank 1")
 
 
+INTERRUPTED = """
+import sys, time
+from equipoise.torch.train import main
+code = main(sys.argv[1:])
+time.sleep(2.5)  # Python may take its time to end
+sys.exit(code)
+"""
+
+
+def test_an_interrupted_training_says_so_once(tmp_path: Path) -> None:
+    options = [*SMALL, "--epochs", "1000", "-o", str(tmp_path / "run")]
+    pipes: dict[str, Any] = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True}
+    process = subprocess.Popen([sys.executable, "-c", INTERRUPTED, *options], **pipes)
+    try:
+        deadline = time.monotonic() + 60
+        while not (tmp_path / "run" / "metrics.jsonl").exists():
+            assert time.monotonic() < deadline and process.poll() is None
+            time.sleep(0.02)
+        process.send_signal(signal.SIGINT)
+        printed = process.communicate(timeout=60)[0]
+    finally:
+        process.kill()
+    assert process.returncode == 130, printed
+    assert printed.count("stopped") == printed.count("To continue: ") == 1, printed
+
+
+def test_threads_do_not_wait_busily_for_long() -> None:
+    """In the trainer; a program that uses the package decides for itself."""
+    code = "import equipoise.torch, os; print(os.environ.get('GOMP_SPINCOUNT'))"
+    clean = {name: value for name, value in os.environ.items() if name not in ("OMP_WAIT_POLICY", "GOMP_SPINCOUNT")}
+    for arguments, given, want in (
+        ([], {}, "None"),
+        (["equipoise.torch.train"], {}, "10000"),
+        (["equipoise.torch.train"], {"OMP_WAIT_POLICY": "active"}, "None"),
+        (["equipoise.torch.train"], {"GOMP_SPINCOUNT": "7"}, "7"),
+    ):
+        started = [sys.executable, "-c", code, *arguments]
+        run = subprocess.run(started, env={**clean, **given}, capture_output=True, text=True, timeout=120)
+        assert run.stdout.strip() == want, run.stderr
+
+
+def test_the_number_of_threads(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> None:
+    from equipoise.torch.train import default_threads
+
+    monkeypatch.setattr(os, "cpu_count", lambda: 8)
+    monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
+    assert [default_threads(size) for size in (1, 2, 16)] == [8, 4, 1]
+    monkeypatch.setenv("OMP_NUM_THREADS", "3")
+    assert default_threads(1) == 3
+    # torchrun has set it
+    monkeypatch.setenv("OMP_NUM_THREADS", "1")
+    assert default_threads(2) == 4
+    assert TrainOptions.parse(["--help"], True) == (None, 0)
+    printed = " ".join(capfd.readouterr().out.split())
+    assert "Torch's last bits depend on it" in printed and "Results do not depend on it" not in printed
+
+
 def test_a_finished_run_is_shown_again(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     folder = tmp_path / "run"
     options = ["--epochs", "1", "--batch-size", "500"]

@@ -97,7 +97,9 @@ impl Config {
 /// The error for a parameter that a criterion does not have.
 fn unknown_parameter(method: Id, name: &str) -> ConfigError {
     let known = method.fields().iter().map(|field| field.name);
-    let advice = match nearest(name, known.clone()) {
+    // `label_smoothing` in other libraries is `smoothing` here
+    let contained = || known.clone().find(|field| name.ends_with(&format!("_{field}")));
+    let advice = match nearest(name, known.clone()).or_else(contained) {
         Some(near) => format!("did you mean '{near}'?"),
         None if method.fields().is_empty() => format!("{method} has no parameters"),
         None => match &known.collect::<Vec<_>>()[..] {

@@ -83,6 +83,10 @@ fn configurations_are_written_and_read() {
     for (text, message) in [
         (r#"{"method": "sesaw"}"#, "did you mean 'seesaw'?"),
         (r#"{"method": "seesaw", "params": {"pp": 1}}"#, "params.pp: unknown parameter; did you mean 'p'?"),
+        (
+            r#"{"method": "softmax", "params": {"label_smoothing": 0.1}}"#,
+            "unknown parameter; did you mean 'smoothing'?",
+        ),
         (r#"{"method": "seesaw", "params": {"p": []}}"#, "params.p: invalid type: sequence"),
         (r#"{"method": "seesaw", "start": 3}"#, "unknown field `start`"),
         (r#"{"params": {}}"#, "missing field `method`"),

@@ -38,13 +38,18 @@ pub enum Amp {
     Fp16,
 }
 
+/// Help of `--threads`: unlike the engine of the crates, torch adds in another order with another number of threads.
+const THREADS: &str = "Number of threads of each process [default: OMP_NUM_THREADS if it is set, else all cores, shared out among the \
+    processes of a machine]. Torch's last bits depend on it, and training amplifies them";
+
 /// Options of a training with torch.
 #[derive(Parser)]
 #[command(
     name = "python -m equipoise.torch.train",
     version,
     about = "Train a network with PyTorch, on the CPU, on a GPU, or with torchrun on several of them",
-    max_term_width = 110
+    max_term_width = 110,
+    mut_arg("threads", |threads| threads.help(THREADS))
 )]
 pub struct TorchArgs {
     #[command(flatten)]

@@ -19,9 +19,13 @@ extern "C" fn handle(signal: libc::c_int) {
         unsafe { libc::_exit(128 + signal) };
     }
     // do not wait for a long step: the last checkpoint is good, and a resumed run ends with the same result
-    let wait = libc::timeval { tv_sec: 1, tv_usec: 700_000 };
-    let never = libc::timeval { tv_sec: 0, tv_usec: 0 };
-    let timer = libc::itimerval { it_interval: never, it_value: wait };
+    set_timer(libc::timeval { tv_sec: 1, tv_usec: 700_000 });
+}
+
+/// Calls [`give_up`] after this time; a time of 0 calls it off. Async-signal-safe.
+#[cfg(unix)]
+fn set_timer(wait: libc::timeval) {
+    let timer = libc::itimerval { it_interval: libc::timeval { tv_sec: 0, tv_usec: 0 }, it_value: wait };
     // SAFETY: a plain system call; `timer` lives until it returns.
     unsafe { libc::setitimer(libc::ITIMER_REAL, &raw const timer, std::ptr::null_mut()) };
 }
@@ -100,6 +104,10 @@ pub(crate) fn received() -> Option<i32> {
 
 impl Drop for Guard {
     fn drop(&mut self) {
-        GUARDS.fetch_sub(1, Ordering::SeqCst);
+        if GUARDS.fetch_sub(1, Ordering::SeqCst) == 1 && received().is_some() {
+            // the step ended in time: what comes now, such as the end of Python, may take longer and loses nothing
+            #[cfg(unix)]
+            set_timer(libc::timeval { tv_sec: 0, tv_usec: 0 });
+        }
     }
 }

@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from equipoise import _equipoise
+from equipoise._check import integer, whole_numbers
 
 Preset: TypeAlias = Literal["recommended", "reference", "paper"]
 Params: TypeAlias = Mapping[str, Any]
@@ -51,35 +52,55 @@ def build_core(
     for name, value in (("method", method), ("preset", preset)):
         if not isinstance(value, str):
             raise TypeError(f"{name} must be a string, not {type(value).__name__}")
+    if params is not None and not isinstance(params, Mapping):
+        raise TypeError(f"params must be a mapping from names to values, not {type(params).__name__}")
+    check_drw(drw)
     merged = dict(params or {})
     named = {name[:-1] if name.endswith("_") and iskeyword(name[:-1]) else name: named[name] for name in named}
     if twice := merged.keys() & named.keys():
         raise TypeError(f"{', '.join(sorted(twice))}: given twice, by name and in params")
     core = _equipoise.CriterionCore(method, check_counts(counts), preset, {**merged, **named}, drw, tensors)
     for warning in core.warnings():
-        warnings.warn(warning, stacklevel=3)
+        warnings.warn(f"counts: {warning}", stacklevel=3)
     return core
+
+
+def described(core: _equipoise.CriterionCore) -> str:
+    """A criterion with what differs from its preset, for `repr`."""
+    drw = core.config().get("drw")
+    if drw is not None:
+        start = drw["start_epoch"]
+        alike = _equipoise.CriterionCore("softmax", np.array([1, 1]), "recommended", {}, start, False).config()["drw"]
+        drw = start if drw == alike else drw
+    deferred = "" if drw is None else f", drw={drw}"
+    return f"{core.label()!r}, classes={core.classes}{deferred}"
 
 
 def check_counts(counts: Any) -> npt.NDArray[np.int64]:
     """The training images per class as an array."""
     array = np.asarray(counts)
-    if array.dtype.kind not in "iu" and array.size > 0:
-        raise TypeError(f"counts must be whole numbers, not {array.dtype}")
+    if array.dtype == object:
+        raise TypeError(f"counts must be a list with a number per class, not {type(counts).__name__}")
+    array = whole_numbers(array, "counts")
     if array.ndim != 1:
         raise ValueError(f"counts must have 1 dimension, not {array.ndim}")
-    if array.dtype == np.uint64 and array.size > 0 and int(array.max()) > 2**53:
-        raise ValueError(f"counts[{int(array.argmax())}] is {array.max()}; it must be at most 2^53")
-    return np.require(array, np.int64, ["C", "A"])
+    return array
+
+
+def check_drw(drw: Any) -> None:
+    """The first epoch of deferred re-weighting, or a mapping."""
+    if drw is None or isinstance(drw, Mapping):
+        return
+    if isinstance(drw, bool) or not hasattr(drw, "__index__"):
+        raise TypeError(f"drw must be an epoch or a mapping with 'start_epoch', not {type(drw).__name__}")
+    integer(drw, "drw")
 
 
 def check_epoch(epoch: Any) -> int:
     """An epoch that can be set."""
     if isinstance(epoch, bool) or not isinstance(epoch, int):
         raise TypeError(f"epoch must be a whole number, not {type(epoch).__name__}")
-    if not 0 <= epoch < 2**63:
-        raise ValueError(f"epoch is {epoch}; it must be at least 0")
-    return epoch
+    return integer(epoch, "epoch")
 
 
 def check_threads(threads: Any) -> int:
@@ -89,13 +110,6 @@ def check_threads(threads: Any) -> int:
     if not 0 <= threads <= 1024:
         raise ValueError(f"threads is {threads}; it must be from 0 to 1024")
     return threads
-
-
-def _integers(values: Any, name: str) -> npt.NDArray[np.int64]:
-    array = np.asarray(values)
-    if array.dtype.kind not in "iu" and array.size > 0:
-        raise TypeError(f"{name} must be whole numbers, not {array.dtype}")
-    return np.require(array, np.int64, ["C", "A"])
 
 
 def _floats(values: Any, name: str) -> npt.NDArray[np.float32]:
@@ -187,17 +201,17 @@ class Criterion:
 
     def _run(self, logits: Any, labels: Any, mixed: Any, examples: Any, count: bool) -> Result:
         logits = _floats(logits, "logits")
-        labels = _integers(labels, "labels")
+        labels = whole_numbers(labels, "labels")
         second = share = None
         if mixed is not None:
             if not isinstance(mixed, tuple) or len(mixed) != 2:
                 raise TypeError("mixed must be a tuple of second labels and shares")
-            second, share = _integers(mixed[0], "mixed[0]"), np.asarray(mixed[1])
+            second, share = whole_numbers(mixed[0], "mixed[0]"), np.asarray(mixed[1])
             if share.ndim == 0:
                 share = np.full(len(labels), share, np.float32) if share.dtype.kind in "iuf" else share
             share = _floats(share, "mixed[1]")
         if examples is not None:
-            examples = _integers(examples, "examples")
+            examples = whole_numbers(examples, "examples")
         grad = np.empty(logits.shape, np.float32)
         weights = np.empty(labels.shape, np.float32)
         loss, _ = self._core.run(logits, labels, second, share, examples, grad, weights, None, count, self.threads)
@@ -249,4 +263,4 @@ class Criterion:
 
     def __repr__(self) -> str:
         """The criterion with what differs from its preset."""
-        return f"equipoise.Criterion({self._core.label()!r}, classes={self.classes}, epoch={self.epoch})"
+        return f"equipoise.Criterion({described(self._core)}, epoch={self.epoch})"

@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from equipoise import _equipoise
-from equipoise._check import Integers, counts_list, integer, labels_array
+from equipoise._check import Integers, counts_list, integer, labels_array, nested
 
 Profile: TypeAlias = Literal["exp", "step"]
 Split: TypeAlias = Literal["train", "val", "test"]
@@ -37,10 +37,18 @@ def long_tailed(
         classes: Number of classes; one more than the largest label if it is not given.
 
     Returns:
-        Indices of the images, class by class in the order they were drawn: those of `equipoise data index`.
+        Indices of the images, class by class in the order they were drawn: those of `equipoise data index`. Class sizes
+        are rounded down, so that a rare class of a small dataset may have no image.
+
+    Raises:
+        ValueError: The imbalance is below 1, or a class has no images.
     """
     array = labels_array(labels, classes)
     number = classes if classes is not None else int(array.max(initial=0)) + 1
+    if array.size and (absent := np.flatnonzero(np.bincount(array, minlength=number) == 0)).size:
+        raise ValueError(
+            f"labels: class {absent[0]} has no images; all {number} classes, numbered from 0, must have some"
+        )
     return _equipoise.long_tailed(array, number, float(imbalance), profile, integer(seed, "seed", high=2**32 - 1))
 
 
@@ -63,7 +71,7 @@ def _data_settings(
     data: str | os.PathLike[str], named: Mapping[str, Any], settings: Mapping[str, Any] | None
 ) -> dict[str, Any]:
     """Settings as in the TOML of a run; named arguments override them."""
-    merged: dict[str, Any] = {key: value for key, value in (settings or {}).items()}
+    merged = nested(settings)
     given = {key: value for key, value in named.items() if value is not None}
     merged["data"] = {**merged.get("data", {}), "dataset": os.fspath(data), **given}
     return merged
@@ -88,7 +96,8 @@ def inspect(
         imbalance: Imbalance factor of a long-tailed subset to draw.
         profile: Profile of that subset.
         subset_seed: Seed of that subset.
-        settings: More settings by their names in the TOML of a run, such as `{"data": {"test_fraction": 0.1}}`.
+        settings: More settings by their names in the TOML of a run, such as `{"data": {"test_fraction": 0.1}}` or
+            `{"data.test_fraction": 0.1}`.
         data_root: Folder of the named datasets.
         threads: Threads that decode files; 0 means one per core.
 
@@ -111,7 +120,8 @@ class Dataset:
     """The images and labels of one split, read by the Rust reader.
 
     `dataset[i]` is a pair of an image (channels x height x width) and its label. Augmentation is a function of the
-    seed, the epoch (`set_epoch`) and the index: nothing depends on the order, on threads or on processes. The class
+    seed, the epoch and the index: nothing depends on the order, on threads or on processes. Call `set_epoch` at the
+    start of every epoch; without it, every pass sees the same augmented images, and a warning says so. The class
     works as a map-style dataset of `torch.utils.data` as it is; it is picklable and survives a fork, and an epoch that
     is set reaches workers that were forked before.
     """
@@ -156,7 +166,7 @@ class Dataset:
             groups: How classes are grouped: `rank:4` without it.
             cache_bytes: Limit on decoded files that are kept in memory. All files are decoded at once, and unreadable
                 ones are left out, up to `data.max_broken` of them. `None` decodes no file before it is needed.
-            settings: More settings by their names in the TOML of a run.
+            settings: More settings by their names in the TOML of a run, such as `{"data.max_broken": 0.05}`.
             data_root: Folder of the named datasets.
             threads: Threads that decode files at once; 0 means one per core.
 
@@ -206,8 +216,10 @@ class Dataset:
             merged, split, augmented, cache_bytes, normalize, _path(data_root), integer(threads, "threads", high=1024)
         )
         self.labels: npt.NDArray[np.int64] = self._core.labels
+        self._augmented = augmented
+        # the epoch, the number of images that were read, and whether a second pass is not worth a warning (any more):
         # shared with forked workers, also with those that were started before
-        self._epoch = mmap.mmap(-1, 8)
+        self._epoch = mmap.mmap(-1, 17)
         for warning in self._core.warnings():
             warnings.warn(warning, stacklevel=2)
 
@@ -259,6 +271,21 @@ class Dataset:
     def set_epoch(self, epoch: int) -> None:
         """Chooses the epoch of the augmentation, counted from 0."""
         self._epoch[:8] = integer(epoch, "epoch").to_bytes(8, "little")
+        self._epoch[16] = 1
+
+    def _count_reads(self, images: int) -> None:
+        """Warns once if a second pass has begun without a call of `set_epoch`."""
+        if not self._augmented or self._epoch[16]:
+            return
+        read = int.from_bytes(self._epoch[8:16], "little") + images
+        self._epoch[8:16] = read.to_bytes(8, "little")
+        if read > len(self):
+            self._epoch[16] = 1
+            warnings.warn(
+                f"more than {len(self)} images were read in epoch {self.epoch}, so augmentation repeats itself: call "
+                "set_epoch(epoch) of the dataset at the start of every epoch",
+                stacklevel=4,
+            )
 
     def file(self, index: int) -> str:
         """The file of an image, or its number."""
@@ -287,11 +314,13 @@ class Dataset:
     def __getitem__(self, index: int) -> tuple[Any, int]:
         """An image of the epoch and its label."""
         number = self._index(index)
+        self._count_reads(1)
         return self.images([number])[0], int(self.labels[number])
 
     def __getitems__(self, indices: Sequence[int]) -> list[tuple[Any, int]]:
         """Several images and their labels, for `torch.utils.data.DataLoader`."""
         numbers = [self._index(index) for index in indices]
+        self._count_reads(len(numbers))
         return list(zip(self.images(numbers), self.labels[numbers].tolist(), strict=True))
 
     def __reduce__(self) -> tuple[Any, ...]:

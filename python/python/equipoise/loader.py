@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Any, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -11,6 +12,12 @@ import numpy.typing as npt
 from equipoise import _equipoise
 from equipoise._check import Integers, integer, labels_array
 from equipoise.data import Dataset, Dtype
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
+
+    Batch: TypeAlias = tuple[npt.NDArray[Any], Unpack[tuple[Any, ...]]]
+    """Images, the target, and the indices of the images if they were asked for."""
 
 SamplerKind: TypeAlias = Literal["uniform", "class-balanced", "square-root", "progressive"]
 Uneven: TypeAlias = Literal["pad", "drop", "keep"]
@@ -21,7 +28,8 @@ class Sampler:
     """The order of examples in every epoch: a function of the labels, the seed and the epoch.
 
     An epoch has as many examples as there are labels, whatever the kind. Each of several processes takes every
-    `world_size`-th example of the same order. Any `DataLoader` takes it as its sampler.
+    `world_size`-th example of the same order. Any `DataLoader` takes it as its sampler. Call `set_epoch` at the start
+    of every epoch; without it, every pass has the same order, and a warning says so.
     """
 
     def __init__(
@@ -62,12 +70,15 @@ class Sampler:
             raise ValueError(f"uneven is {uneven!r}; it must be 'pad', 'drop' or 'keep'")
         self.uneven: Uneven = uneven
         self.epoch = 0
+        # whether a second pass is worth a warning: not after `set_epoch`, and only once
+        self._warns, self._has_passed = True, False
         self._labels = (array, number)
         self._core = _equipoise.SamplerCore(kind, self.epochs, array, number, self.seed)
 
     def set_epoch(self, epoch: int) -> None:
         """Chooses the epoch, counted from 0."""
         self.epoch = integer(epoch, "epoch")
+        self._warns = False
 
     def whole(self) -> npt.NDArray[np.int64]:
         """Indices of the epoch over all processes, in order."""
@@ -94,7 +105,15 @@ class Sampler:
 
     def __iter__(self) -> Iterator[int]:
         """The indices of this process in the epoch."""
-        return iter(self.indices().tolist())
+        if self._warns and self._has_passed:
+            self._warns = False
+            warnings.warn(
+                f"a second pass begins in epoch {self.epoch}, with the same order: call set_epoch(epoch) of the "
+                "sampler at the start of every epoch",
+                stacklevel=2,
+            )
+        yield from self.indices().tolist()
+        self._has_passed = True
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Pickles the labels and the settings."""
@@ -121,8 +140,8 @@ class Loader:
 
     Iterating yields pairs of images (n x channels x height x width) and targets. Targets are labels; if the
     augmentation mixes images (mixup, CutMix, CMO), they are a tuple of labels, the labels of the partners, and the
-    shares of the first labels, as criteria take it. One pass is one epoch: the next one follows it, or the one of
-    `set_epoch`.
+    shares of the first labels, as criteria take it. Every pass is an epoch, also one that is not completed: the next
+    pass is the next epoch, unless `set_epoch` chooses another.
 
     The batches depend on the seed and the epoch alone, not on the number of threads.
     """
@@ -175,6 +194,7 @@ class Loader:
         self.levels: Sequence[int] = []
         """Level of each class for `randaugment = [N, "difficulty"]`, 0..=30; empty for 0."""
         self.epoch = 0
+        """The epoch of the next pass, counted from 0."""
         if sampler is None:
             sampler = "uniform" if dataset.split == "train" else "sequential"
         if isinstance(sampler, str) and sampler != "sequential":
@@ -204,43 +224,44 @@ class Loader:
         images = len(self.sampler)
         return images // self.batch_size if self.drop_last else -(-images // self.batch_size)
 
-    def _order(self) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+    def _order(self, epoch: int) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
         """The indices of this process, and those of all processes."""
         if hasattr(self.sampler, "set_epoch"):
-            self.sampler.set_epoch(self.epoch)
+            self.sampler.set_epoch(epoch)
         if isinstance(self.sampler, Sampler):
             return self.sampler.indices(), self.sampler.whole()
         order = np.fromiter(self.sampler, np.int64)
         return order, order
 
-    def _stream(self) -> Any:
-        order, whole = self._order()
+    def _stream(self, epoch: int) -> _equipoise.BatchStream:
+        order, whole = self._order(epoch)
         if self.drop_last:
             order = order[: len(order) // self.batch_size * self.batch_size]
-        mixes = self.dataset._core.mixes(self.epoch, self.epochs)
+        mixes = self.dataset._core.mixes(epoch, self.epochs)
         return self.dataset._core.stream(
             np.ascontiguousarray(order),
             whole if mixes else whole[:0],
             [integer(level, "levels", high=30) for level in self.levels],
             self.batch_size,
             self.dataset.seed,
-            self.epoch,
+            epoch,
             self.epochs,
             self.threads,
             self.prefetch,
             self.dtype,
         )
 
-    def _batches(self) -> Iterator[tuple[Any, ...]]:
-        stream = self._stream()
+    def _batches(self, epoch: int) -> Iterator[Batch]:
+        stream = self._stream(epoch)
         try:
             for images, labels, mixed, indices in stream:
                 target = labels if mixed is None else (labels, *mixed)
                 yield (images, target, indices) if self.with_indices else (images, target)
         finally:
             stream.close()
-        self.epoch += 1
 
-    def __iter__(self) -> Iterator[tuple[Any, ...]]:
-        """The batches of the epoch."""
-        return self._batches()
+    def __iter__(self) -> Iterator[Batch]:
+        """The batches of the epoch. The next call gives those of the next epoch."""
+        epoch = self.epoch
+        self.epoch += 1
+        return self._batches(epoch)

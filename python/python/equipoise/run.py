@@ -17,7 +17,7 @@ from types import TracebackType
 from typing import Any
 
 from equipoise import _equipoise
-from equipoise._check import Integers, class_names, counts_list, integer
+from equipoise._check import Integers, class_names, counts_list, integer, nested
 from equipoise.data import Dataset, Groups
 from equipoise.data import groups as grouped
 from equipoise.metrics import Metrics
@@ -68,7 +68,8 @@ class Run:
             seed: Seed of the run. Runs that differ in nothing else are one row of a table.
             settings: Anything else that the result depends on, by name. Differences between runs show in the report.
             resume: Whether to continue the run in the folder, after its last epoch, or after this epoch. An empty or
-                missing folder starts a run.
+                missing folder starts a run. Nothing is changed before the next epoch is recorded; then the earlier
+                result goes.
 
         Raises:
             FileExistsError: The folder holds something, and `resume` is not set.
@@ -91,10 +92,11 @@ class Run:
         self.seed = integer(seed, "seed")
         self._settings = self._all_settings(dataset, criterion, model, settings)
         self.path = Path(folder)
-        self._core = self._open(resume)
-        lines = [json.loads(line) for line in self._core.epochs().splitlines()]
-        self.history: list[dict[str, Any]] = lines
+        self.history: list[dict[str, Any]] = []
         """The recorded epochs, as in `metrics.jsonl`."""
+        # whether the folder holds these epochs and nothing later; a run that is only looked at stays as it is
+        self._is_prepared = True
+        self._core = self._open(resume)
         self._evaluated: tuple[int, Any] | None = None
         self._best: tuple[int, Any] | None = None
         self._started = self._last = time.monotonic()
@@ -111,7 +113,7 @@ class Run:
         if config is None:
             raise TypeError(f"criterion must be a name or a criterion of equipoise, not {type(criterion).__name__}")
         table = {"method": config} if isinstance(config, str) else _plain(config)
-        given = _plain(settings or {})
+        given = _plain(nested(settings))
         data = {"dataset": name, **given.pop("data", {})}
         if isinstance(dataset, Dataset):
             subset = ("imbalance", "profile", "subset_seed")
@@ -128,21 +130,48 @@ class Run:
 
     def _open(self, resume: bool | int) -> Any:
         if resume is False:
-            return _equipoise.RunCore.create(self.path, self._settings)
+            return self._create()
         if not self.path.exists() or not (self.path / "config.toml").exists():
             if resume is not True and resume > 0:
                 raise ValueError(f"resume is {resume}, but {self.path} holds no run")
-            return _equipoise.RunCore.create(self.path, self._settings)
+            return self._create()
         core = _equipoise.RunCore.open(self.path)
         if (key := core.difference(self._settings)) is not None:
             core.close()
             raise ValueError(f"{self.path} holds a run with another '{key}': choose another folder")
-        kept = core.keep_epochs(2**40 if resume is True else integer(resume, "resume"))
-        if resume is not True and kept < resume:
+        # a killed process may not have finished its last line
+        lines = [json.loads(line) for line in core.epochs().splitlines(keepends=True) if line.endswith("\n")]
+        if resume is not True and len(lines) < integer(resume, "resume"):
             core.close()
-            raise ValueError(f"resume is {resume}, but {self.path} holds {kept} epochs")
-        core.write_config(self._settings)
+            raise ValueError(f"resume is {resume}, but {self.path} holds {len(lines)} epochs")
+        self.history = lines if resume is True else lines[:resume]
+        self._is_prepared = False
         return core
+
+    def _create(self) -> Any:
+        try:
+            return _equipoise.RunCore.create(self.path, self._settings)
+        except FileExistsError:
+            what = f"{self.path} already exists and is not empty"
+            hint = "; resume=True continues the run in it" if (self.path / "config.toml").exists() else ""
+            raise FileExistsError(f"{what}{hint}") from None
+
+    def _prepare(self) -> None:
+        """Prepares the folder of a run that is continued: later epochs, the result and the details go."""
+        if not self._is_prepared:
+            self._core.keep_epochs(len(self.history))
+            self._core.write_config(self._settings)
+            self._is_prepared = True
+
+    def _earlier_result(self) -> dict[str, Any] | None:
+        """The result of an earlier process, if it is still that of these epochs."""
+        path = self.path / "result.json"
+        if not path.exists() or len(self.history) < self._core.epochs().count("\n"):
+            self._prepare()
+        if self._is_prepared:
+            return None
+        found: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+        return found
 
     @property
     def epochs_done(self) -> int:
@@ -175,9 +204,19 @@ class Run:
 
         Returns:
             The record, as in `metrics.jsonl`.
+
+        Raises:
+            RuntimeError: All planned epochs are recorded.
+            TypeError: An argument has the wrong type.
+            ValueError: A number is negative or not finite, or the metrics have other classes. Nothing is recorded then.
         """
         now = time.monotonic()
+        if self.epochs_done >= self.epochs:
+            planned = f"all {self.epochs} planned epochs are recorded"
+            raise RuntimeError(f"{planned}; Run(..., epochs=N) sets another number, also with resume=True")
         seconds = _finite(seconds, "seconds") if seconds is not None else now - self._last
+        if seconds < 0:
+            raise ValueError(f"seconds is {seconds}; it must be at least 0")
         trained = sum(self.counts) if images is None else integer(images, "images")
         number = self.epochs_done + 1
         evaluated = {"test": self._evaluation(test, "test"), "val": self._evaluation(val, "val")}
@@ -189,6 +228,7 @@ class Run:
         }
         speed = trained / seconds if seconds > 0 else 0.0
         times = {"epoch": number, "seconds": seconds, "images_per_second": speed, "ended_at": time.time()}
+        self._prepare()
         self._core.add_epoch(json.dumps(record), json.dumps(times))
         self.history.append(record)
         self._images += trained
@@ -230,7 +270,13 @@ class Run:
 
         Returns:
             The page, `report.html` in the folder.
+
+        Raises:
+            RuntimeError: No epoch with metrics on the test split was recorded, so that there is nothing to report.
         """
+        if not any(epoch["test"] for epoch in self.history):
+            raise RuntimeError(f"{self.path} has nothing to report: no epoch was recorded with test=...")
+        earlier = self._earlier_result()
         best = self._best_epoch()
         result = {
             "dataset": self._settings["data"]["dataset"],
@@ -251,6 +297,11 @@ class Run:
             "stopped_early": bool(stopped_early),
             **self._measurements(),
         }
+        if earlier is not None:
+            result |= {name: earlier[name] for name in self._measurements() if name in earlier}
+            result["stopped_early"] |= earlier["stopped_early"]
+            if earlier["epochs"] != self.epochs:
+                self._core.write_config(self._settings)
         details = None
         reported = self._evaluated if best is None else self._best
         if reported is not None and reported[1] is not None:
@@ -258,10 +309,8 @@ class Run:
             described = self.dataset._core if self.dataset is not None and self.dataset.split == "test" else None
             details = core.details(epoch, described)
         self._core.finish(json.dumps(result), details)
-        page = None
-        if any(epoch["test"] for epoch in self.history):
-            page, _, _ = _equipoise.report_page([self.path], None, False)
-            self._core.write_page(page)
+        page, _, _ = _equipoise.report_page([self.path], None, False)
+        self._core.write_page(page)
         self.close()
         return self.path / "report.html"
 

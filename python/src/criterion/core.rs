@@ -378,7 +378,7 @@ impl CriterionCore {
             PyValueError::new_err(format!("state: {}", equipoise_criterion::without_type_names(&error.to_string())))
         })?;
         let inner = &mut *self.lock(py)?;
-        inner.criterion.restore(&state).map_err(|error| errors::state(&error))?;
+        inner.criterion.restore(&state).map_err(|error| errors::state(&error, self.id))?;
         inner.epoch = epoch;
         Ok(())
     }

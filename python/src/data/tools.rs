@@ -57,11 +57,14 @@ pub(crate) fn class_groups(rule: &Bound<'_, PyAny>, counts: &[u64]) -> PyResult<
     let groups: PyResult<Vec<ClassGroup>> = mapping.items()?.iter().map(|item| class_group(&item)).collect();
     let groups = groups?;
     let mut seen = vec![0u8; counts.len()];
-    for (group, label) in groups.iter().flat_map(|group| group.classes.iter().map(move |label| (group, *label))) {
-        let Some(times) = seen.get_mut(label) else {
-            return Err(PyValueError::new_err(errors::label_range(&group_name(group), 0, label as i64, counts.len())));
-        };
-        *times = times.saturating_add(1);
+    for group in &groups {
+        for (index, &label) in group.classes.iter().enumerate() {
+            let Some(times) = seen.get_mut(label) else {
+                let what = errors::label_range(&group_name(group), index, label as i64, counts.len());
+                return Err(PyValueError::new_err(what));
+            };
+            *times = times.saturating_add(1);
+        }
     }
     match seen.iter().position(|times| *times != 1) {
         Some(label) => {

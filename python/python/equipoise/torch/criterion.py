@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 import torch
 from torch import Tensor, nn
 from torch import distributed as dist
 
-from equipoise.criterion import Params, Preset, build_core, check_epoch, check_threads
+from equipoise.criterion import Params, Preset, build_core, check_epoch, check_threads, described
 from equipoise.torch import ops
 from equipoise.torch.runner import Runner
 
@@ -57,7 +57,7 @@ class Criterion(nn.Module):
                 optionally `beta` and `reduction`.
             threads: Threads that a large batch is split over. As many as PyTorch uses, unless given.
             distributed: Whether the batch is shared by the processes of `torch.distributed`. Unless given, it is if
-                there are several. Only training batches are shared.
+                there are several. Only training batches are shared. `True` needs an initialized process group.
             process_group: The processes that share a batch. All of them, unless given.
             params: Parameters that override the preset. A parameter of the criterion that is called `reduction` must be
                 given here.
@@ -71,6 +71,11 @@ class Criterion(nn.Module):
         if reduction not in ("mean", "none"):
             hint = "; a parameter `reduction` of the criterion goes into params={'reduction': ...}"
             raise ValueError(f"reduction is {reduction!r}; it must be 'mean' or 'none'{hint}")
+        if distributed is not None and not isinstance(distributed, bool):
+            raise TypeError(f"distributed must be True, False or None, not {type(distributed).__name__}")
+        if process_group is not None and not (dist.is_available() and isinstance(process_group, dist.ProcessGroup)):
+            kind = type(process_group).__name__
+            raise TypeError(f"process_group must be a process group of torch.distributed, not {kind}")
         if isinstance(counts, Tensor):
             counts = counts.detach().cpu().numpy()
         self.reduction = reduction
@@ -78,6 +83,11 @@ class Criterion(nn.Module):
         self._runner = Runner(core, None if threads is None else check_threads(threads), distributed)
         self._runner.group = process_group
         self._has_state = core.has_state
+
+    if TYPE_CHECKING:
+
+        def __call__(self, logits: Tensor, target: Target, *, examples: Tensor | None = None) -> Tensor:
+            """`forward`."""
 
     def forward(self, logits: Tensor, target: Target, *, examples: Tensor | None = None) -> Tensor:
         """Computes the loss, and counts the batch in training mode.
@@ -97,33 +107,33 @@ class Criterion(nn.Module):
             TypeError: An argument has the wrong type.
             ValueError: Shapes do not fit, a label is out of range, or a logit is not finite. Nothing is counted then.
         """
-        second: Tensor | None = None
-        share: Tensor | None = None
-        if type(target) is not Tensor or target.dtype is not torch.int64 or examples is not None:
-            target, second, share, examples = _parts(target, examples)
-        labels: Tensor = target
-        if not isinstance(logits, Tensor):
-            raise TypeError(f"logits must be a tensor, not {type(logits).__name__}")
-        if logits.dtype is not torch.float32:
-            if not logits.is_floating_point():
-                raise TypeError(f"logits must be floating-point numbers, not {logits.dtype}")
-            logits = logits.float()
-        if logits.device != labels.device:
-            raise ValueError(f"target is on {labels.device}, logits are on {logits.device}")
         runner, per_row = self._runner, self.reduction == "none"
         if torch.compiler.is_compiling():
-            args = (logits, labels, second, share, examples)
+            args = _checked(logits, target, examples)
             loss: Tensor
             loss, _, weights = ops.criterion(*args, runner.version, runner.handle, self.training, per_row)
             if self.training and self._has_state:
-                ops.count_(runner.version, logits.detach(), *args[1:], runner.handle)
+                ops.count_(runner.version, args[0].detach(), *args[1:], runner.handle)
             runner.weights = weights
             return loss
-        if logits.layout is not torch.strided or logits.is_meta:
-            raise TypeError("logits must be a dense tensor with values, not a sparse one or one of the meta device")
-        result: Tensor = ops.EagerCriterion.apply(
-            logits.contiguous(), runner, labels.contiguous(), second, share, examples, self.training, per_row
-        )
+        try:
+            logits, labels, second, share, examples = _checked(logits, target, examples)
+            if logits.layout is not torch.strided or logits.is_meta:
+                raise TypeError("logits must be a dense tensor with values, not a sparse one or one of the meta device")
+        except (TypeError, ValueError):
+            runner.refuse(self.training)
+            raise
+        try:
+            result: Tensor = ops.EagerCriterion.apply(
+                logits.contiguous(), runner, labels.contiguous(), second, share, examples, self.training, per_row
+            )
+        except RuntimeError:
+            if ops.transforms_active():
+                raise RuntimeError(
+                    "criteria do not work inside torch.func (grad, vmap, jacrev, ...); use loss.backward() or "
+                    "torch.autograd.grad, and reduction='none' for a loss per row"
+                ) from None
+            raise
         return result
 
     def end_epoch(self) -> None:
@@ -183,6 +193,10 @@ class Criterion(nn.Module):
     ) -> None:
         given = {name[len(prefix) :]: value for name, value in state_dict.items() if name.startswith(prefix)}
         wanted = _flatten(self.state())
+        if wrong := [name for name, value in given.items() if not isinstance(value, Tensor)]:
+            kind = type(given[wrong[0]]).__name__
+            error_msgs.append(f"{prefix}{wrong[0]} must be a tensor, not {kind}")
+            return
         missing = [prefix + name for name in wanted if name not in given]
         extra = [prefix + name for name in given if name not in wanted]
         if missing or extra:
@@ -200,7 +214,26 @@ class Criterion(nn.Module):
 
     def extra_repr(self) -> str:
         """The criterion with what differs from its preset."""
-        return f"{self._runner.core.label()!r}, classes={self.classes}, reduction={self.reduction!r}"
+        return f"{described(self._runner.core)}, reduction={self.reduction!r}"
+
+
+def _checked(
+    logits: Any, target: Any, examples: Any
+) -> tuple[Tensor, Tensor, Tensor | None, Tensor | None, Tensor | None]:
+    """Logits, labels or a dense target, second labels, shares and examples, of the types that the operators take."""
+    second: Tensor | None = None
+    share: Tensor | None = None
+    if type(target) is not Tensor or target.dtype is not torch.int64 or target.dim() != 1 or examples is not None:
+        target, second, share, examples = _parts(target, examples)
+    if not isinstance(logits, Tensor):
+        raise TypeError(f"logits must be a tensor, not {type(logits).__name__}")
+    if logits.dtype is not torch.float32:
+        if not logits.is_floating_point():
+            raise TypeError(f"logits must be floating-point numbers, not {logits.dtype}")
+        logits = logits.float()
+    if logits.device != target.device:
+        raise ValueError(f"target is on {target.device}, logits are on {logits.device}")
+    return logits, target, second, share, examples
 
 
 def _parts(target: Any, examples: Any) -> tuple[Tensor, Tensor | None, Tensor | None, Tensor | None]:
@@ -214,9 +247,15 @@ def _parts(target: Any, examples: Any) -> tuple[Tensor, Tensor | None, Tensor | 
                     f"target must be class indices, or have 2 dimensions (batch x classes), not {target.dim()}"
                 )
             return target, None, None, examples
+        if target.dim() == 2:
+            raise TypeError(
+                f"target: a dense target (batch x classes) must be floating point, not {target.dtype}; "
+                "class indices have 1 dimension"
+            )
         return _integers(target, "target"), None, None, examples
     if not isinstance(target, (tuple, list)) or len(target) != 3:
-        raise TypeError(f"target must be a tensor or (labels, second labels, share), not {type(target).__name__}")
+        many = f" of {len(target)}" if isinstance(target, (tuple, list)) else ""
+        raise TypeError(f"target must be a tensor or (labels, second labels, share), not {type(target).__name__}{many}")
     labels, second = _integers(target[0], "target[0]"), _integers(target[1], "target[1]")
     share = target[2]
     if isinstance(share, (int, float)) and not isinstance(share, bool):
@@ -227,8 +266,12 @@ def _parts(target: Any, examples: Any) -> tuple[Tensor, Tensor | None, Tensor | 
         raise TypeError(f"target[2] must be floating-point numbers, not {share.dtype}")
     elif share.dim() == 0:
         share = share.expand(labels.shape)
-    share = share.detach().to(labels.device, torch.float32).contiguous()
-    return labels, second.to(labels.device).contiguous(), share, examples
+    share = share.detach().to(labels.device, torch.float32)
+    second = second.to(labels.device)
+    if share.shape == labels.shape == second.shape:
+        # a pair of equal labels is that label, as in dense targets, which cannot tell the two apart
+        share = torch.where((labels == second) & (share >= 0.0) & (share <= 1.0), 1.0, share)
+    return labels, second.contiguous(), share.contiguous(), examples
 
 
 def _integers(tensor: Any, name: str) -> Tensor:
@@ -236,7 +279,11 @@ def _integers(tensor: Any, name: str) -> Tensor:
         raise TypeError(f"{name} must be a tensor, not {type(tensor).__name__}")
     if tensor.is_floating_point() or tensor.is_complex() or tensor.dtype is torch.bool:
         raise TypeError(f"{name} must be whole numbers, not {tensor.dtype}")
-    return tensor.to(torch.int64)
+    whole = tensor.to(torch.int64)
+    if tensor.dtype is torch.uint64 and not torch.compiler.is_compiling() and bool((whole < 0).any()):
+        row = int((whole < 0).flatten().int().argmax())
+        raise ValueError(f"{name}[{row}] is {int(whole.flatten()[row]) + 2**64}; it must be below 2^63")
+    return whole
 
 
 def _flatten(state: Mapping[str, Any]) -> dict[str, Tensor]:

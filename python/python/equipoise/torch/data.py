@@ -3,13 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import torch
 import torch.utils.data
 
 from equipoise import data, loader
 from equipoise.torch.samplers import process
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
+
+    Batch: TypeAlias = tuple[torch.Tensor, Unpack[tuple[Any, ...]]]
+    """Images, the target, and the indices of the images if they were asked for."""
 
 
 class Dataset(data.Dataset, torch.utils.data.Dataset[tuple[torch.Tensor, int]]):
@@ -86,9 +92,12 @@ class Loader(loader.Loader):
             tensor = tensor.pin_memory()
         return tensor if self.device is None else tensor.to(self.device, non_blocking=True)
 
-    def __iter__(self) -> Iterator[tuple[Any, ...]]:
-        """The batches of the epoch."""
-        for arrays in super().__iter__():
+    def __iter__(self) -> Iterator[Batch]:  # type: ignore[override]
+        """The batches of the epoch. The next call gives those of the next epoch."""
+        return self._tensors(super().__iter__())
+
+    def _tensors(self, batches: Iterator[loader.Batch]) -> Iterator[Batch]:
+        for arrays in batches:
             images, *others = self._moved(arrays)
             if self._normalize is not None and images.dtype == torch.uint8:
                 images = self._normalize(images)

@@ -36,12 +36,11 @@ class Exchange:
         self.device = torch.device("cpu") if on_host(group) else device
         self.rows: list[int] = []
         self._waiting = False
-        self._width = 0
+        self._width = 2
 
     def __enter__(self) -> Exchange:
         """The other processes wait for this one from now on."""
         self._waiting = True
-        self._width = 2
         return self
 
     def __exit__(
@@ -49,7 +48,11 @@ class Exchange:
     ) -> None:
         """Tells the others if this process failed before it sent anything."""
         if error is not None and self._waiting:
-            self._all([float(_BAD)] * self._width)
+            self.refuse()
+
+    def refuse(self) -> None:
+        """Tells the others that this process cannot use its batch."""
+        self._all([float(_BAD)] * self._width)
 
     def _all(self, numbers: list[float]) -> list[list[float]]:
         """The numbers of every process, in the order of ranks."""

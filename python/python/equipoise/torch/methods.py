@@ -54,6 +54,7 @@ def _make(entry: dict[str, Any]) -> type[Criterion]:
         Criterion.__init__(self, method, counts, **options)
 
     name = class_name(method)
+    __init__.__qualname__ = f"{name}.__init__"
     members = {
         "__init__": __init__,
         "__doc__": _documentation(entry),

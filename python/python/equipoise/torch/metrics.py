@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     class _Metric(torch.nn.Module):
         def __init__(self) -> None: ...
         def add_state(self, name: str, default: torch.Tensor, dist_reduce_fx: str) -> None: ...
+        def forward(self, logits: torch.Tensor, target: torch.Tensor) -> dict[str, torch.Tensor]: ...
         def reset(self) -> None: ...
 
 else:
@@ -36,11 +37,18 @@ else:
                 self.sums = torch.zeros_like(self.sums)
 
             def forward(self, logits, target):
-                self.update(logits, target)
+                before, self.sums = self.sums, torch.zeros_like(self.sums)
+                try:
+                    self.update(logits, target)
+                    return self.compute()
+                finally:
+                    self.sums = before + self.sums
 
 
 class Metrics(_Metric):
     """Metrics of an evaluation over one or several processes: `update`, `compute`, `reset`.
+
+    A call counts a batch as `update` does, and returns the metrics of this batch on this process.
 
     The state is one tensor of integers that is summed over processes (`dist_reduce_fx="sum"`), so that the result is
     that of one process, to the last bit.
@@ -66,6 +74,7 @@ class Metrics(_Metric):
         self._arguments = (counts_list(counts), groups, None if classes is None else list(classes))
         self._core = self._make_core()
         self._record: str | None = None
+        self._in_forward = False
         self.add_state("sums", torch.zeros(self._core.integers, dtype=torch.int64), dist_reduce_fx="sum")
 
     def _make_core(self) -> _equipoise.EvaluationCore:
@@ -83,6 +92,16 @@ class Metrics(_Metric):
         labels = labels_array(target.detach().cpu().numpy(), len(self._arguments[0]), "target")
         self.sums += torch.from_numpy(self._core.sums_of(array, labels)).to(self.sums.device)
         self._record = None
+
+    def forward(self, logits: torch.Tensor, target: torch.Tensor) -> dict[str, torch.Tensor]:
+        """Counts a batch, and returns the metrics of this batch alone: what `compute` gives for all batches."""
+        self._in_forward = True
+        try:
+            return super().forward(logits, target)
+        finally:
+            self._in_forward = False
+            # it is that of the batch
+            self._record = None
 
     def reset(self) -> None:
         """Forgets all batches."""
@@ -118,7 +137,7 @@ class Metrics(_Metric):
     def _summed(self) -> torch.Tensor:
         """The sums over all processes. Within its `compute`, torchmetrics has summed them already."""
         distributed = torch.distributed.is_available() and torch.distributed.is_initialized()
-        if not distributed or getattr(self, "_is_synced", False):
+        if not distributed or self._in_forward or getattr(self, "_is_synced", False):
             return self.sums
         sums = self.sums.clone()
         torch.distributed.all_reduce(sums)

@@ -14,6 +14,7 @@ from torch import Tensor
 
 from equipoise.torch.runner import Batch, Runner
 
+transforms_active = getattr(torch._C, "_are_functorch_transforms_active", lambda: False)
 _keeps_graph = getattr(torch._C._autograd, "_get_current_graph_task_keep_graph", lambda: True)
 
 

@@ -76,7 +76,18 @@ class Runner:
         """Whether the next call is one of several processes that share a batch."""
         if self.use_distributed is False or not training:
             return False
-        return dist.is_available() and dist.is_initialized() and dist.get_world_size(self.group) > 1
+        if not (dist.is_available() and dist.is_initialized()):
+            if self.use_distributed:
+                raise RuntimeError("distributed=True needs torch.distributed.init_process_group first")
+            return False
+        return dist.get_world_size(self.group) > 1
+
+    def refuse(self, training: bool) -> None:
+        """Tells the other processes that this one cannot use its arguments, so that they do not wait for it."""
+        if self.is_distributed(training):
+            on_device = not distributed.on_host(self.group)
+            device = torch.device("cuda", torch.cuda.current_device()) if on_device else torch.device("cpu")
+            distributed.Exchange(self.group, device).refuse()
 
     def run(self, batch: Batch, *, training: bool, count: bool, per_row: bool, with_grad: bool) -> Outcome:
         """Computes a batch, and counts it if `count` is set."""
@@ -101,7 +112,7 @@ class Runner:
     def _compute(self, batch: Batch, count: bool, per_row: bool, with_grad: bool) -> tuple[Outcome, float]:
         logits, labels, second, share, examples = batch
         if share is None and labels.is_floating_point():
-            labels, second, share = two_hot(labels)
+            labels, second, share = two_hot(labels, self.core.classes)
         grad = torch.empty_like(logits) if with_grad else None
         rows = len(logits) if logits.dim() else 0
         weights = torch.empty(rows)
@@ -121,7 +132,7 @@ class Runner:
         """
         with distributed.Exchange(self.group, batch.logits.device) as exchange:
             if batch.share is None and batch.labels.is_floating_point():
-                labels, second, share = two_hot(batch.labels)
+                labels, second, share = two_hot(batch.labels, self.core.classes)
                 batch = batch._replace(labels=labels, second=second, share=share)
             for name, part in zip(("logits", "target", "target[1]", "target[2]", "examples"), batch, strict=True):
                 if part is not None and part.shape[:1] != batch.labels.shape:
@@ -146,7 +157,18 @@ class Runner:
         whole = Batch(*exchange.gather(*batch))
         if stage is not None:
             whole = _to_host(whole, stage)
-        outcome, _ = self._compute(whole, count, per_row, with_grad)
+        failure: ValueError | None = None
+        try:
+            outcome, _ = self._compute(whole, count, per_row, with_grad)
+        except ValueError as error:
+            failure = error
+        if failure is not None:
+            # every process has found it; the one whose rows are wrong names them by its own numbers
+            with exchange:
+                if len(batch.logits) > 0:
+                    self._compute(batch if stage is None else _to_host(batch, stage), False, per_row, False)
+                exchange.sums(0.0, 0.0)
+            raise failure
         rows = exchange.own_rows()
         grad = None if outcome.grad is None else outcome.grad[rows]
         loss = outcome.loss[rows] if per_row else outcome.loss
@@ -183,8 +205,10 @@ class Runner:
         return outcome if stage is None else _to_device(outcome, stage)
 
 
-def two_hot(dense: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+def two_hot(dense: Tensor, classes: int) -> tuple[Tensor, Tensor, Tensor]:
     """Turns dense targets on the CPU into labels, second labels and shares."""
+    if dense.dim() == 2 and dense.shape[1] != classes:
+        raise ValueError(f"target has {dense.shape[1]} columns for {classes} classes")
     dense = dense.detach().to(dtype=torch.float32).contiguous()
     rows = dense.shape[:1] if dense.dim() else (0,)
     labels, second = torch.empty(rows, dtype=torch.int64), torch.empty(rows, dtype=torch.int64)

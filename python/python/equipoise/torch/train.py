@@ -48,6 +48,17 @@ def choose_device(name: str | None, local_rank: int) -> torch.device:
     return device
 
 
+def default_threads(local_size: int) -> int:
+    """Threads of this process: `OMP_NUM_THREADS`, or its part of the cores.
+
+    For several processes torchrun sets the variable to 1 itself, so it then says nothing about what the user wants.
+    """
+    chosen = environment("OMP_NUM_THREADS", 0)
+    if chosen > 0 and local_size == 1:
+        return min(chosen, 1024)
+    return max(1, (os.cpu_count() or 1) // local_size)
+
+
 def main(arguments: list[str] | None = None) -> int:
     """Trains, and returns the exit code."""
     arguments = sys.argv[1:] if arguments is None else arguments
@@ -64,7 +75,7 @@ def main(arguments: list[str] | None = None) -> int:
         if rank == 0:
             print(f"equipoise: {error}", file=sys.stderr)
         return 2
-    threads = options.threads or max(1, (os.cpu_count() or 1) // local_size)
+    threads = options.threads or default_threads(local_size)
     torch.set_num_threads(threads)
     if device.type == "cuda":
         torch.cuda.set_device(device)
