@@ -96,6 +96,7 @@ class Run:
         """The recorded epochs, as in `metrics.jsonl`."""
         # whether the folder holds these epochs and nothing later; a run that is only looked at stays as it is
         self._is_prepared = True
+        self._is_closed = False
         self._core = self._open(resume)
         self._evaluated: tuple[int, Any] | None = None
         self._best: tuple[int, Any] | None = None
@@ -211,6 +212,8 @@ class Run:
             ValueError: A number is negative or not finite, or the metrics have other classes. Nothing is recorded then.
         """
         now = time.monotonic()
+        if self._is_closed:
+            raise RuntimeError("the run is closed")
         if self.epochs_done >= self.epochs:
             planned = f"all {self.epochs} planned epochs are recorded"
             raise RuntimeError(f"{planned}; Run(..., epochs=N) sets another number, also with resume=True")
@@ -330,6 +333,7 @@ class Run:
 
     def close(self) -> None:
         """Gives the folder up, so that it can be continued. Nothing is lost: every epoch is on the disk."""
+        self._is_closed = True
         self._core.close()
 
     def __enter__(self) -> Run:
