@@ -76,7 +76,7 @@ def test_the_folder_holds_what_was_recorded(tmp_path):
 
 def test_images_of_a_dataset_are_named_and_shown(tmp_path):
     test = equipoise.Dataset("fashion-mini", "test", imbalance=20)
-    with equipoise.Run(tmp_path / "run", dataset=test, criterion="softmax", model="guess") as run:
+    with equipoise.Run(tmp_path / "run", dataset=test, criterion="softmax", model="guess", epochs=1) as run:
         logits = np.random.default_rng(0).normal(size=(len(test), 10)).astype(np.float32)
         run.epoch(2.3, learning_rate=0.1, test=(logits, test.labels))
         run.finish()
@@ -147,7 +147,7 @@ def test_another_number_of_epochs_keeps_the_details(tmp_path):
 
 
 def test_a_run_without_metrics_has_no_page(tmp_path):
-    run = equipoise.Run(tmp_path / "run", counts=COUNTS)
+    run = equipoise.Run(tmp_path / "run", counts=COUNTS, epochs=1)
     with pytest.raises(RuntimeError, match="nothing to report: no epoch was recorded with test="):
         run.finish()
     assert not (tmp_path / "run" / "result.json").exists()
@@ -171,7 +171,7 @@ def test_settings_may_have_dotted_names(tmp_path):
         ("a", {"optimizer.lr": 0.1, "data.crop": 3}),
         ("b", {"optimizer": {"lr": 0.1}, "data": {"crop": 3}}),
     ):
-        equipoise.Run(tmp_path / name, counts=COUNTS, settings=settings).close()
+        equipoise.Run(tmp_path / name, counts=COUNTS, epochs=1, settings=settings).close()
     a, b = ((tmp_path / name / "config.toml").read_text() for name in "ab")
     assert a == b and "[optimizer]" in a
     for settings, what in (
@@ -179,9 +179,9 @@ def test_settings_may_have_dotted_names(tmp_path):
         ({"optimizer": 1, "optimizer.lr": 2}, "'optimizer' in 'optimizer.lr' is a value"),
     ):
         with pytest.raises(ValueError, match=what):
-            equipoise.Run(tmp_path / "c", counts=COUNTS, settings=settings)
+            equipoise.Run(tmp_path / "c", counts=COUNTS, epochs=1, settings=settings)
     with pytest.raises(TypeError, match="settings must be a mapping, not int"):
-        equipoise.Run(tmp_path / "c", counts=COUNTS, settings=3)
+        equipoise.Run(tmp_path / "c", counts=COUNTS, epochs=1, settings=3)
 
 
 def test_nothing_is_overwritten(tmp_path):
@@ -229,7 +229,7 @@ def test_other_folders_are_refused(tmp_path, binary):
 
 
 def test_bad_arguments_are_named(tmp_path):
-    run = equipoise.Run(tmp_path / "run", counts=COUNTS)
+    run = equipoise.Run(tmp_path / "run", counts=COUNTS, epochs=1)
     for options, kind, message in (
         ({"loss": float("nan")}, ValueError, "loss is nan"),
         ({"loss": "low"}, TypeError, "loss must be a number"),
@@ -253,7 +253,7 @@ def test_bad_arguments_are_named(tmp_path):
         ({"counts": COUNTS, "resume": 3}, ValueError, "holds no run"),
     ):
         with pytest.raises(kind, match=message):
-            equipoise.Run(tmp_path / "other", **options)
+            equipoise.Run(tmp_path / "other", **{"epochs": 1, **options})
     assert not (tmp_path / "other").exists()
 
 
@@ -285,7 +285,7 @@ def test_a_kill_leaves_a_readable_folder(tmp_path, binary):
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
 def test_a_forked_child_does_not_own_the_run(tmp_path):
-    run = equipoise.Run(tmp_path / "run", counts=COUNTS)
+    run = equipoise.Run(tmp_path / "run", counts=COUNTS, epochs=1)
     child = os.fork()
     if child == 0:
         code = 1
@@ -298,5 +298,5 @@ def test_a_forked_child_does_not_own_the_run(tmp_path):
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
     # the lock is still held
     with pytest.raises(BlockingIOError):
-        equipoise.Run(tmp_path / "run", counts=COUNTS, resume=True)
+        equipoise.Run(tmp_path / "run", counts=COUNTS, epochs=1, resume=True)
     run.epoch(1.0, learning_rate=0.1, test=(np.eye(3, dtype=np.float32), np.arange(3)))

@@ -48,7 +48,7 @@ class Run:
         groups: Groups | None = None,
         criterion: Any = "softmax",
         model: str = "model",
-        epochs: int = 1,
+        epochs: int,
         seed: int = 0,
         settings: Mapping[str, Any] | None = None,
         resume: bool | int = False,

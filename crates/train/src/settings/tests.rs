@@ -191,11 +191,11 @@ fn values_that_cannot_be_used_are_refused() {
         ),
         (
             "[criterion]\nmethod = \"softmax\"\nparams = { label_smoothing = 0.1 }",
-            "params.label_smoothing: unknown parameter; did you mean 'smoothing'?",
+            "setting 'criterion': params.label_smoothing: unknown parameter; did you mean 'smoothing'?",
         ),
         (
             "[criterion]\nmethod = \"softmax\"\nparams = { xyz = 0.1 }",
-            "params.xyz: unknown parameter; the only parameter of softmax is smoothing",
+            "setting 'criterion': params.xyz: unknown parameter; the only parameter of softmax is smoothing",
         ),
         (
             "[optimizer.schedule]\nmilestones = [3]",
