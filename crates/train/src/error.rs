@@ -42,7 +42,7 @@ fn how_to_allow(broken: usize, images: usize, allowed: usize) -> String {
     if allowed == 0 {
         let without = allowed_broken(MAX_BROKEN, images);
         return match broken <= without {
-            true => " (without --strict they are left out)".to_owned(),
+            true => " (--strict and data.max_broken = 0 allow none)".to_owned(),
             false => option_to_allow(broken, images)
                 .map_or_else(String::new, |option| format!(" (`{option}` in place of --strict leaves them out)")),
         };
