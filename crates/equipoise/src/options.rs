@@ -171,7 +171,7 @@ impl SettingArgs {
         }
         [
             ("DATA", key(&self.data, "data.dataset")),
-            ("--criterion", key(&criterion, "criterion.method")),
+            ("--criterion or --criteria", key(&criterion, "criterion.method")),
             ("--preset", key(&self.preset, "criterion.preset")),
             ("--model", key(&self.model, "model.name")),
             ("--epochs", key(&self.epochs, "epochs")),

@@ -102,3 +102,12 @@ pub(crate) fn open_in_browser(page: &Path) -> Result<(), Failure> {
         false => Err(anyhow!("{program} cannot open {}: {status}", page.display()).into()),
     }
 }
+
+/// Refuses a file for results that is one of those that are read.
+pub(crate) fn refuse_inputs(output: Option<&Path>, inputs: &[PathBuf]) -> Result<(), Failure> {
+    let Some(target) = output.and_then(|path| path.canonicalize().ok()) else { return Ok(()) };
+    match inputs.iter().find(|input| input.canonicalize().is_ok_and(|input| input == target)) {
+        Some(input) => Err(Failure::usage(format!("{} is read; write to another file", input.display()))),
+        None => Ok(()),
+    }
+}

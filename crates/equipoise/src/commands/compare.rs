@@ -40,7 +40,7 @@ pub(crate) struct Args {
     #[command(flatten)]
     settings: SettingArgs,
     /// Criteria, separated by commas; the first is the one that the others are compared with [default: softmax,balanced-softmax,cwap]
-    #[arg(long, value_name = "ID,..", value_delimiter = ',')]
+    #[arg(long, alias = "criterion", value_name = "ID,..", value_delimiter = ',')]
     criteria: Option<Vec<Id>>,
     /// Number of runs per criterion, with consecutive seeds
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..=1000))]

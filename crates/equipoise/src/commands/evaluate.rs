@@ -18,7 +18,7 @@ use crate::decisions::{CautionArgs, ProbabilityArgs, calibration_sentence, promi
 use crate::failure::Failure;
 use crate::figures::{classes_csv, interval_percent, print_averages, print_classes, with_intervals};
 use crate::options::{ColumnArgs, Environment, PostHocArgs, RootArgs, ThreadArgs, Tta};
-use crate::output::{percent, printable, write_file};
+use crate::output::{percent, printable, refuse_inputs, write_file};
 
 #[derive(clap::Args)]
 #[command(after_long_help = "\
@@ -89,6 +89,12 @@ pub(crate) fn run(args: &Args, out: &mut impl Write) -> Result<(), Failure> {
     warn_if_untrained(&checkpoint.header);
     warn_of_second_correction(&checkpoint.header, args.post_hoc);
     let header = checkpoint.header.clone();
+    let own = &header.settings.data;
+    let read = [args.data.as_ref(), Some(&own.dataset), own.test_data.as_ref(), own.val_data.as_ref()];
+    let read: Vec<PathBuf> = read.into_iter().flatten().map(PathBuf::from).collect();
+    for written in [&args.predictions, &args.classes] {
+        refuse_inputs(written.as_deref(), &read)?;
+    }
     let environment = Environment::new(args.threads, &args.root)?;
     let decision = args.probabilities.decision(&args.run, &header, Some(args.caution), args.post_hoc.tau_norm)?;
     let options = EvaluationOptions {

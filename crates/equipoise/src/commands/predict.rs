@@ -16,7 +16,7 @@ use crate::checkpoints::{self, warn_if_untrained, warn_of_second_correction};
 use crate::decisions::{CautionArgs, ProbabilityArgs, promise, rejection_promise, warn_of_rough_prior};
 use crate::failure::Failure;
 use crate::options::{PostHocArgs, ThreadArgs};
-use crate::output::{note, printable, warn, write_file};
+use crate::output::{note, printable, refuse_inputs, warn, write_file};
 use crate::progress::Progress;
 
 #[derive(clap::Args)]
@@ -109,6 +109,7 @@ pub(crate) fn run(args: &Args, out: &mut impl Write) -> Result<(), Failure> {
     args.post_hoc.check()?;
     args.post_hoc.check_prior(&args.probabilities)?;
     let format = args.format()?;
+    refuse_inputs(args.output.as_deref(), &args.paths)?;
     let checkpoint = checkpoints::read(&args.run)?;
     warn_if_untrained(&checkpoint.header);
     warn_of_second_correction(&checkpoint.header, args.post_hoc);

@@ -76,6 +76,13 @@ enum Format {
 }
 
 pub(crate) fn run(args: &Args, out: &mut impl Write) -> Result<(), Failure> {
+    let is_page = |path: &PathBuf| {
+        path.extension().is_some_and(|e| e.eq_ignore_ascii_case("html") || e.eq_ignore_ascii_case("htm"))
+    };
+    if let Some(path) = args.output.as_ref().filter(|path| path.is_file() && !is_page(path)) {
+        let what = "this file is no page and is not replaced; name a .html file";
+        return Err(Failure::usage(format!("--output {}: {what}", path.display())));
+    }
     let mut comparisons = read_comparisons(&args.runs)?;
     if let Some(label) = &args.baseline {
         let rebased =

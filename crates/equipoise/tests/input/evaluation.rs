@@ -86,3 +86,54 @@ fn other_classes() {
     let said = place.refuses(&["evaluate", "run", "other"]);
     assert!(said.contains("class 'zebra' is not one of the 3 trained classes (a, b, c)"), "{said}");
 }
+
+/// What is read is never written to, and a page replaces nothing but a page.
+#[test]
+fn results_do_not_replace_what_is_read() {
+    let place = Place::new();
+    let list: String = (0..8).map(|i| format!("images/{i}.ppm,{}\n", ["a", "b"][i % 2])).collect();
+    (0..8).for_each(|i| place.image(&format!("images/{i}.ppm"), (12, 12), i));
+    place.write("list.csv", format!("path,label\n{list}"));
+    place.succeeds(&[
+        "train",
+        "list.csv",
+        "--model",
+        "resnet8",
+        "--epochs",
+        "1",
+        "--batch-size",
+        "4",
+        "--output",
+        "run",
+    ]);
+    for args in [
+        &["predict", "run", "list.csv", "-o", "list.csv"][..],
+        &["evaluate", "run", "--predictions", "list.csv"],
+        &["evaluate", "run", "--classes", "./list.csv"],
+    ] {
+        let said = place.refuses(args);
+        assert!(said.ends_with("list.csv is read; write to another file"), "{said}");
+    }
+    assert!(place.refuses(&["report", "run", "-o", "list.csv"]).contains("this file is no page and is not replaced"));
+    assert_eq!(place.read("list.csv"), format!("path,label\n{list}"));
+}
+
+/// Weights that have seen the test images prove nothing about them.
+#[test]
+fn test_images_that_the_weights_know() {
+    let place = Place::new();
+    place.tree("set", &[("a", 8), ("b", 8)], (12, 12));
+    let short = ["--model", "resnet8", "--epochs", "1", "--batch-size", "8"];
+    place.succeeds(&[&["train", "set", "--test-fraction", "0", "--output", "all"], &short[..]].concat());
+    let (_, said) =
+        place.succeeds(&["train", "set", "--weights", "all", "--epochs", "1", "--batch-size", "8", "--output", "on"]);
+    let what =
+        "4 of the 4 test images were trained on by all, whose weights are used: results will look better than they are";
+    assert!(said.contains(what), "{said}");
+    let (_, said) =
+        place.succeeds(&[&["train", "set", "--set", "augment.cutout=32", "--output", "cut"], &short[..]].concat());
+    assert!(
+        said.contains("augment.cutout = 32 erases most of images of 32 x 32; half of their side is usual"),
+        "{said}"
+    );
+}

@@ -93,7 +93,11 @@ fn an_option_and_its_setting_contradict_each_other() {
         (&["--val", "0.1"], "data.val_fraction=0.2"),
     ] {
         let said = place.refused(&[&["train", "--print-config", "--set", setting], option].concat());
-        let name = if option.len() == 1 { "DATA" } else { option[0] };
+        let name = match option[0] {
+            "fashion-mini" => "DATA",
+            "--criterion" => "--criterion or --criteria",
+            name => name,
+        };
         assert!(
             said.contains(&format!("--set {setting} and {name} set the same thing; leave one of them out")),
             "{said}"

@@ -20,7 +20,7 @@ use super::input::{check_input, choose_input, few_photographs};
 use super::memory::available_bytes;
 use super::processes::build_together;
 use super::readable::prepare_readable;
-use super::repeated::{repeated_images, untested_classes};
+use super::repeated::{known_to_weights, repeated_images, untested_classes};
 use super::result::{FEWEST_VALIDATION_IMAGES, few_images};
 use super::weight_decay::choose_weight_decay;
 use super::weights::{InitialWeights, initialize};
@@ -75,6 +75,7 @@ fn prepare_checked(
         }
         warnings = repeated_images(&dataset, context.pool);
         warnings.extend(untested_classes(&dataset));
+        warnings.extend(known_to_weights(&dataset, settings, context));
         RunData::prepare(dataset, settings, normalize, context.pool, progress)
     })?;
     if let Some(ImageGroups { summary, warnings }) = &prepared.image_groups {
@@ -267,6 +268,11 @@ fn warn_of_settings(settings: &Settings, data: &RunData, context: &RunContext<'_
     if let Some(images) = validation.filter(|images| is_selected && *images < FEWEST_VALIDATION_IMAGES) {
         let what = few_images(images);
         context.feedback.warn(&format!("{what}; hold more out, or keep the last one with --set select_best=last"));
+    }
+    let (cutout, (_, height, width)) = (settings.augment.cutout, data.train.loader.shape());
+    if cutout > 0 && cutout >= height.min(width) {
+        let what = format!("augment.cutout = {cutout} erases most of images of {height} x {width}");
+        context.feedback.warn(&format!("{what}; half of their side is usual"));
     }
     if let Some(correction) = second_correction(settings, settings.logit_adjustment) {
         context.feedback.warn(&correction);

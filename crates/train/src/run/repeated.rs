@@ -12,10 +12,11 @@ use equipoise_data::{Dataset, Images, Split};
 use equipoise_pool::Pool;
 
 use super::dataset::load;
+use super::weights::load_checkpoint;
 use super::{NoFeedback, RunContext};
 use crate::checkpoint::CheckpointHeader;
 use crate::prepare::{content, find_broken, fingerprint, number_of_images, take_validation_split};
-use crate::settings::DataSettings;
+use crate::settings::{DataSettings, Settings};
 
 /// Images that are compared at most; for more, `inspect` does it.
 const MAX_FILES: usize = 50_000;
@@ -145,6 +146,17 @@ pub(super) fn untested_classes(dataset: &Dataset) -> Option<String> {
             if number > 5 { ", ..." } else { "" }
         ),
     })
+}
+
+/// A warning of test images that the weights to start from were trained on.
+pub(super) fn known_to_weights(dataset: &Dataset, settings: &Settings, context: &RunContext<'_>) -> Option<String> {
+    let weights = settings.model.weights.as_deref().filter(|path| !path.ends_with(".safetensors"))?;
+    let header = load_checkpoint(Path::new(weights), &NoFeedback).ok()?.header;
+    let images = dataset.test.labels.len();
+    let known = trained_images(&dataset.test, &header, context).filter(|known| *known > 0)?;
+    Some(format!(
+        "{known} of the {images} test images were trained on by {weights}, whose weights are used: results will look better than they are"
+    ))
 }
 
 /// How many of these images are among the training images of a run; `None` if that is not cheap to find out.
