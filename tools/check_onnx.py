@@ -46,7 +46,8 @@ CASES = {
     "padded shortcut, odd size": (27, ["--model", "resnet8", "--image-size", "27", "--lr", "0.01"]),
 }
 TRAINING = ["--epochs", "4", "--batch-size", "16"]
-CLASSES, IMAGES, BOUND = 3, 16, 1e-4
+# enough images for a temperature: at least 20 of validation are needed
+CLASSES, IMAGES, BOUND = 3, 32, 1e-4
 # shares of the classes, by case
 PRIORS = {"calibrated, for another prior": {"class 0": 0.625, "class 1": 0.25, "class 2": 0.125}}
 
