@@ -89,12 +89,7 @@ impl Guard {
 /// After a signal, what the program still does is short and is waited for. Another signal ends it at once.
 pub(crate) fn wait_for_the_end() {
     #[cfg(unix)]
-    {
-        let never = libc::timeval { tv_sec: 0, tv_usec: 0 };
-        let timer = libc::itimerval { it_interval: never, it_value: never };
-        // SAFETY: a plain system call; `timer` lives until it returns.
-        unsafe { libc::setitimer(libc::ITIMER_REAL, &raw const timer, std::ptr::null_mut()) };
-    }
+    set_timer(libc::timeval { tv_sec: 0, tv_usec: 0 });
 }
 
 /// The signal that was received.
