@@ -8,6 +8,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -19,7 +20,7 @@ from equipoise._equipoise import TrainOptions
 from equipoise.torch.engine import EngineOptions, TorchEngine
 from equipoise.torch.networks import resnet
 from equipoise.torch.selftest import torchrun
-from equipoise.torch.workers import Alone
+from equipoise.torch.workers import Alone, agree_on_start
 
 SMALL = ["--model", "resnet8", "--threads", "1", "--quiet", "--device", "cpu"]
 
@@ -124,6 +125,16 @@ def test_two_processes_train_like_one_and_rank_0_writes(tmp_path: Path) -> None:
     assert len(two) == 2
     for got, want in zip(two, one, strict=True):
         assert abs(got / want - 1.0) < 5e-3, (two, one)
+
+
+def test_a_start_of_the_group_knows_nothing_of_dead_processes() -> None:
+    """torchrun keeps its store over restarts: here with the call of a rank 1 that died, and of one that had started."""
+    store = torch.distributed.HashStore()
+    with ThreadPoolExecutor(3) as ranks:
+        for expected in (1, 2):
+            started = [ranks.submit(agree_on_start, store, rank, 3) for rank in (0, 2, 1)]
+            assert [start.result(timeout=30) for start in started] == [expected] * 3
+            store.set("call of 1", "call of the dead")
 
 
 def test_a_killed_process_is_restarted_from_the_checkpoint(tmp_path: Path) -> None:

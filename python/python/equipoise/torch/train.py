@@ -7,14 +7,13 @@ from __future__ import annotations
 
 import os
 import sys
-from datetime import timedelta
 
 import torch
 import torch.distributed as dist
 
 from equipoise._equipoise import TrainOptions
 from equipoise.torch.engine import EngineOptions, TorchEngine
-from equipoise.torch.workers import Alone, Workers, world
+from equipoise.torch.workers import Alone, Workers, join, world
 
 
 class UsageError(Exception):
@@ -82,7 +81,7 @@ def main(arguments: list[str] | None = None) -> int:
         torch.backends.cudnn.benchmark = True
     workers: Alone | Workers = Alone()
     if size > 1:
-        dist.init_process_group("nccl" if device.type == "cuda" else "gloo", timeout=timedelta(minutes=10))
+        join("nccl" if device.type == "cuda" else "gloo")
         workers = Workers()
     group = world() if size > 1 else None
     how = EngineOptions(device, options.amp, options.compile, options.sync_bn, options.channels_last)

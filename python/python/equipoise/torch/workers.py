@@ -9,14 +9,58 @@ batch, so that gradients are summed and not averaged.
 from __future__ import annotations
 
 import ctypes
+import time
+import uuid
 from collections.abc import Callable
+from datetime import timedelta
 from typing import Any, cast
 
 import torch
 import torch.distributed as dist
 from torch import Tensor, nn
+from torch.distributed.distributed_c10d import PrefixStore, Store
+from torch.distributed.rendezvous import rendezvous
 
 BUCKET_BYTES = 25 << 20
+TIMEOUT = timedelta(minutes=10)
+
+
+def join(backend: str) -> None:
+    """Initializes the default process group, as ``torchrun`` or the environment describes it.
+
+    torchrun keeps its store when it restarts workers, and gloo would find the addresses of the killed ones in it. So
+    each start of the group has keys of its own.
+    """
+    store, rank, size = next(rendezvous("env://", timeout=TIMEOUT))
+    own = PrefixStore(f"start {agree_on_start(store, rank, size)}", store)
+    dist.init_process_group(backend, store=own, rank=rank, world_size=size, timeout=TIMEOUT)
+
+
+def agree_on_start(store: Store, rank: int, size: int) -> int:
+    """The number of this start of the group, the same for every process that is alive.
+
+    Rank 0 counts the starts and answers every call until each rank has confirmed. Calls of processes that are dead are
+    answered too, and nobody confirms those.
+    """
+    if rank > 0:
+        call = f"call {uuid.uuid4()}"
+        store.set(f"call of {rank}", call)
+        start = int(store.get(call))
+        store.set(f"confirmed {start} {rank}", "")
+        return start
+    start = int(store.add("starts", 1))
+    missing = set(range(1, size))
+    deadline = time.monotonic() + TIMEOUT.total_seconds()
+    while missing:
+        for other in sorted(missing):
+            if store.check([f"confirmed {start} {other}"]):
+                missing.discard(other)
+            elif store.check([f"call of {other}"]):
+                store.set(store.get(f"call of {other}").decode(), str(start))
+        if missing and time.monotonic() > deadline:
+            raise dist.DistStoreError(f"no word from rank {min(missing)} for {TIMEOUT.total_seconds():.0f} s")
+        time.sleep(0.01)
+    return start
 
 
 def floats_at(address: int, length: int) -> Tensor:
