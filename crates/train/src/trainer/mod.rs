@@ -18,7 +18,7 @@ mod full_batch;
 mod observer;
 mod range_test;
 mod resume;
-mod same_run;
+pub(crate) mod same_run;
 mod step;
 
 use std::sync::Arc;
