@@ -69,6 +69,12 @@ impl MpiPeers {
     }
 
     fn start(&mut self, values: &[f32]) -> MpiResult<()> {
+        let length = self.waiting.len() + values.len();
+        if self.waiting.capacity() < length {
+            let mut larger = self.memory((length + self.first.size).max(2 * BUCKET));
+            larger.extend_from_slice(&self.waiting);
+            self.spare.push(std::mem::replace(&mut self.waiting, larger));
+        }
         self.waiting.extend_from_slice(values);
         if self.waiting.len() >= BUCKET {
             self.send()?;
@@ -76,13 +82,21 @@ impl MpiPeers {
         self.progress()
     }
 
+    /// Empty memory for some values: the smallest of an earlier bucket, so that every bucket of a step finds its own again.
+    fn memory(&mut self, length: usize) -> Vec<f32> {
+        let large = self.spare.iter().enumerate().filter(|(_, memory)| memory.capacity() >= length);
+        let smallest = large.min_by_key(|(_, memory)| memory.capacity()).map(|(at, _)| at);
+        let mut memory = smallest.map_or_else(|| Vec::with_capacity(length), |at| self.spare.swap_remove(at));
+        memory.clear();
+        memory
+    }
+
     /// Begins to sum the lists that wait.
     fn send(&mut self) -> MpiResult<()> {
         let (size, length) = (self.first.size, self.waiting.len());
-        let mut from = std::mem::replace(&mut self.waiting, self.spare.pop().unwrap_or_default());
-        self.waiting.clear();
+        let mut from = std::mem::take(&mut self.waiting);
         from.resize(length.next_multiple_of(size), 0.0);
-        let mut to = self.spare.pop().unwrap_or_default();
+        let mut to = self.memory(from.len());
         to.resize(from.len(), 0.0);
         // every process sends the parts of others, and then its own sum to everyone
         self.traffic.long += 1;
