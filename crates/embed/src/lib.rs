@@ -17,5 +17,5 @@ mod run;
 pub use backbone::{Backbone, Pooling};
 pub use error::EmbedError;
 pub use preprocessing::{Overrides, Preprocessing};
-pub use ranks::{OneRank, Ranks};
+pub use ranks::Ranks;
 pub use run::{EmbedOptions, Embedded, embed};

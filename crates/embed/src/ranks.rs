@@ -21,24 +21,6 @@ pub trait Ranks {
     fn exchange(&mut self, own: &[u8]) -> Result<Vec<Vec<u8>>, String>;
 }
 
-/// A single process.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct OneRank;
-
-impl Ranks for OneRank {
-    fn rank(&self) -> usize {
-        0
-    }
-
-    fn size(&self) -> usize {
-        1
-    }
-
-    fn exchange(&mut self, own: &[u8]) -> Result<Vec<Vec<u8>>, String> {
-        Ok(vec![own.to_vec()])
-    }
-}
-
 /// The features of a batch.
 #[derive(Debug, Default)]
 pub(crate) struct Part {
