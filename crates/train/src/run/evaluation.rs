@@ -122,8 +122,8 @@ pub struct Evaluation {
 
 /// Evaluates a checkpoint on the images of a dataset, together with the other processes if there are any.
 ///
-/// The dataset of the run is split as in the run, and its test split is evaluated. Another dataset is evaluated on its test
-/// split if it has one, else on all of its images. Its classes are told by their names; it need not have all of them.
+/// The dataset of the run is split as in the run. The test split is evaluated if there is one, else the validation split,
+/// else all images. Its classes are told by their names; it need not have all of them.
 ///
 /// # Errors
 /// Returns an error if the dataset cannot be read, does not fit the run, or has changed since the run.
