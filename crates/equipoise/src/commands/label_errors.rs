@@ -7,6 +7,7 @@ use equipoise_criterion::Id;
 use equipoise_decide::label_errors::Suspect;
 use equipoise_report::csv_field;
 use equipoise_report::page::{SuspectImage, SuspectList, label_errors_page};
+use equipoise_support::Examples;
 use equipoise_train::run::cross_validation::OutOfFold;
 use equipoise_train::settings::Settings;
 use serde_json::json;
@@ -14,7 +15,7 @@ use serde_json::json;
 use crate::cross_validation::{Plan, cross_validate};
 use crate::failure::Failure;
 use crate::options::{Environment, SettingArgs};
-use crate::output::{counted, open_in_browser, printable, quoted};
+use crate::output::{open_in_browser, printable, quoted};
 
 /// Images per class on the page.
 const SHOWN_PER_CLASS: usize = 12;
@@ -74,7 +75,9 @@ pub(crate) fn run(args: &Args, out: &mut impl Write) -> Result<(), Failure> {
     let folder = &validated.folder;
     folder.write("label-errors.csv", csv(images, &suspects, args.raw).as_bytes())?;
     let dataset = validated.results.first().map_or_else(String::new, |result| result.dataset.clone());
-    let list = SuspectList { dataset, images: suspects.len(), groups: shares(&settings, images, &suspects) };
+    let examples = Examples::of_model(validated.results.first().map_or("", |run| run.model.as_str()));
+    let groups = shares(&settings, images, &suspects);
+    let list = SuspectList { dataset, examples, images: suspects.len(), groups };
     folder.write("label-errors.html", label_errors_page(&list, &shown(images, &suspects)).as_bytes())?;
     let page = folder.path().join("label-errors.html");
     if args.open {
@@ -86,12 +89,12 @@ pub(crate) fn run(args: &Args, out: &mut impl Write) -> Result<(), Failure> {
         }
         return Ok(());
     }
-    print(images, &suspects, out)?;
+    print(images, &suspects, examples, out)?;
     let all = quoted(&folder.path().join("label-errors.csv"));
     Ok(writeln!(
         out,
         "all {} are in {all}, the first of every class on {}",
-        counted(suspects.len(), "image"),
+        examples.counted(suspects.len() as u64, ""),
         quoted(&page)
     )?)
 }
@@ -150,12 +153,12 @@ fn shown(images: &OutOfFold, suspects: &[Suspect]) -> Vec<SuspectImage> {
     chosen.take(SHOWN).map(image).collect()
 }
 
-fn print(images: &OutOfFold, suspects: &[Suspect], out: &mut impl Write) -> Result<(), Failure> {
+fn print(images: &OutOfFold, suspects: &[Suspect], examples: Examples, out: &mut impl Write) -> Result<(), Failure> {
     let doubted = suspects.iter().filter(|suspect| suspect.is_doubted()).count();
     writeln!(
         out,
         "another class is more probable than the label for {doubted} of {}",
-        counted(suspects.len(), "image")
+        examples.counted(suspects.len() as u64, "")
     )?;
     for suspect in suspects.iter().take(PRINTED) {
         let [label, suggested] = [suspect.label, suspect.suggested].map(|class| printable(&images.classes[class]));

@@ -375,3 +375,51 @@ fn a_head_is_exported() {
     let message = place.refused(&["export", "run", "-o", "joined.onnx", "--backbone", "head.onnx"]);
     assert!(message.contains("x.npy: it does not say how its features were computed"), "{message}");
 }
+
+#[test]
+fn mirror_images_of_features_are_refused() {
+    let place = Place::features();
+    place.stdout(&["train", "x.npy", "--epochs", "1", "--quiet", "-o", "run"]);
+    for args in [&["evaluate", "run", "--tta", "flip"][..], &["predict", "run", "x.npy", "--tta", "flip"]] {
+        let message = place.refused(args);
+        assert!(message.contains("--tta flip is for images") && message.trim().lines().count() == 1, "{message}");
+    }
+}
+
+#[test]
+fn every_command_counts_rows_of_features() {
+    let place = Place::features();
+    let said = |args: &[&str]| {
+        let output = place.run(args);
+        let said = text(&output.stdout) + &text(&output.stderr);
+        assert!(output.status.success(), "{args:?}: {said}");
+        assert!(!said.to_lowercase().contains("image"), "{args:?}: {said}");
+        said
+    };
+    said(&["inspect", "x.npy"]);
+    said(&["train", "x.npy", "--epochs", "3", "--val-fraction", "0.2", "-o", "run"]);
+    let found = said(&["evaluate", "run", "--sweep", "--sets", "0.1", "--reject", "0.1"]);
+    assert!(found.contains("of the rows of") && found.contains("shares of the training rows"), "{found}");
+    assert!(said(&["calibrate", "run"]).contains("validation rows"));
+    said(&["predict", "run", "x.npy", "--sets", "0.1", "--reject", "0.1"]);
+    said(&["export", "run", "-o", "head.onnx"]);
+    said(&["train", "x.npy", "--epochs", "2", "--folds", "3", "-o", "folds"]);
+    said(&["compare", "x.npy", "--epochs", "2", "--criteria", "softmax,cwap", "-o", "all"]);
+    said(&["label-errors", "x.npy", "--epochs", "2", "--folds", "3", "-o", "labels"]);
+}
+
+#[test]
+fn wrong_labels_of_features_are_found() {
+    let place = Place::features();
+    let (values, mut labels) = rows(&COUNTS, 1);
+    let wrong: Vec<usize> = (0..labels.len()).step_by(20).collect();
+    wrong.iter().for_each(|row| labels[*row] = (labels[*row] + 1 + *row as i64 % 3) % 4);
+    place.write("y.npy", npy("<f4", &format!("({}, {WIDTH})", labels.len()), "False", &floats(&values)));
+    place.write("y.labels.npy", npy("<i8", &format!("({},)", labels.len()), "False", &longs(&labels)));
+    place.stdout(&["label-errors", "y.npy", "--test-fraction", "0", "--epochs", "10", "--quiet", "-o", "labels"]);
+    let list = place.read("labels/label-errors.csv");
+    let first = list.lines().skip(1).take(wrong.len()).map(|line| line.split(',').nth(1).expect("a path").to_owned());
+    let found = first.filter(|name| wrong.iter().any(|row| *name == format!("number {row}"))).count();
+    assert!(10 * found >= 7 * wrong.len(), "{found} of {}\n{list}", wrong.len());
+    assert!(place.read("labels/label-errors.html").contains("Every row was judged"));
+}

@@ -45,15 +45,17 @@ pub fn evaluate_fold(run: &Path, context: &RunContext<'_>) -> Result<Evaluation,
 }
 
 /// The numbers of the images of each fold of the first repetition among the images that are divided, for datasets without file names; none for
-/// files.
+/// files and rows with names.
 ///
 /// # Errors
 /// Returns an error if the dataset cannot be read.
 pub fn fold_numbers(settings: &Settings, folds: u32, context: &RunContext<'_>) -> Result<Vec<Vec<u32>>, TrainError> {
     let data = DataSettings { test_fraction: 0.0, ..settings.data.clone() };
     let dataset = load(&data, context.data_root, &HashSet::new(), context.feedback)?.into_dataset();
-    if matches!(dataset.train.images, Images::Files(_)) {
-        return Ok(Vec::new());
+    match &dataset.train.images {
+        Images::Files(_) => return Ok(Vec::new()),
+        Images::Features(features) if features.are_named() => return Ok(Vec::new()),
+        Images::Features(_) | Images::Memory(_) => {}
     }
     let rule = FoldRule { folds, fold: 0, seed: settings.data.split_seed };
     let mut numbers = vec![Vec::new(); folds as usize];

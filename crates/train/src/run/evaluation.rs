@@ -126,6 +126,7 @@ pub fn evaluate_checkpoint(
     context: &RunContext<'_>,
 ) -> Result<Evaluation, TrainError> {
     let Checkpoint { header, mut parameters, statistics, .. } = checkpoint;
+    options.tta.check(&header.network)?;
     let mut settings = header.settings.clone();
     settings.data.image_size = header.network.size[0] as u32;
     settings.groups = options.groups.unwrap_or(settings.groups);
