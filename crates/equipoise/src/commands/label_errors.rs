@@ -67,10 +67,17 @@ pub(crate) fn run(args: &Args, out: &mut impl Write) -> Result<(), Failure> {
     let settings = args.settings.settings(Settings::default(), args.criterion)?;
     args.settings.note_data(&settings)?;
     let environment = Environment::new(args.settings.threads, &args.settings.root)?;
-    let plan =
-        Plan { folds: args.folds, repeats: 1, output: args.output.as_deref(), quiet: args.quiet, name: "label-errors" };
+    let plan = Plan {
+        folds: args.folds,
+        repeats: 1,
+        output: args.output.as_deref(),
+        quiet: args.quiet,
+        name: "label-errors",
+        title: "",
+    };
     let validated = cross_validate(&settings, plan, &environment)?;
     let images = &validated.out_of_fold;
+    validated.write_report(&settings, &images.figures(), plan)?;
     let suspects = images.suspects();
     let folder = &validated.folder;
     folder.write("label-errors.csv", csv(images, &suspects, args.raw).as_bytes())?;

@@ -146,7 +146,7 @@ fn run_folds(args: &Args, folds: u32, environment: &Environment, out: &mut impl 
     args.settings.note_data(&settings)?;
     let name = format!("cv{folds}");
     let (repeats, quiet) = (args.repeats, args.quiet);
-    let plan = Plan { folds, repeats, output: args.output.as_deref(), quiet, name: &name };
+    let plan = Plan { folds, repeats, output: args.output.as_deref(), quiet, name: &name, title: "" };
     let validated = cross_validate(&settings, plan, environment)?;
     let figures = validated.out_of_fold.figures();
     let page = validated.write_report(&settings, &figures, plan)?;

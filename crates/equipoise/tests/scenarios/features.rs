@@ -423,3 +423,54 @@ fn wrong_labels_of_features_are_found() {
     assert!(10 * found >= 7 * wrong.len(), "{found} of {}\n{list}", wrong.len());
     assert!(place.read("labels/label-errors.html").contains("Every row was judged"));
 }
+
+#[test]
+fn heads_have_fewer_epochs_unless_something_says_how_many() {
+    let place = Place::features();
+    place.write("own.toml", "epochs = 3\n");
+    place.write("data.toml", "[data]\ndataset = \"x.npy\"\n");
+    for (args, epochs) in [
+        (&["x.npy"][..], 10),
+        (&["x.npy", "--epochs", "40"], 40),
+        (&["x.npy", "--set", "epochs=7"], 7),
+        (&["x.npy", "--config", "own.toml"], 3),
+        (&["--config", "data.toml"], 10),
+        (&["fashion-mini"], 40),
+    ] {
+        let config = place.stdout(&[&["train", "--print-config"], args].concat());
+        assert!(
+            config.lines().any(|line| line.split('#').next().map(str::trim) == Some(&format!("epochs = {epochs}"))),
+            "{args:?}: {config}"
+        );
+    }
+}
+
+#[test]
+fn criteria_are_compared_by_cross_validation() {
+    let place = Place::features();
+    let args = ["compare", "x.npy", "--folds", "3", "--repeats", "3", "--epochs", "4", "--quiet", "-o", "all"];
+    let args = [&args[..], &["--criteria", "softmax,balanced-softmax"]].concat();
+    let said = place.stdout(&args);
+    assert!(said.contains("tested in 3 folds") && said.contains("balanced-softmax"), "{said}");
+    // every row is tested once per repetition
+    for repeat in ["r1", "r3"] {
+        let result = place.result(&format!("all/softmax/pooled/{repeat}"));
+        let tested: u64 =
+            result["last"]["per_class"].as_array().expect("classes").iter().flat_map(|c| c["test"].as_u64()).sum();
+        assert_eq!(tested, 322);
+    }
+    let table: serde_json::Value = serde_json::from_str(&place.read("all/compare.json")).expect("JSON");
+    assert_eq!((&table["folds"], &table["repeats"]), (&3.into(), &3.into()));
+    assert_eq!(table["rows"].as_array().map(Vec::len), Some(2));
+    // nothing is trained again, and folds are not compared as if they were methods
+    assert_eq!(place.stdout(&args).lines().next(), said.lines().next());
+    for folder in ["all", "all/softmax"] {
+        let table: serde_json::Value =
+            serde_json::from_str(&place.stdout(&["report", folder, "--format", "json"])).expect("JSON");
+        let rows = table[0]["rows"].as_array().expect("rows");
+        assert_eq!(rows.len(), if folder == "all" { 2 } else { 1 }, "{table}");
+        assert_eq!(rows[0]["seeds"].as_array().map(Vec::len), Some(3), "{table}");
+    }
+    let message = place.refused(&["compare", "x.npy", "--folds", "3", "--seeds", "2"]);
+    assert!(message.contains("--seeds"), "{message}");
+}
