@@ -180,7 +180,7 @@ def compare_joined(program, folder, pooled):
     rows = [json.loads(line) for line in lines]
     classes = json.loads(about["classes"])
     want = np.array([[{p["label"]: p["probability"] for p in row["predictions"]}[name] for name in classes] for row in rows])
-    batch = np.stack([pixels(row["path"], int(about["image_size"]), 3) for row in rows])
+    batch = np.stack([pixels(row["path"], int(about["height"]), 3) for row in rows])
     got = session.run(["probabilities"], {"images": batch})[0]
     return np.abs(got - want).max(), want.std(0).max()
 

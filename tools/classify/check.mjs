@@ -1,6 +1,6 @@
 // Opens a page made by make.mjs in Chromium from disk, drops images on it, and compares its probabilities with `equipoise predict`.
 //
-//     equipoise predict RUN IMAGES --json --top 100000 > predictions.jsonl
+//     equipoise predict RUN IMAGES --json --top 65535 > predictions.jsonl
 //     node path/to/tools/classify/check.mjs classify.html predictions.jsonl [network.onnx] [picture.png]
 //
 // Needs playwright-core, and Chromium (CHROMIUM names its binary). A network is chosen in the page, if it has none inside.

@@ -3,11 +3,17 @@
 //! # Equation
 //! ```text
 //! reject x if  max_j z_j < t_g,   g the group of the predicted class
-//! t_g = the largest t for which at most a share `rate` of the correctly classified images of group g have max_j z_j < t
+//! t_g = the largest score of group g for which a new image that is classified correctly has max_j z_j < t_g with probability <= rate
+//!     = s_k,  s_1 <= .. <= s_n the scores of the correctly classified images of group g,  k = floor(rate (n + 1))
 //! ```
 //!
 //! # Symbols
-//! z are logits; a group is one of Many, Medium, Few, Rare. Within a group every class counts the same.
+//! z are logits; a group is one of Many, Medium, Few, Rare. Within a group every class counts the same: images have weights, and
+//! the new image that of the smallest class.
+//!
+//! The probability is over calibration images and the new one together. Over many calibrations head and tail lose at most `rate` of their right
+//! answers on average; a single one may lose more, the further from `rate` the fewer images it has: for 5 % and 43 images of three classes,
+//! between 0.3 and 11.5 % in 95 of 100 calibrations, and for 1,300 images of two classes between 3.9 and 6.2 %.
 //!
 //! A group with fewer than ceil(1/rate) - 1 right answers cannot tell where that share ends. It loses nothing that was seen: its threshold is the
 //! lowest of its own scores, or that of all images if that is lower still; without right answers nothing is rejected.
@@ -41,7 +47,7 @@ pub struct Rejection {
 }
 
 impl Rejection {
-    /// Thresholds that reject at most a share `rate` of the correctly classified images of every group. `groups` lists the classes of each.
+    /// Thresholds that reject on average at most a share `rate` of the correctly classified images of every group. `groups` lists the classes of each.
     /// `None` if all groups together have fewer than ceil(1/rate) - 1 such images.
     ///
     /// # Panics
@@ -88,18 +94,22 @@ impl Rejection {
     }
 }
 
-/// The largest t for which the scores below t have at most a share `rate` of the weight.
+/// The largest score at or below which lies at most a share `rate` of the weight, that of a further image included. The lowest score if there is
+/// none.
 fn weighted_quantile(mut scores: Vec<(f64, f64)>, rate: f64) -> f64 {
     scores.sort_by(|a, b| a.0.total_cmp(&b.0));
-    let allowed = rate * scores.iter().map(|(_, weight)| weight).sum::<f64>() * (1.0 + 1e-12);
-    let mut below = 0.0;
-    for (score, weight) in &scores {
-        below += weight;
-        if below > allowed {
-            return *score;
+    let heaviest = scores.iter().map(|(_, weight)| *weight).fold(0.0, f64::max);
+    let allowed = rate * (scores.iter().map(|(_, weight)| weight).sum::<f64>() + heaviest) * (1.0 + 1e-12);
+    let mut weight = 0.0;
+    let mut threshold = scores.first().map_or(f64::NEG_INFINITY, |(lowest, _)| *lowest);
+    for (score, own) in &scores {
+        weight += own;
+        if weight > allowed {
+            break;
         }
+        threshold = *score;
     }
-    f64::NEG_INFINITY
+    threshold
 }
 
 #[cfg(test)]
@@ -117,7 +127,7 @@ mod tests {
         all.extend(answers(1, 1, 0..20));
         all.extend(answers(1, 0, 50..60));
         let rejection = Rejection::new(&all, &[vec![0], vec![1]], 2, 0.1).expect("enough images");
-        assert_eq!(rejection.thresholds, [110.0, 2.0]);
+        assert_eq!(rejection.thresholds, [109.0, 1.0]);
         assert_eq!(rejection.sparse(), [false, false]);
         let rejected = |label: u32, right: bool| {
             let of = |a: &&Answer| a.label == label && (a.label == a.predicted) == right;
@@ -125,7 +135,7 @@ mod tests {
             let n = images.iter().filter(|a| rejection.rejects(a.predicted as usize, a.score)).count();
             (n, images.len())
         };
-        assert_eq!((rejected(0, true), rejected(1, true), rejected(1, false)), ((10, 100), (2, 20), (10, 10)));
+        assert_eq!((rejected(0, true), rejected(1, true), rejected(1, false)), ((9, 100), (1, 20), (10, 10)));
     }
 
     #[test]
@@ -134,9 +144,20 @@ mod tests {
         let mut all = answers(0, 0, 100..190);
         all.extend(answers(1, 1, 0..10));
         let rejection = Rejection::new(&all, &[vec![0, 1]], 2, 0.5).expect("enough images");
-        assert_eq!(rejection.thresholds, [100.0, 100.0]);
+        assert_eq!(rejection.thresholds, [103.0, 103.0]);
         let rejection = Rejection::new(&all, &[vec![0, 1]], 2, 0.2).expect("enough images");
-        assert_eq!(rejection.thresholds, [4.0, 4.0]);
+        assert_eq!(rejection.thresholds, [3.0, 3.0]);
+    }
+
+    #[test]
+    fn new_images_are_rejected_at_most_as_often_as_asked() {
+        // 21 images: with one of them new and the others for calibration, in turn
+        let rate = 0.1;
+        let lost = |left: u32| {
+            let others = answers(0, 0, (0..21).filter(|score| *score != left));
+            Rejection::new(&others, &[vec![0]], 1, rate).expect("enough images").rejects(0, f64::from(left))
+        };
+        assert_eq!((0..21).filter(|left| lost(*left)).count(), 2, "two are at most a tenth of 21; three would be more");
     }
 
     #[test]
@@ -145,7 +166,7 @@ mod tests {
         all.extend(answers(1, 1, 0..5));
         let rejection = Rejection::new(&all, &[vec![0], vec![1]], 2, 0.1).expect("enough images");
         assert_eq!(rejection.sparse(), [false, true]);
-        assert_eq!(rejection.thresholds, [110.0, 0.0], "its own lowest score");
+        assert_eq!(rejection.thresholds, [109.0, 0.0], "its own lowest score");
         let nothing = Rejection::new(&answers(0, 0, 100..200), &[vec![0], vec![1]], 2, 0.1).expect("enough images");
         assert!(!nothing.rejects(1, -1e9), "no image of the group was seen");
         assert_eq!(Rejection::new(&answers(0, 0, 0..8), &[vec![0]], 1, 0.1), None);

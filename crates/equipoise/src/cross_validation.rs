@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use equipoise_record::names::{COMPARISON, CONFIG, DETAILS, RESULT, is_comparison};
+use equipoise_record::names::{COMPARISON, CONFIG, DETAILS, POOLED, RESULT, is_comparison};
 use equipoise_record::{RunFolder, RunResult};
 use equipoise_train::run::build::trainer;
 use equipoise_train::run::cross_validation::{OutOfFold, PooledFigures, evaluate_fold, fold_numbers, fold_settings};
@@ -17,9 +17,6 @@ use crate::output::{note, percent, quoted};
 use crate::reports::{WrittenReport, write_report};
 use crate::training::{DisplayOptions, RunDisplay, execute_or_read};
 
-/// The folder in that of a cross-validation which holds the figures over all images, as those of one run.
-const POOLED: &str = "pooled";
-
 /// How a cross-validation is done.
 #[derive(Clone, Copy)]
 pub(crate) struct Plan<'a> {
@@ -29,6 +26,8 @@ pub(crate) struct Plan<'a> {
     pub(crate) quiet: bool,
     /// The start of the name of a new folder.
     pub(crate) name: &'a str,
+    /// What is trained, if it is one of several.
+    pub(crate) title: &'a str,
 }
 
 /// A finished cross-validation.
@@ -44,7 +43,7 @@ pub(crate) fn cross_validate(
     plan: Plan<'_>,
     environment: &Environment,
 ) -> Result<CrossValidation, Failure> {
-    let Plan { folds, repeats, output, quiet, name } = plan;
+    let Plan { folds, repeats, output, quiet, name, title: what } = plan;
     if settings.data.folds > 0 {
         return Err(Failure::usage("data.folds and data.fold are set by --folds; leave them out of the settings"));
     }
@@ -65,7 +64,8 @@ pub(crate) fn cross_validate(
     let (mut results, mut evaluations) = (Vec::new(), Vec::new());
     for (number, (name, settings)) in all.iter().enumerate() {
         let path = folder.path().join(name);
-        let title = format!("[{}/{}] {name}", number + 1, all.len());
+        let of = if what.is_empty() { String::new() } else { format!("{what}, ") };
+        let title = format!("[{}/{}] {of}{name}", number + 1, all.len());
         let mut display = RunDisplay::new(&title, settings.epochs, DisplayOptions::one_of_several(quiet));
         let result = execute_or_read(settings, &path, &context, &mut display, LiveFolder::Nowhere, &resume)
             .map_err(|failure| failure.about(&title))?;
@@ -76,7 +76,7 @@ pub(crate) fn cross_validate(
         results.push(result);
         evaluations.push(evaluate_fold(&path, &context)?);
     }
-    let out_of_fold = OutOfFold::new(settings, folds, evaluations, fold_numbers(settings, folds, &context)?)?;
+    let out_of_fold = OutOfFold::new(settings, folds, evaluations, fold_numbers(settings, folds, repeats, &context)?)?;
     Ok(CrossValidation { folder, results, out_of_fold })
 }
 
@@ -87,29 +87,46 @@ fn create(folder: RunFolder, settings: &Settings) -> Result<RunFolder, Failure> 
 }
 
 impl CrossValidation {
-    /// Writes the figures over all images as those of one run, and its report beside the runs. Returns the page.
+    /// Writes the figures over all images as those of one run per repetition, and their report beside the runs. Returns the page.
     pub(crate) fn write_report(
         &self,
         settings: &Settings,
         figures: &PooledFigures,
         plan: Plan<'_>,
     ) -> Result<PathBuf, Failure> {
+        let folders = self.write_pooled(settings, figures, plan)?;
+        let WrittenReport { page, .. } = write_report(&folders, &self.folder)?;
+        Ok(page)
+    }
+
+    /// Writes the figures over all images as those of one run per repetition, whose seed counts the repetitions. Returns their folders.
+    pub(crate) fn write_pooled(
+        &self,
+        settings: &Settings,
+        figures: &PooledFigures,
+        plan: Plan<'_>,
+    ) -> Result<Vec<PathBuf>, Failure> {
         let path = self.folder.path().join(POOLED);
         if path.exists() {
             // made anew from the runs
             std::fs::remove_dir_all(&path)
                 .map_err(|error| anyhow::anyhow!("cannot replace {}: {error}", path.display()))?;
         }
-        let pooled = RunFolder::create(&path)?;
-        let mut settings = settings.clone();
-        settings.data.folds = plan.folds;
-        if let Some(result) = self.out_of_fold.result(figures, &self.results) {
-            settings.model.name = result.model.parse().ok().or(settings.model.name);
-            pooled.write(RESULT, (serde_json::to_string_pretty(&result)? + "\n").as_bytes())?;
+        let mut folders = Vec::new();
+        for (repeat, details) in figures.details.iter().enumerate() {
+            let path = path.join(format!("r{}", repeat + 1));
+            let pooled = RunFolder::create(&path)?;
+            let mut settings = settings.clone();
+            settings.data.folds = plan.folds;
+            settings.seed = settings.seed.wrapping_add(repeat as u64);
+            if let Some(result) = self.out_of_fold.result(figures, repeat, &self.results) {
+                settings.model.name = result.model.parse().ok().or(settings.model.name);
+                pooled.write(RESULT, (serde_json::to_string_pretty(&result)? + "\n").as_bytes())?;
+            }
+            pooled.write(DETAILS, (serde_json::to_string(details)? + "\n").as_bytes())?;
+            pooled.write(CONFIG, settings.to_toml()?.as_bytes())?;
+            folders.push(path);
         }
-        pooled.write(DETAILS, (serde_json::to_string(&figures.details)? + "\n").as_bytes())?;
-        pooled.write(CONFIG, settings.to_toml()?.as_bytes())?;
-        let WrittenReport { page, .. } = write_report(&[path], &self.folder)?;
-        Ok(page)
+        Ok(folders)
     }
 }

@@ -7,6 +7,7 @@ use equipoise_decide::rejection::Rejection;
 use equipoise_decide::sets::{Guarantee, fewest_images};
 use equipoise_decide::temperature::{FEWEST_IMAGES, RANGE};
 use equipoise_record::{Calibration, TemperatureFit};
+use equipoise_support::Examples;
 use equipoise_train::checkpoint::CheckpointHeader;
 use equipoise_train::decision::DecisionOptions;
 use equipoise_train::prior::TargetPrior;
@@ -55,7 +56,8 @@ impl ProbabilityArgs {
             true => None,
             false => read_calibration(run, header, &Console::default())?,
         };
-        calibration.iter().for_each(warn_of_bound);
+        let examples = Examples::of_features(header.network.is_on_features());
+        calibration.iter().for_each(|calibration| warn_of_bound(calibration, examples));
         let prior = self.prior.as_deref().map(|prior| target_prior(prior, header)).transpose()?;
         let (sets, reject) = caution.map_or((None, None), |caution| (caution.sets, caution.reject));
         if (self.uncalibrated || tau_norm > 0.0) && (sets.is_some() || reject.is_some()) {
@@ -78,30 +80,35 @@ pub(crate) fn warn_of_rough_prior(header: &CheckpointHeader, prior: &TargetPrior
 }
 
 /// What a calibration makes of probabilities, in a sentence.
-pub(crate) fn calibration_sentence(calibration: &Calibration) -> String {
+pub(crate) fn calibration_sentence(calibration: &Calibration, examples: Examples) -> String {
     let Calibration { source, temperature, .. } = calibration;
     let images = calibration.images.labels.len();
     match calibration.is_fitted() {
         true => format!("probabilities calibrated on {source}: temperature {temperature:.3}"),
         false => format!(
-            "probabilities are not calibrated: a temperature takes at least {FEWEST_IMAGES} images, and the calibration has {images} ({source})"
+            "probabilities are not calibrated: a temperature takes at least {FEWEST_IMAGES} {}, and the calibration has {images} ({source})",
+            examples.many()
         ),
     }
 }
 
 /// Warns of a temperature that is the smallest or largest that is considered.
-pub(crate) fn warn_of_bound(calibration: &Calibration) {
+pub(crate) fn warn_of_bound(calibration: &Calibration, examples: Examples) {
     if calibration.fit == TemperatureFit::AtBound {
         let (temperature, [least, most]) = (calibration.temperature, RANGE);
-        warn(&format!(
+        warn(&examples.say(&format!(
             "the temperature, {temperature}, is at an end of its range ({least} to {most}), and probabilities remain badly calibrated: the run may \
              have too few epochs, or the calibration images may be unlike its training images"
-        ));
+        )));
     }
 }
 
 /// The promises of prediction sets, in a sentence.
-pub(crate) fn promise(alpha: f64, guarantees: &[Guarantee]) -> String {
+pub(crate) fn promise(alpha: f64, guarantees: &[Guarantee], examples: Examples) -> String {
+    examples.say(&promise_for_images(alpha, guarantees))
+}
+
+fn promise_for_images(alpha: f64, guarantees: &[Guarantee]) -> String {
     let (percent, least) = (100.0 * (1.0 - alpha), fewest_images(alpha));
     let with = |guarantee: Guarantee| guarantees.iter().filter(|own| **own == guarantee).count();
     let [own, pooled, all] = [Guarantee::Class, Guarantee::Pooled, Guarantee::All].map(with);
@@ -129,7 +136,7 @@ pub(crate) fn promise(alpha: f64, guarantees: &[Guarantee]) -> String {
 }
 
 /// The promises of a rejection, in a sentence.
-pub(crate) fn rejection_promise(rate: f64, rejection: &Rejection, groups: &[ClassGroup]) -> String {
+pub(crate) fn rejection_promise(rate: f64, rejection: &Rejection, groups: &[ClassGroup], examples: Examples) -> String {
     let (percent, least) = (100.0 * rate, fewest_images(rate));
     let named = |sparse: bool| {
         let groups = groups.iter().zip(rejection.sparse());
@@ -138,9 +145,9 @@ pub(crate) fn rejection_promise(rate: f64, rejection: &Rejection, groups: &[Clas
     };
     let (told, untold) = (named(false), named(true));
     let promise = format!("at most {percent:.0} % of the right answers are rejected");
-    let none = format!(
+    let none = examples.say(&format!(
         "too few calibration images are classified correctly (fewer than {least}): only images that score below all of them are rejected"
-    );
+    ));
     match (told.is_empty(), untold.is_empty()) {
         (_, true) => format!("{promise}, in every group of classes"),
         (true, false) => format!("of every group of classes, {none}"),
@@ -231,24 +238,27 @@ mod tests {
     #[test]
     fn promises_name_the_images_that_they_are_about() {
         use Guarantee::{All, Class, Pooled};
-        assert_eq!(promise(0.1, &[Class; 3]), "sets hold the true class in at least 90 % of the images of every class");
         assert_eq!(
-            promise(0.1, &[Class, Pooled, Pooled]),
+            promise(0.1, &[Class; 3], Examples::Images),
+            "sets hold the true class in at least 90 % of the images of every class"
+        );
+        assert_eq!(
+            promise(0.1, &[Class, Pooled, Pooled], Examples::Images),
             "sets hold the true class in at least 90 % of the images of 1 class; for 2 classes with fewer than 9 calibration images \
              this holds only on average over these classes"
         );
         assert_eq!(
-            promise(0.2, &[Class, Class, All]),
+            promise(0.2, &[Class, Class, All], Examples::Images),
             "sets hold the true class in at least 80 % of the images of each of 2 classes; for 1 class with fewer than 4 calibration images it \
              holds only on average over the images of all classes"
         );
         assert_eq!(
-            promise(0.2, &[Pooled; 2]),
+            promise(0.2, &[Pooled; 2], Examples::Images),
             "sets hold the true class in at least 80 % of the images of all classes together; for 2 classes with fewer than 4 calibration \
              images this holds only on average over these classes"
         );
         assert_eq!(
-            promise(0.5, &[All; 2]),
+            promise(0.5, &[All; 2], Examples::Images),
             "sets hold the true class in at least 50 % of all images with the class shares of the calibration images; no class has the 1 \
              calibration images that a promise for a single class takes"
         );

@@ -90,7 +90,12 @@ pub(crate) fn print_classes(metrics: &Metrics, examples: Examples, out: &mut imp
 }
 
 /// Metrics over several classes; those of probabilities also before calibration.
-pub(crate) fn print_averages(metrics: &Metrics, before: Option<&Metrics>, out: &mut impl Write) -> Result<(), Failure> {
+pub(crate) fn print_averages(
+    metrics: &Metrics,
+    before: Option<&Metrics>,
+    examples: Examples,
+    out: &mut impl Write,
+) -> Result<(), Failure> {
     let groups = metrics.several_groups().iter().map(|group| (group.name.as_str(), group.accuracy));
     let averages = [
         ("overall", metrics.top1),
@@ -108,7 +113,11 @@ pub(crate) fn print_averages(metrics: &Metrics, before: Option<&Metrics>, out: &
     let error = note(before.map(|before| percent(before.calibration)));
     writeln!(out, "{:<20}{:>6}{error}", "calibration error", percent(metrics.calibration))?;
     if metrics.unusable > 0 {
-        writeln!(out, "{} images have logits that are not finite and count as misclassified", metrics.unusable)?;
+        writeln!(
+            out,
+            "{} with logits that are not finite count as misclassified",
+            examples.counted(metrics.unusable, "")
+        )?;
     }
     Ok(writeln!(out, "{:<20}{:>6}{}", "cross-entropy", loss(metrics), note(before.map(loss)))?)
 }

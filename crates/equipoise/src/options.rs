@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use anyhow::Context;
 use equipoise_criterion::{Id, Pool, Preset};
 use equipoise_data::acquire::catalog::data_root;
+use equipoise_data::features::read::is_feature_file;
 use equipoise_data::subset::long_tail::Profile;
 use equipoise_data::subset::split::SplitRule;
 use equipoise_train::checkpoint::CheckpointHeader;
@@ -14,7 +15,7 @@ use equipoise_train::recipe::RECOMMENDED;
 use equipoise_train::run::dataset::{LoadedDataset, load};
 use equipoise_train::run::files::{make_paths_absolute, read_text};
 use equipoise_train::run::{Feedback, RunContext};
-use equipoise_train::settings::{Architecture, DataSettings, OptimizerKind, SelectBest, Settings};
+use equipoise_train::settings::{Architecture, DataSettings, HEAD_EPOCHS, OptimizerKind, SelectBest, Settings};
 
 use crate::checkpoints;
 use crate::cluster;
@@ -38,7 +39,7 @@ pub(crate) struct SettingArgs {
     /// Draw a long-tailed subset with this imbalance factor
     #[arg(long, value_name = "FACTOR")]
     imbalance: Option<f64>,
-    /// Number of passes over the training images
+    /// Number of passes over the training images [default: 40; 10 on features]
     #[arg(long, value_name = "N")]
     pub(crate) epochs: Option<u64>,
     /// Images per optimizer step
@@ -120,6 +121,7 @@ impl SettingArgs {
             }
             (None, _) => base,
         };
+        let base = self.with_epochs_of_data(base)?;
         let mut settings = match &self.config {
             Some(path) => read_config("--config", path, &base)?,
             None => base,
@@ -151,6 +153,22 @@ impl SettingArgs {
         settings.check()?;
         make_paths_absolute(&mut settings);
         Ok(settings.with_head_of_criterion())
+    }
+
+    /// Settings with fewer epochs by default, if the dataset is features.
+    fn with_epochs_of_data(&self, mut base: Settings) -> Result<Settings, Failure> {
+        let is_set = |change: &&String| change.split_once('=').is_some_and(|(key, _)| key.trim() == "data.dataset");
+        let set = self.set.iter().rev().find(is_set).and_then(|change| change.split_once('='));
+        let dataset = match (&self.data, set, &self.config) {
+            (Some(data), _, _) => data.clone(),
+            (None, Some((_, data)), _) => data.trim().trim_matches('"').to_owned(),
+            (None, None, Some(path)) => read_config("--config", path, &base)?.data.dataset,
+            (None, None, None) => base.data.dataset.clone(),
+        };
+        if is_feature_file(Path::new(&dataset)) {
+            base.epochs = HEAD_EPOCHS;
+        }
+        Ok(base)
     }
 
     /// Refuses options that a command decides itself.

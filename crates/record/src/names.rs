@@ -44,6 +44,8 @@ pub const COMPARISON: &str = "compare.toml";
 pub const COMPARISON_RESULT: &str = "compare.json";
 /// The criteria of a comparison in the order in which its user named them, the baseline first, as a JSON list.
 pub const CRITERIA: &str = "criteria.json";
+/// The folder in that of a cross-validation which holds its figures over all images, as those of one run per repetition.
+pub const POOLED: &str = "pooled";
 /// Results of classifiers without training in the folder of a comparison on features.
 pub const BASELINES: &str = "baselines.json";
 

@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 use equipoise_criterion::MethodConfig;
-use equipoise_nn::Engine;
+use equipoise_nn::{Engine, Network};
 use equipoise_pool::Pool;
 
 use crate::error::TrainError;
@@ -78,6 +78,22 @@ pub struct Inference {
     pub adjustment: LogitAdjustment,
     /// What the network sees of an image.
     pub tta: TestTimeAugmentation,
+}
+
+impl TestTimeAugmentation {
+    /// Checks that a network's input has a mirror image if one is asked for.
+    ///
+    /// # Errors
+    /// Refuses mirror images of features.
+    pub fn check(self, network: &Network) -> Result<(), TrainError> {
+        match self == Self::Flip && network.is_on_features() {
+            true => Err(TrainError::Unusable {
+                what: "--tta flip is for images: the run was trained on features, which have no mirror image"
+                    .to_owned(),
+            }),
+            false => Ok(()),
+        }
+    }
 }
 
 impl Inference {

@@ -179,6 +179,12 @@ impl Loader {
         matches!(self.cache, Cache::Features(_))
     }
 
+    /// Whether batches are made of files or decoded photographs, which takes much longer than images at their final size.
+    #[must_use]
+    pub fn decodes(&self) -> bool {
+        matches!(self.cache, Cache::Photos(_) | Cache::Nothing)
+    }
+
     /// Channels, height and width of the images in a batch; rows of features are images of one pixel.
     #[must_use]
     pub fn shape(&self) -> (usize, usize, usize) {

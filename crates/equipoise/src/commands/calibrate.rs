@@ -5,6 +5,7 @@ use std::path::PathBuf;
 
 use equipoise_record::names::CALIBRATION;
 use equipoise_record::{Calibration, RunFolder};
+use equipoise_support::Examples;
 use equipoise_train::run::calibration::calibrate_checkpoint;
 use equipoise_train::run::dataset::SplitChoice;
 
@@ -12,7 +13,7 @@ use crate::checkpoints::{self, describe, warn_if_untrained};
 use crate::decisions::{calibration_sentence, warn_of_bound};
 use crate::failure::Failure;
 use crate::options::{Environment, RootArgs, ThreadArgs};
-use crate::output::{counted, percent, printable};
+use crate::output::{percent, printable};
 use crate::reports::write_report;
 
 #[derive(clap::Args)]
@@ -51,23 +52,24 @@ pub(crate) fn run(args: &Args, out: &mut impl Write) -> Result<(), Failure> {
     let calibration = calibrate_checkpoint(&checkpoint, args.data.as_deref(), args.split, &environment.context())?;
     folder.write(CALIBRATION, (serde_json::to_string(&calibration)? + "\n").as_bytes())?;
     write_report(std::slice::from_ref(&args.run), &folder)?;
-    warn_of_bound(&calibration);
+    let examples = Examples::of_features(checkpoint.header.network.is_on_features());
+    warn_of_bound(&calibration, examples);
     if args.json {
         return Ok(writeln!(out, "{}", serde_json::to_string(&calibration)?)?);
     }
-    print(&calibration, &describe(&checkpoint.header), out)
+    print(&calibration, &describe(&checkpoint.header), examples, out)
 }
 
-fn print(calibration: &Calibration, weights: &str, out: &mut impl Write) -> Result<(), Failure> {
+fn print(calibration: &Calibration, weights: &str, examples: Examples, out: &mut impl Write) -> Result<(), Failure> {
     if !calibration.is_fitted() {
-        return Ok(writeln!(out, "{weights}: {}", printable(&calibration_sentence(calibration)))?);
+        return Ok(writeln!(out, "{weights}: {}", printable(&calibration_sentence(calibration, examples)))?);
     }
-    let images = counted(calibration.images.labels.len(), "image");
+    let images = examples.counted(calibration.images.labels.len() as u64, "");
     let (temperature, source) = (calibration.temperature, printable(&calibration.source));
     writeln!(out, "{weights}: temperature {temperature:.3}, from {images} ({source})")?;
     let Some(test) = &calibration.test else { return Ok(()) };
     let loss = |loss: Option<f64>| loss.map_or_else(|| "n/a".to_owned(), |loss| format!("{loss:.3}"));
-    writeln!(out, "\n{:<30} {:>8} {:>8}", "test images", "before", "after")?;
+    writeln!(out, "\n{:<30} {:>8} {:>8}", format!("test {}", examples.many()), "before", "after")?;
     let (before, after) = (&test.before, &test.after);
     let rows = [
         ("cross-entropy", loss(before.loss), loss(after.loss)),

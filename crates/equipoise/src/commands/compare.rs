@@ -9,10 +9,12 @@ use equipoise_record::{RunFolder, RunResult};
 use equipoise_train::run::baselines::baselines;
 use equipoise_train::run::build::trainer;
 use equipoise_train::run::comparison_name;
+use equipoise_train::run::cross_validation::fold_settings;
 use equipoise_train::settings::{Architecture, Settings};
 use serde_json::Value;
 
 use crate::clock::duration;
+use crate::cross_validation::{Plan, cross_validate};
 use crate::failure::Failure;
 use crate::live_report::LiveFolder;
 use crate::options::{Environment, SettingArgs};
@@ -35,7 +37,8 @@ Examples:
   equipoise compare
   equipoise compare cifar10 --imbalance 100 --epochs 40 --seeds 3
   equipoise compare features.safetensors --seeds 5
-  equipoise compare path/to/images --criteria softmax,balanced-softmax,cwap --val-fraction 0.1 -o runs/images")]
+  equipoise compare path/to/images --criteria softmax,balanced-softmax,cwap --val-fraction 0.1 -o runs/images
+  equipoise compare features.safetensors --folds 5 --repeats 3")]
 pub(crate) struct Args {
     #[command(flatten)]
     settings: SettingArgs,
@@ -45,6 +48,13 @@ pub(crate) struct Args {
     /// Number of runs per criterion, with consecutive seeds
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..=1000))]
     seeds: u64,
+    /// Compare by cross-validation: every image is tested once, by a network that was not trained on it. For datasets that are too small for a
+    /// test split
+    #[arg(long, value_name = "K", value_parser = clap::value_parser!(u32).range(2..=1000), conflicts_with_all = ["seeds", "test_data", "test_fraction"])]
+    folds: Option<u32>,
+    /// Repeat the cross-validation with other folds and seeds
+    #[arg(long, value_name = "R", value_parser = clap::value_parser!(u32).range(1..=1000), requires = "folds", default_value_t = 1)]
+    repeats: u32,
     /// Folder of the runs; runs in it that were stopped are resumed [default: a new one in runs/]
     #[arg(short, long, value_name = "DIR")]
     output: Option<PathBuf>,
@@ -92,8 +102,11 @@ pub(crate) fn run(args: &Args, out: &mut impl Write) -> Result<(), Failure> {
     args.settings.note_data(&all[0])?;
     let environment = Environment::new(args.settings.threads, &args.settings.root)?;
     // shows that data and network fit before a folder is created
-    let first = trainer(all[0].clone(), None, &environment.context_of_one_process())?;
-    let (chosen, baselines) = (first.settings().clone(), baselines(first.data(), &environment.pool)?);
+    let checked = args.folds.map_or_else(|| all[0].clone(), |folds| fold_settings(&all[0], folds, 1).swap_remove(0).1);
+    let first = trainer(checked, None, &environment.context_of_one_process())?;
+    // a single split says nothing about classifiers without training beside a cross-validation
+    let baselines = if args.folds.is_some() { Vec::new() } else { baselines(first.data(), &environment.pool)? };
+    let chosen = first.settings().clone();
     drop(first);
     all.iter_mut().for_each(|settings| settings.choose_as(&chosen));
     let folder = open_folder(args.output.as_deref(), &all[0])?;
@@ -103,14 +116,20 @@ pub(crate) fn run(args: &Args, out: &mut impl Write) -> Result<(), Failure> {
     if !baselines.is_empty() {
         folder.write(BASELINES, serde_json::to_string(&baselines)?.as_bytes())?;
     }
-    let finished = execute_all(args, &all, &folder, &environment)?;
+    let finished = match args.folds {
+        Some(folds) => cross_validate_all(args, folds, &all, &folder, &environment)?,
+        None => execute_all(args, &all, &folder, &environment)?,
+    };
     if finished.folders.is_empty() {
         return Err(Failure::Failed(anyhow::anyhow!("all runs have diverged, so there is nothing to compare")));
     }
     let WrittenReport { page, comparisons } = write_report(&finished.folders, &folder)?;
     let path = folder.path().display().to_string();
     let mut table = comparisons.first().map(summary).unwrap_or_default();
-    table["seeds"] = args.seeds.into();
+    match args.folds {
+        Some(folds) => (table["folds"], table["repeats"]) = (folds.into(), args.repeats.into()),
+        None => table["seeds"] = args.seeds.into(),
+    }
     table["seconds"] = finished.seconds.into();
     table["folder"] = path.clone().into();
     write_table(&table, &folder)?;
@@ -196,6 +215,27 @@ fn execute_all(
             finished.seconds += result.seconds;
             finished.folders.push(path);
         }
+    }
+    Ok(finished)
+}
+
+/// Executes a cross-validation per criterion, each in a folder of its own.
+fn cross_validate_all(
+    args: &Args,
+    folds: u32,
+    all: &[Settings],
+    folder: &RunFolder,
+    environment: &Environment,
+) -> Result<Finished, Failure> {
+    let mut finished = Finished { folders: Vec::new(), diverged: Vec::new(), seconds: 0.0 };
+    for settings in all {
+        let title = settings.criterion.method.id().to_string();
+        let path = folder.path().join(&title);
+        let (output, repeats, quiet) = (Some(path.as_path()), args.repeats, args.quiet);
+        let plan = Plan { folds, repeats, output, quiet, name: "", title: &title };
+        let validated = cross_validate(settings, plan, environment)?;
+        finished.seconds += validated.results.iter().map(|run| run.seconds).sum::<f64>();
+        finished.folders.extend(validated.write_pooled(settings, &validated.out_of_fold.figures(), plan)?);
     }
     Ok(finished)
 }

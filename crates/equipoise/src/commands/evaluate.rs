@@ -209,20 +209,20 @@ fn print(
         writeln!(out, "predictions for the prior {}", printable(prior))?;
     }
     if let Some(calibration) = &options.decision.calibration {
-        writeln!(out, "{}", printable(&calibration_sentence(calibration)))?;
+        writeln!(out, "{}", printable(&calibration_sentence(calibration, examples)))?;
     }
     print_classes(&evaluation.metrics, examples, out)?;
     let fitted = options.decision.calibration.as_ref().filter(|calibration| calibration.is_fitted());
     let before = fitted.map(|_| &evaluation.uncalibrated);
-    print_averages(&evaluation.metrics, before, out)?;
+    print_averages(&evaluation.metrics, before, examples, out)?;
     if let (Some(alpha), Some(sets)) = (args.caution.sets, &evaluation.sets) {
-        print_sets(alpha, sets, out)?;
+        print_sets(alpha, sets, examples, out)?;
     }
     if let (Some(rate), Some(rejection)) = (args.caution.reject, &evaluation.rejection) {
-        print_rejection(rate, rejection, out)?;
+        print_rejection(rate, rejection, examples, out)?;
     }
     if args.sweep.as_deref() == Some(Path::new("-")) {
-        print_sweep(evaluation, out)?;
+        print_sweep(evaluation, examples, out)?;
     }
     Ok(())
 }
@@ -262,8 +262,8 @@ fn sweep_csv(evaluation: &Evaluation) -> String {
     text
 }
 
-fn print_sets(alpha: f64, sets: &SetFigures, out: &mut impl Write) -> Result<(), Failure> {
-    writeln!(out, "\nprediction sets, --sets {alpha}: {}", promise(alpha, &sets.guarantees))?;
+fn print_sets(alpha: f64, sets: &SetFigures, examples: Examples, out: &mut impl Write) -> Result<(), Failure> {
+    writeln!(out, "\nprediction sets, --sets {alpha}: {}", promise(alpha, &sets.guarantees, examples))?;
     writeln!(out, "{:<20}{:>9} {:>10} {:>22}", "group", "coverage", "mean size", "promise by class for")?;
     for group in &sets.groups {
         let size = group.size.map_or_else(|| "n/a".to_owned(), |size| format!("{size:.2}"));
@@ -274,21 +274,29 @@ fn print_sets(alpha: f64, sets: &SetFigures, out: &mut impl Write) -> Result<(),
     Ok(())
 }
 
-fn print_rejection(rate: f64, rejection: &RejectionFigures, out: &mut impl Write) -> Result<(), Failure> {
-    writeln!(out, "\nrejected as none of the classes, --reject {rate}, in % of the images of each group")?;
+fn print_rejection(
+    rate: f64,
+    rejection: &RejectionFigures,
+    examples: Examples,
+    out: &mut impl Write,
+) -> Result<(), Failure> {
+    let many = examples.many();
+    writeln!(out, "\nrejected as none of the classes, --reject {rate}, in % of the {many} of each group")?;
+    let sparse = format!("  (too few calibration {many}: rejected only below all of them)");
     writeln!(out, "{:<20}{:>14} {:>14} {:>21}", "group", "right answers", "wrong answers", "accuracy of the rest")?;
     for group in &rejection.groups {
         let [right, wrong, rest] = [group.right, group.wrong, group.accuracy].map(|x| percent(x.map(|x| 100.0 * x)));
-        let remark = if group.sparse { "  (too few calibration images: rejected only below all of them)" } else { "" };
+        let remark = if group.sparse { sparse.as_str() } else { "" };
         writeln!(out, "{:<20}{right:>14} {wrong:>14} {rest:>21}{remark}", printable(&group.name))?;
     }
     Ok(())
 }
 
-fn print_sweep(evaluation: &Evaluation, out: &mut impl Write) -> Result<(), Failure> {
+fn print_sweep(evaluation: &Evaluation, examples: Examples, out: &mut impl Write) -> Result<(), Failure> {
+    let many = examples.many();
     writeln!(
         out,
-        "\naccuracy by strength: 0 predicts for the shares of the training images, 1 for equally frequent classes, more favors rare ones further"
+        "\naccuracy by strength: 0 predicts for the shares of the training {many}, 1 for equally frequent classes, more favors rare ones further"
     )?;
     let names = evaluation.groups.iter().map(|group| printable(&group.name).chars().take(12).collect::<String>());
     let header: String =
@@ -302,7 +310,7 @@ fn print_sweep(evaluation: &Evaluation, out: &mut impl Write) -> Result<(), Fail
     if evaluation.split == SplitChoice::Test {
         writeln!(
             out,
-            "these are test images: a strength that is chosen here looks better than it is; choose it with --split val"
+            "these are test {many}: a strength that is chosen here looks better than it is; choose it with --split val"
         )?;
     }
     Ok(())

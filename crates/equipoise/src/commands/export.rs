@@ -4,6 +4,7 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 
 use clap::ValueEnum;
+use equipoise_support::Examples;
 use equipoise_train::run::export::{to_joined_onnx, to_onnx, to_safetensors};
 
 use crate::checkpoints::{self, describe, warn_if_untrained};
@@ -113,7 +114,8 @@ pub(crate) fn run(args: &Args, out: &mut impl Write) -> Result<(), Failure> {
     let (format_name, size) = (format.name(), bytes.len());
     writeln!(out, "{network}, {classes} classes, {}: {size} bytes of {format_name} in {path}", describe(header))?;
     if let Some(calibration) = &decision.calibration {
-        writeln!(out, "{}", calibration_sentence(calibration))?;
+        let examples = Examples::of_features(header.network.is_on_features());
+        writeln!(out, "{}", calibration_sentence(calibration, examples))?;
     }
     if let Some(prior) = &args.probabilities.prior {
         writeln!(out, "logits are for the prior {prior}")?;

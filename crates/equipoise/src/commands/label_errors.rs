@@ -7,6 +7,7 @@ use equipoise_criterion::Id;
 use equipoise_decide::label_errors::Suspect;
 use equipoise_report::csv_field;
 use equipoise_report::page::{SuspectImage, SuspectList, label_errors_page};
+use equipoise_support::Examples;
 use equipoise_train::run::cross_validation::OutOfFold;
 use equipoise_train::settings::Settings;
 use serde_json::json;
@@ -14,7 +15,7 @@ use serde_json::json;
 use crate::cross_validation::{Plan, cross_validate};
 use crate::failure::Failure;
 use crate::options::{Environment, SettingArgs};
-use crate::output::{counted, open_in_browser, printable, quoted, warn};
+use crate::output::{open_in_browser, printable, quoted, warn};
 
 /// Images per class on the page.
 const SHOWN_PER_CLASS: usize = 12;
@@ -68,15 +69,24 @@ pub(crate) fn run(args: &Args, out: &mut impl Write) -> Result<(), Failure> {
     let settings = args.settings.settings(Settings::default(), args.criterion)?;
     args.settings.note_data(&settings)?;
     let environment = Environment::new(args.settings.threads, &args.settings.root)?;
-    let plan =
-        Plan { folds: args.folds, repeats: 1, output: args.output.as_deref(), quiet: args.quiet, name: "label-errors" };
+    let plan = Plan {
+        folds: args.folds,
+        repeats: 1,
+        output: args.output.as_deref(),
+        quiet: args.quiet,
+        name: "label-errors",
+        title: "",
+    };
     let validated = cross_validate(&settings, plan, &environment)?;
     let images = &validated.out_of_fold;
+    validated.write_report(&settings, &images.figures(), plan)?;
     let suspects = images.suspects();
     let folder = &validated.folder;
     folder.write("label-errors.csv", csv(images, &suspects, args.raw).as_bytes())?;
     let dataset = validated.results.first().map_or_else(String::new, |result| result.dataset.clone());
-    let list = SuspectList { dataset, images: suspects.len(), groups: shares(&settings, images, &suspects) };
+    let examples = Examples::of_model(validated.results.first().map_or("", |run| run.model.as_str()));
+    let groups = shares(&settings, images, &suspects);
+    let list = SuspectList { dataset, examples, images: suspects.len(), groups };
     folder.write("label-errors.html", label_errors_page(&list, &shown(images, &suspects)).as_bytes())?;
     let page = folder.path().join("label-errors.html");
     if args.open {
@@ -88,7 +98,7 @@ pub(crate) fn run(args: &Args, out: &mut impl Write) -> Result<(), Failure> {
         }
         return Ok(());
     }
-    print(images, &suspects, out)?;
+    print(images, &suspects, examples, out)?;
     let doubted = suspects.iter().filter(|suspect| suspect.is_doubted()).count();
     if doubted as f64 > TOO_MANY * suspects.len() as f64 {
         warn(
@@ -100,7 +110,7 @@ pub(crate) fn run(args: &Args, out: &mut impl Write) -> Result<(), Failure> {
     Ok(writeln!(
         out,
         "all {} are in {all}, the first of every class on {}",
-        counted(suspects.len(), "image"),
+        examples.counted(suspects.len() as u64, ""),
         quoted(&page)
     )?)
 }
@@ -159,12 +169,12 @@ fn shown(images: &OutOfFold, suspects: &[Suspect]) -> Vec<SuspectImage> {
     chosen.take(SHOWN).map(image).collect()
 }
 
-fn print(images: &OutOfFold, suspects: &[Suspect], out: &mut impl Write) -> Result<(), Failure> {
+fn print(images: &OutOfFold, suspects: &[Suspect], examples: Examples, out: &mut impl Write) -> Result<(), Failure> {
     let doubted = suspects.iter().filter(|suspect| suspect.is_doubted()).count();
     writeln!(
         out,
         "another class is more probable than the label for {doubted} of {}",
-        counted(suspects.len(), "image")
+        examples.counted(suspects.len() as u64, "")
     )?;
     for suspect in suspects.iter().take(PRINTED) {
         let [label, suggested] = [suspect.label, suspect.suggested].map(|class| printable(&images.classes[class]));

@@ -8,6 +8,7 @@ use equipoise_data::features::read::{features, is_feature_file};
 use equipoise_data::read::image_paths::ImagePaths;
 use equipoise_data::{Images, Split};
 use equipoise_report::csv_field;
+use equipoise_support::Examples;
 use equipoise_train::checkpoint::CheckpointHeader;
 use equipoise_train::run::prediction::{FilePrediction, PredictionOptions, Predictor};
 use serde_json::json;
@@ -131,19 +132,20 @@ pub(crate) fn run(args: &Args, out: &mut impl Write) -> Result<(), Failure> {
         top: args.top.into(),
         decision,
     };
+    let examples = Examples::of_features(header.network.is_on_features());
     let mut predictor = Predictor::new(checkpoint, images, &options, &pool)?;
     warn_of_rough_prior(&header, &prior, predictor.decision().prior_is_exact);
     if let (Some(alpha), Some(sets)) = (args.caution.sets, predictor.decision().sets()) {
-        note(&promise(alpha, sets.guarantees()));
+        note(&promise(alpha, sets.guarantees(), examples));
     }
     if let (Some(rate), Some(rejection)) = (args.caution.reject, predictor.decision().rejection()) {
-        note(&rejection_promise(rate, rejection, &header.settings.groups.groups(&header.counts)));
+        note(&rejection_promise(rate, rejection, &header.settings.groups.groups(&header.counts), examples));
     }
     let failed = match &args.output {
-        None => predict(args, format, &mut predictor, &files, out)?,
+        None => predict(args, format, &mut predictor, (&files, examples), out)?,
         Some(path) => {
             let mut text = Vec::new();
-            let failed = predict(args, format, &mut predictor, &files, &mut text)?;
+            let failed = predict(args, format, &mut predictor, (&files, examples), &mut text)?;
             write_file(path, &text)?;
             failed
         }
@@ -202,14 +204,14 @@ fn predict(
     args: &Args,
     format: Format,
     predictor: &mut Predictor,
-    files: &[PathBuf],
+    (files, examples): (&[PathBuf], Examples),
     out: &mut dyn Write,
 ) -> Result<usize, Failure> {
     let names = predictor.classes().to_vec();
     if format == Format::Csv {
         writeln!(out, "{}", csv_header(args, names.len()))?;
     }
-    let progress = Progress::new("images");
+    let progress = Progress::new(examples.many());
     let mut failed = 0;
     predictor.predict(|image, classes| -> Result<(), Failure> {
         match classes {

@@ -146,7 +146,7 @@ fn run_folds(args: &Args, folds: u32, environment: &Environment, out: &mut impl 
     args.settings.note_data(&settings)?;
     let name = format!("cv{folds}");
     let (repeats, quiet) = (args.repeats, args.quiet);
-    let plan = Plan { folds, repeats, output: args.output.as_deref(), quiet, name: &name };
+    let plan = Plan { folds, repeats, output: args.output.as_deref(), quiet, name: &name, title: "" };
     let validated = cross_validate(&settings, plan, environment)?;
     let figures = validated.out_of_fold.figures();
     let page = validated.write_report(&settings, &figures, plan)?;
@@ -173,7 +173,7 @@ fn run_folds(args: &Args, folds: u32, environment: &Environment, out: &mut impl 
         if repeats > 1 { format!(", repeated {repeats} times: means over the repetitions") } else { String::new() };
     writeln!(out, "{}, each tested once in {folds} folds{repeated}", examples.counted(images, ""))?;
     print_classes(&figures.metrics, examples, out)?;
-    print_averages(&figures.metrics, None, out)?;
+    print_averages(&figures.metrics, None, examples, out)?;
     if repeats > 1 {
         let list = |values: Vec<Option<f64>>| values.into_iter().map(percent).collect::<Vec<_>>().join(", ");
         writeln!(out, "balanced, by repetition: {}", list(by_repeat(|metrics| metrics.balanced)))?;

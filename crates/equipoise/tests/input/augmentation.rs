@@ -15,6 +15,10 @@ fn photographs_obey_every_setting() {
         fs::read(place.path(run).join("metrics.jsonl")).expect("metrics")
     };
     let usual = train("usual", &[]);
+    // files are decoded by several threads, and the batches do not depend on their number
+    let threads = ["train", "photos", "--model", "resnet18", "--image-size", "32", "--epochs", "1", "--threads", "3"];
+    place.succeeds(&[&threads[..], &["--output", "threads"]].concat());
+    assert_eq!(fs::read(place.path("threads").join("metrics.jsonl")).expect("metrics"), usual);
     for (run, set) in
         [("flip", "augment.flip=false"), ("cutout", "augment.cutout=12"), ("randaugment", "augment.randaugment=[2,9]")]
     {

@@ -375,3 +375,102 @@ fn a_head_is_exported() {
     let message = place.refused(&["export", "run", "-o", "joined.onnx", "--backbone", "head.onnx"]);
     assert!(message.contains("x.npy: it does not say how its features were computed"), "{message}");
 }
+
+#[test]
+fn mirror_images_of_features_are_refused() {
+    let place = Place::features();
+    place.stdout(&["train", "x.npy", "--epochs", "1", "--quiet", "-o", "run"]);
+    for args in [&["evaluate", "run", "--tta", "flip"][..], &["predict", "run", "x.npy", "--tta", "flip"]] {
+        let message = place.refused(args);
+        assert!(message.contains("--tta flip is for images") && message.trim().lines().count() == 1, "{message}");
+    }
+}
+
+#[test]
+fn every_command_counts_rows_of_features() {
+    let place = Place::features();
+    let said = |args: &[&str]| {
+        let output = place.run(args);
+        let said = text(&output.stdout) + &text(&output.stderr);
+        assert!(output.status.success(), "{args:?}: {said}");
+        assert!(!said.to_lowercase().contains("image"), "{args:?}: {said}");
+        said
+    };
+    said(&["inspect", "x.npy"]);
+    said(&["train", "x.npy", "--epochs", "3", "--val-fraction", "0.2", "-o", "run"]);
+    let found = said(&["evaluate", "run", "--sweep", "--sets", "0.1", "--reject", "0.1"]);
+    assert!(found.contains("of the rows of") && found.contains("shares of the training rows"), "{found}");
+    assert!(said(&["calibrate", "run"]).contains("validation rows"));
+    said(&["predict", "run", "x.npy", "--sets", "0.1", "--reject", "0.1"]);
+    said(&["export", "run", "-o", "head.onnx"]);
+    said(&["train", "x.npy", "--epochs", "2", "--folds", "3", "-o", "folds"]);
+    said(&["compare", "x.npy", "--epochs", "2", "--criteria", "softmax,cwap", "-o", "all"]);
+    said(&["label-errors", "x.npy", "--epochs", "2", "--folds", "3", "-o", "labels"]);
+}
+
+#[test]
+fn wrong_labels_of_features_are_found() {
+    let place = Place::features();
+    let (values, mut labels) = rows(&COUNTS, 1);
+    let wrong: Vec<usize> = (0..labels.len()).step_by(20).collect();
+    wrong.iter().for_each(|row| labels[*row] = (labels[*row] + 1 + *row as i64 % 3) % 4);
+    place.write("y.npy", npy("<f4", &format!("({}, {WIDTH})", labels.len()), "False", &floats(&values)));
+    place.write("y.labels.npy", npy("<i8", &format!("({},)", labels.len()), "False", &longs(&labels)));
+    place.stdout(&["label-errors", "y.npy", "--test-fraction", "0", "--epochs", "10", "--quiet", "-o", "labels"]);
+    let list = place.read("labels/label-errors.csv");
+    let first = list.lines().skip(1).take(wrong.len()).map(|line| line.split(',').nth(1).expect("a path").to_owned());
+    let found = first.filter(|name| wrong.iter().any(|row| *name == format!("number {row}"))).count();
+    assert!(10 * found >= 7 * wrong.len(), "{found} of {}\n{list}", wrong.len());
+    assert!(place.read("labels/label-errors.html").contains("Every row was judged"));
+}
+
+#[test]
+fn heads_have_fewer_epochs_unless_something_says_how_many() {
+    let place = Place::features();
+    place.write("own.toml", "epochs = 3\n");
+    place.write("data.toml", "[data]\ndataset = \"x.npy\"\n");
+    for (args, epochs) in [
+        (&["x.npy"][..], 10),
+        (&["x.npy", "--epochs", "40"], 40),
+        (&["x.npy", "--set", "epochs=7"], 7),
+        (&["x.npy", "--config", "own.toml"], 3),
+        (&["--config", "data.toml"], 10),
+        (&["fashion-mini"], 40),
+    ] {
+        let config = place.stdout(&[&["train", "--print-config"], args].concat());
+        assert!(
+            config.lines().any(|line| line.split('#').next().map(str::trim) == Some(&format!("epochs = {epochs}"))),
+            "{args:?}: {config}"
+        );
+    }
+}
+
+#[test]
+fn criteria_are_compared_by_cross_validation() {
+    let place = Place::features();
+    let args = ["compare", "x.npy", "--folds", "3", "--repeats", "3", "--epochs", "4", "--quiet", "-o", "all"];
+    let args = [&args[..], &["--criteria", "softmax,balanced-softmax"]].concat();
+    let said = place.stdout(&args);
+    assert!(said.contains("tested in 3 folds") && said.contains("balanced-softmax"), "{said}");
+    // every row is tested once per repetition
+    for repeat in ["r1", "r3"] {
+        let result = place.result(&format!("all/softmax/pooled/{repeat}"));
+        let tested: u64 =
+            result["last"]["per_class"].as_array().expect("classes").iter().flat_map(|c| c["test"].as_u64()).sum();
+        assert_eq!(tested, 322);
+    }
+    let table: serde_json::Value = serde_json::from_str(&place.read("all/compare.json")).expect("JSON");
+    assert_eq!((&table["folds"], &table["repeats"]), (&3.into(), &3.into()));
+    assert_eq!(table["rows"].as_array().map(Vec::len), Some(2));
+    // nothing is trained again, and folds are not compared as if they were methods
+    assert_eq!(place.stdout(&args).lines().next(), said.lines().next());
+    for folder in ["all", "all/softmax"] {
+        let table: serde_json::Value =
+            serde_json::from_str(&place.stdout(&["report", folder, "--format", "json"])).expect("JSON");
+        let rows = table[0]["rows"].as_array().expect("rows");
+        assert_eq!(rows.len(), if folder == "all" { 2 } else { 1 }, "{table}");
+        assert_eq!(rows[0]["seeds"].as_array().map(Vec::len), Some(3), "{table}");
+    }
+    let message = place.refused(&["compare", "x.npy", "--folds", "3", "--seeds", "2"]);
+    assert!(message.contains("--seeds"), "{message}");
+}

@@ -9,7 +9,8 @@ pub(crate) const SETTINGS: &str = "settings that differ";
 
 /// Caption of accuracies by group.
 pub(crate) fn groups(comparison: &Comparison) -> String {
-    format!("accuracy in %, {}", comparison.epoch_text())
+    let folds = comparison.folds().map_or_else(String::new, |folds| format!(", tested in {folds} folds"));
+    format!("accuracy in %, {}{folds}", comparison.epoch_text())
 }
 
 /// Caption of accuracies by group at the best epoch on the test set.

@@ -175,6 +175,13 @@ impl Comparison {
         Examples::of_model(self.runs.first().and_then(|run| run.setting(keys::MODEL)).unwrap_or_default())
     }
 
+    /// The number of folds, if the figures are those of cross-validations.
+    #[must_use]
+    pub fn folds(&self) -> Option<u32> {
+        let folds = self.runs.first()?.setting(keys::FOLDS)?.parse().ok()?;
+        (folds > 0).then_some(folds)
+    }
+
     /// The reported epoch in words.
     #[must_use]
     pub fn epoch_text(&self) -> &'static str {

@@ -1,5 +1,7 @@
 //! The page of labels that are probably wrong.
 
+use equipoise_support::Examples;
+
 use super::document;
 use super::words::count;
 use crate::escape::{escape, is_png, label, put, short, short_name};
@@ -12,7 +14,9 @@ const MAX_BYTES: usize = 6_000_000;
 pub struct SuspectList {
     /// Name of the dataset.
     pub dataset: String,
-    /// Number of images.
+    /// What it consists of.
+    pub examples: Examples,
+    /// Number of images or rows.
     pub images: usize,
     /// By group of classes: its name, its images, and how many of them another class fits better.
     pub groups: Vec<(String, u64, u64)>,
@@ -40,13 +44,13 @@ pub struct SuspectImage {
 pub fn label_errors_page(list: &SuspectList, images: &[SuspectImage]) -> String {
     let mut body =
         format!(r#"<header class="opening"><h1 class="h1">Labels to look at: {}</h1>"#, short_name(&list.dataset, 80));
-    put!(
-        body,
+    let lead = format!(
         r#"<p class="lead">Every image was judged by a network that was not trained on it, with probabilities for shares of the classes half-way between those of the labels and equal ones. Below
         are images for which another class is more probable than their label, label by label, the most suspicious first. All {} images are in
         label-errors.csv. Nothing has been changed.</p></header>"#,
         count(list.images as u64)
     );
+    body.push_str(&list.examples.say(&lead));
     body.push_str(&groups(list));
     let mut labels: Vec<&str> = Vec::new();
     images.iter().for_each(|image| {
@@ -74,7 +78,7 @@ pub fn label_errors_page(list: &SuspectList, images: &[SuspectImage]) -> String 
 
 /// How many labels are doubted in each group: rare classes should not be suspected more than others for being rare.
 fn groups(list: &SuspectList) -> String {
-    let mut html = r#"<table class="groups"><caption class="visually-hidden">Doubted labels by group of classes</caption><thead><tr><th scope="col">group</th><th scope="col" class="num">images</th><th scope="col" class="num">doubted</th><th scope="col" class="num">share, %</th></tr></thead><tbody>"#.to_owned();
+    let mut html = r#"<table class="groups"><caption class="visually-hidden">Doubted labels by group of classes</caption><thead><tr><th scope="col">group</th><th scope="col" class="num">IMAGES</th><th scope="col" class="num">doubted</th><th scope="col" class="num">share, %</th></tr></thead><tbody>"#.replace("IMAGES", list.examples.many());
     for (name, images, doubted) in &list.groups {
         let share =
             if *images > 0 { format!("{:.1}", 100.0 * *doubted as f64 / *images as f64) } else { "n/a".to_owned() };

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use equipoise_record::names::is_run;
+use equipoise_record::names::{POOLED, is_run};
 
 use super::{RecordedRun, ReportError};
 
@@ -61,8 +61,12 @@ fn runs_below(path: &Path) -> Result<Vec<PathBuf>, ReportError> {
     }
 }
 
-/// Collects the run folders below a folder, sorted by name.
+/// Collects the run folders below a folder, sorted by name. The folds of a cross-validation are not compared: its figures over all images are.
 fn find_runs(path: &Path, depth: usize, found: &mut Vec<PathBuf>) {
+    let pooled = path.join(POOLED);
+    if pooled.is_dir() && depth > 1 {
+        return find_runs(&pooled, depth - 1, found);
+    }
     let entries = fs::read_dir(path).into_iter().flatten().flatten();
     // links are not followed, because they may form a cycle
     let folders = entries.filter(|entry| entry.file_type().is_ok_and(|file_type| file_type.is_dir()));

@@ -222,12 +222,25 @@ pub(super) fn trainer_with<E: Engine, W: Workers>(
         Ok((data, engine))
     };
     let (data, engine) = agree(&mut workers, build())?;
-    let mut trainer = Trainer::new(settings, data, engine, workers, context.pool.clone())?;
+    let preparing = preparing_threads(&data, context.pool);
+    let mut trainer =
+        Trainer::new(settings, data, engine, workers, context.pool.clone())?.with_preparing_threads(preparing);
     if let Some(checkpoint) = resume {
         trainer.restore(checkpoint)?;
     }
     trainer.warnings().iter().for_each(|warning| context.feedback.warn(warning));
     Ok(trainer)
+}
+
+/// Threads that prepare batches: as many as the engine has, if files are decoded. They sleep while there is nothing to decode, and get the
+/// cores whenever the engine waits for a batch. Images in memory and features are prepared in no time by one.
+fn preparing_threads(data: &RunData, pool: &Pool) -> Pool {
+    // a thread that cannot be started is no reason to fail: one is enough
+    if data.train.loader.decodes() {
+        Pool::without_spinning(pool.threads()).unwrap_or_default()
+    } else {
+        Pool::single()
+    }
 }
 
 /// A sentence about corrections for class sizes, if more than one of criterion, sampler and logit adjustment makes one.

@@ -44,23 +44,34 @@ pub fn evaluate_fold(run: &Path, context: &RunContext<'_>) -> Result<Evaluation,
     evaluate_checkpoint(checkpoint, &options, context)
 }
 
-/// The numbers of the images of each fold of the first repetition among the images that are divided, for datasets without file names; none for
-/// files.
+/// The numbers of the images of each fold among the images that are divided, repetition after repetition, for datasets without file names; none
+/// for files and rows with names.
 ///
 /// # Errors
 /// Returns an error if the dataset cannot be read.
-pub fn fold_numbers(settings: &Settings, folds: u32, context: &RunContext<'_>) -> Result<Vec<Vec<u32>>, TrainError> {
+pub fn fold_numbers(
+    settings: &Settings,
+    folds: u32,
+    repeats: u32,
+    context: &RunContext<'_>,
+) -> Result<Vec<Vec<u32>>, TrainError> {
     let data = DataSettings { test_fraction: 0.0, ..settings.data.clone() };
     let dataset = load(&data, context.data_root, &HashSet::new(), context.feedback)?.into_dataset();
-    if matches!(dataset.train.images, Images::Files(_)) {
-        return Ok(Vec::new());
+    match &dataset.train.images {
+        Images::Files(_) => return Ok(Vec::new()),
+        Images::Features(features) if features.are_named() => return Ok(Vec::new()),
+        Images::Features(_) | Images::Memory(_) => {}
     }
-    let rule = FoldRule { folds, fold: 0, seed: settings.data.split_seed };
-    let mut numbers = vec![Vec::new(); folds as usize];
-    for (number, fold) in divide(&dataset.train, &dataset.groups, rule).into_iter().enumerate() {
-        numbers[fold as usize].push(number as u32);
+    let mut all = Vec::new();
+    for (_, fold) in fold_settings(settings, folds, repeats).iter().filter(|(_, fold)| fold.data.fold == 1) {
+        let rule = FoldRule { folds, fold: 0, seed: fold.data.split_seed };
+        let mut numbers = vec![Vec::new(); folds as usize];
+        for (number, fold) in divide(&dataset.train, &dataset.groups, rule).into_iter().enumerate() {
+            numbers[fold as usize].push(number as u32);
+        }
+        all.extend(numbers);
     }
-    Ok(numbers)
+    Ok(all)
 }
 
 /// The folds of one or several repetitions, all evaluated.
@@ -82,8 +93,8 @@ pub struct PooledFigures {
     pub metrics: Metrics,
     /// Metrics of each repetition.
     pub repeats: Vec<Metrics>,
-    /// Details of the first repetition.
-    pub details: EvaluationDetails,
+    /// Details of each repetition.
+    pub details: Vec<EvaluationDetails>,
 }
 
 impl OutOfFold {
@@ -135,14 +146,15 @@ impl OutOfFold {
             (class.test, class.hits, class.predicted) = (over(class.test), over(class.hits), over(class.predicted));
         }
         total.unusable = over(total.unusable);
-        PooledFigures { metrics: total, repeats: all.iter().map(metrics).collect(), details: self.details(&all) }
+        let details = all.iter().enumerate().map(|(repeat, counts)| self.details(repeat, counts)).collect();
+        PooledFigures { metrics: total, repeats: all.iter().map(metrics).collect(), details }
     }
 
-    /// Details of the first repetition, in which every image is there once.
-    fn details(&self, counts: &[EvaluationCounts]) -> EvaluationDetails {
+    /// Details of a repetition, in which every image is there once.
+    fn details(&self, repeat: usize, counts: &EvaluationCounts) -> EvaluationDetails {
         let groups = self.settings.groups.groups(&self.counts);
         let mut collector = DetailsCollector::new(&groups, self.classes.len());
-        let folds = self.repeats.first().map_or(&[][..], Vec::as_slice);
+        let folds = self.repeats.get(repeat).map_or(&[][..], Vec::as_slice);
         let train = train_log_shares(&self.counts);
         let mut sweeps: Option<SweepCounts> = None;
         let mut first = 0;
@@ -155,16 +167,15 @@ impl OutOfFold {
             batch.rows().for_each(|(row, label)| sweep.add(row, label));
             first += labels.len();
         }
-        let describe = |index: u32| (self.name(index as usize), self.thumbnail(index as usize));
-        let empty = EvaluationCounts::new(self.classes.len());
-        let mut details = collector.finish(self.settings.epochs, counts.first().unwrap_or(&empty), &describe);
+        let describe = |index: u32| (self.name_in(repeat, index as usize), self.thumbnail_in(repeat, index as usize));
+        let mut details = collector.finish(self.settings.epochs, counts, &describe);
         details.sweep = sweeps.map_or_else(Vec::new, |sweep| sweep.points(&groups));
         details
     }
 
-    /// The fold of the first repetition that holds an image, and its index there.
-    fn find(&self, mut index: usize) -> Option<(usize, u32)> {
-        for (number, fold) in self.repeats.first()?.iter().enumerate() {
+    /// The fold of a repetition that holds an image, and its index there.
+    fn find(&self, repeat: usize, mut index: usize) -> Option<(usize, u32)> {
+        for (number, fold) in self.repeats.get(repeat)?.iter().enumerate() {
             if index < fold.data.labels.len() {
                 return Some((number, index as u32));
             }
@@ -194,24 +205,36 @@ impl OutOfFold {
     /// The name of an image of the first repetition: its file, or its number among all images.
     #[must_use]
     pub fn name(&self, row: usize) -> String {
-        let Some((fold, index)) = self.find(row) else { return String::new() };
-        match self.numbers.get(fold).and_then(|numbers| numbers.get(index as usize)) {
+        self.name_in(0, row)
+    }
+
+    fn name_in(&self, repeat: usize, row: usize) -> String {
+        let Some((fold, index)) = self.find(repeat, row) else { return String::new() };
+        let numbers = self.numbers.get(repeat * self.repeats[repeat].len() + fold);
+        match numbers.and_then(|numbers| numbers.get(index as usize)) {
             Some(number) => format!("number {number}"),
-            None => self.repeats[0][fold].data.name(index),
+            None => self.repeats[repeat][fold].data.name(index),
         }
     }
 
     /// The thumbnail of an image of the first repetition.
     #[must_use]
     pub fn thumbnail(&self, row: usize) -> Option<String> {
-        self.find(row).and_then(|(fold, index)| self.repeats[0][fold].data.describe(index).1)
+        self.thumbnail_in(0, row)
     }
 
-    /// The result of the cross-validation as that of one run, for the report. `runs` are the results of all runs.
+    fn thumbnail_in(&self, repeat: usize, row: usize) -> Option<String> {
+        self.find(repeat, row).and_then(|(fold, index)| self.repeats[repeat][fold].data.describe(index).1)
+    }
+
+    /// The result of a repetition as that of one run, for the report. `all` are the results of all runs.
     #[must_use]
-    pub fn result(&self, figures: &PooledFigures, runs: &[RunResult]) -> Option<RunResult> {
-        let first = runs.first()?;
-        let metrics = figures.metrics.clone();
+    pub fn result(&self, figures: &PooledFigures, repeat: usize, all: &[RunResult]) -> Option<RunResult> {
+        // of the first run, so that all repetitions are on the same data
+        let first = all.first()?;
+        let folds = self.repeats.get(repeat)?.len();
+        let runs = all.get(repeat * folds..(repeat + 1) * folds)?;
+        let metrics = figures.repeats.get(repeat)?.clone();
         let epoch = first.reported().map_or(first.epochs, |epoch| epoch.epoch);
         Some(RunResult {
             train_counts: self.counts.clone(),

@@ -132,6 +132,7 @@ pub fn evaluate_checkpoint(
     options: &EvaluationOptions,
     context: &RunContext<'_>,
 ) -> Result<Evaluation, TrainError> {
+    options.tta.check(&checkpoint.header.network)?;
     let mut workers: Box<dyn Workers> = match context.processes {
         Some(processes) => order_evaluation(processes, &checkpoint, options, context)?,
         None => Box::new(SingleProcess),

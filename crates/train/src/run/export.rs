@@ -79,7 +79,10 @@ pub fn to_joined_onnx(
     };
     with_model(checkpoint, decision, version, |model| {
         let mut metadata = model.metadata.to_vec();
-        metadata.extend([("resize", about.resize.to_string()), ("image_size", about.image_size.to_string())]);
+        let side = about.image_size.to_string();
+        let shape = [("channels", about.mean.len().to_string()), ("height", side.clone()), ("width", side)];
+        metadata.extend(shape);
+        metadata.push(("resize", about.resize.to_string()));
         let model = equipoise_onnx::Model { metadata: &metadata, ..*model };
         equipoise_onnx::write_joined(&model, &file).map_err(|error| input_error(backbone, error.to_string()))
     })

@@ -75,6 +75,7 @@ impl Predictor {
         pool: &Pool,
     ) -> Result<Self, TrainError> {
         check_images(&checkpoint.header, &images)?;
+        options.tta.check(&checkpoint.header.network)?;
         let Checkpoint { header, mut parameters, statistics, .. } = checkpoint;
         if options.tau_norm > 0.0 {
             normalize_head(&header.network, &mut parameters, options.tau_norm)?;

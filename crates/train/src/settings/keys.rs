@@ -39,7 +39,11 @@ const FRACTION: &str = "number, at least 0 and less than 1";
 /// Every setting, in the order of a configuration file.
 pub const KEYS: &[Key] = &[
     required("seed", COUNT, "Seed of everything random except the choice of a subset."),
-    required("epochs", POSITIVE, "Number of passes over the training images."),
+    required(
+        "epochs",
+        POSITIVE,
+        "Number of passes over the training images. Without this setting, heads on features get 10.",
+    ),
     required("batch_size", "integer, 1 to 65536", "Images per optimizer step."),
     required(
         "groups",

@@ -257,6 +257,10 @@ pub struct Sam {
     pub start: f64,
 }
 
+/// Number of epochs of a head on features, if nothing else is said. More epochs fit the rare rows of the training split and lose accuracy on
+/// others: docs/photographs.md has the figures.
+pub const HEAD_EPOCHS: u64 = 10;
+
 impl Default for Settings {
     fn default() -> Self {
         Self {

@@ -146,7 +146,7 @@ impl<E: Engine, W: Workers> Trainer<E, W> {
     }
 
     /// Lets these threads prepare batches while the engine computes. One thread does unless this is called, which is enough
-    /// for an engine on the CPU. The batches do not depend on it.
+    /// for images in memory. The batches do not depend on it.
     #[must_use]
     pub fn with_preparing_threads(mut self, pool: Pool) -> Self {
         self.preparing = pool;
