@@ -304,7 +304,7 @@ pub(crate) fn introduce<E: Engine, W: Workers>(trainer: &Trainer<E, W>, folder: 
     note(&format!("{}: {sizes}, {classes}; {criterion}, {network}; in {}", data.name, folder.path().display()));
     if let Some(processes) = cluster::processes() {
         if examples == Examples::Rows {
-            return note("rank 0 trains a head on features alone: its steps are too short to be shared out");
+            return note("rank 0 trains a head on features alone; its batches are not shared out");
         }
         let threads = counted(trainer.threads(), "thread");
         note(&format!("{} with {threads} each", counted(processes.size(), "process")));
