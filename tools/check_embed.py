@@ -1,6 +1,8 @@
 """Checks `equipoise embed` with onnxruntime: features, interruptions, and messages for models that cannot be used.
 
-    python3 tools/check_embed.py target/release/equipoise
+    python3 tools/check_embed.py target/release/equipoise [target/release/equipoise-mpi]
+
+With the second program, also whether several processes under `mpirun` write the same bytes.
 
 Makes small models with `onnx` and images with Pillow. The images have the side that images are resized to, so that only the computation is
 compared. Needs numpy, Pillow, onnx, onnxruntime and safetensors. Ends with `N passed, M failed`.
@@ -81,8 +83,8 @@ def make_images(folder):
             Image.fromarray(pixels).save(folder / f"class {label}" / f"{number:03}.png")
 
 
-def embed(program, arguments, kill_after=None):
-    command = [program, "embed", *map(str, arguments), "--onnxruntime", str(LIBRARY)]
+def embed(program, arguments, kill_after=None, start=()):
+    command = [*start, program, "embed", *map(str, arguments), "--onnxruntime", str(LIBRARY)]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     if kill_after:
         kill_after(process)
@@ -166,16 +168,32 @@ def refuse(program, folder, images):
         check(f"{name} is refused in one line", code == 2 and len(lines) == 1 and message in text, text)
 
 
-def main(program):
+def several(program, folder, images):
+    """Several processes write what one does."""
+    path, whole = folder / "slow.onnx", folder / "whole.safetensors"
+    root = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1", "OMPI_MCA_mpi_yield_when_idle": "1"}
+    os.environ.update(root)
+    for processes in [2, 3]:
+        output = folder / f"several{processes}.safetensors"
+        arguments = [path, images, "-o", output, "--augmented-copies", 1, "--threads", 1]
+        start = ["mpirun", "--oversubscribe", "--bind-to", "none", "-n", str(processes)]
+        code, text = embed(program, arguments, start=start)
+        check(f"{processes} processes write the same bytes", output.exists() and output.read_bytes() == whole.read_bytes(), text)
+        check("and name the unreadable image once", code == 1 and text.count("broken.png") == 1, text)
+
+
+def main(program, under_mpi=None):
     with tempfile.TemporaryDirectory() as folder:
         folder = Path(folder)
         make_images(folder / "images")
         compare(program, folder, folder / "images")
         interrupt(program, folder, folder / "images")
+        if under_mpi:
+            several(under_mpi, folder, folder / "images")
         refuse(program, folder, folder / "images")
     print(f"{sum(RESULTS)} passed, {len(RESULTS) - sum(RESULTS)} failed")
     sys.exit(0 if RESULTS and all(RESULTS) else 1)
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]).resolve())
+    main(*(Path(program).resolve() for program in sys.argv[1:3]))

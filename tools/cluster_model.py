@@ -1,119 +1,267 @@
 #!/usr/bin/env python3
-"""A model of the time of a training step on several machines; see docs/cluster.md for how batches are shared out.
+"""Predicts how much faster several machines train; docs/cluster.md says how batches are shared out, and has the tables.
 
-On paper: a process computes its slices of the batch; every batch norm waits for a short exchange in both passes; the logits are
-gathered; gradients of weights travel, 2 (n - 1) / n of their bytes from each process, while earlier layers are computed.
+A step of n machines, with `one` the seconds of a step on one machine, `fixed` the part of it that does not depend on the number of images
+(optimizer, transforms of weights) and `share` the images of the machine that has most of them:
 
-By simulation: the layers of the network in their order, with one network card per process that sends messages one after the other.
+    compute   = (one - fixed) share / batch, a third of it in the forward pass
+    exchanges = E ceil(log2 n) latency + (n - 1) exchanged bytes / bandwidth      batch norm sums, logits, decisions: all wait
+    gradients = 2 (n - 1) / n gradient bytes / bandwidth                         while earlier layers are computed
+    step      = fixed + compute + exchanges + what is left of the gradients when the backward pass ends
 
-    tools/cluster_model.py                              a table for 1 to 64 machines, from assumed seconds of one
-    tools/cluster_model.py --check SECONDS LATENCY GBPS prediction for two processes of ResNet-32 at batch 128 from the seconds of one
+On paper, this is added up as it stands. The simulation goes through the layers in their order, with buckets of gradients that leave one after
+the other, exchanges that wait for the fragment on its way, and machines that each take a little more or less time for every layer.
+
+    tools/cluster_model.py                tables for 1 to 64 machines
+    tools/cluster_model.py --measured     predictions for two processes, beside what was measured
+    tools/cluster_model.py --check FILE.. compares the counts of exchanges and bytes with those of `equipoise-mpi bench step --json`
 """
 
 import argparse
+import json
 import math
+import random
+
+# values from which on a bucket of gradients begins to travel (mpi/src/peers.rs)
+BUCKET = 1 << 16
+# bytes of a large message that leave at once
+FRAGMENT = 1 << 17
+# how much a machine's time for a layer varies from one to the next
+JITTER = 0.03
+
+
+def padded(channels):
+    """Channels as the engine stores them, but those of images."""
+    return -(-channels // 16) * 16
+
+
+class Layer:
+    def __init__(self, inputs, outputs, kernel, size, with_next=False):
+        self.weights = inputs * outputs * kernel * kernel
+        self.channels = outputs
+        self.work = self.weights * size * size
+        # a projection's batch norm shares the exchange of the block's last one in the backward pass
+        self.with_next = with_next
+
+
+class Network:
+    def __init__(self, name, layers, features, classes):
+        self.name, self.layers, self.classes = name, layers, classes
+        self.head = features * padded(classes)
+        self.work = sum(layer.work for layer in layers)
+
+    def forward(self):
+        """Bytes of the exchange after each layer."""
+        return [16 * layer.channels for layer in self.layers]
+
+    def backward(self):
+        """Bytes of the exchange before each layer goes back, from the last one on: of sums by channel, two or three of 8 bytes."""
+        sizes = []
+        for layer, after in zip(self.layers, [*self.layers[1:], None], strict=True):
+            joint = after is not None and after.with_next
+            sizes.append(0 if layer.with_next else (24 if joint else 16) * layer.channels)
+        return sizes[::-1]
+
+    def exchanges(self):
+        """Number and bytes of the engine's exchanges: the number of images first, bias and scales of the head in between."""
+        sizes = [16, *self.forward(), 16 * self.classes, *self.backward()]
+        return sum(size > 0 for size in sizes), sum(sizes)
+
+    def buckets(self):
+        """Bytes of the buckets, and the number of layers that have gone back when each leaves."""
+        found, waiting = [], 0
+        for done, weights in enumerate([self.head, *(layer.weights for layer in self.layers[::-1])]):
+            waiting += weights
+            if waiting >= BUCKET:
+                found.append((4 * waiting, done))
+                waiting = 0
+        return found + ([(4 * waiting, len(self.layers))] if waiting else [])
 
 
 def resnet32(classes=10):
-    """Convolutions as (weights, output channels, multiply-adds per image, has a batch norm)."""
-    layers = [(27 * 16, 16, 27 * 16 * 1024)]
-    width, side = 16, 32
+    layers, width, size = [Layer(3, 16, 3, 32)], 16, 32
     for stage in range(3):
         for block in range(5):
             inputs = width
-            if stage and block == 0:
-                width, side = 2 * width, side // 2
-            layers.append((9 * inputs * width, width, 9 * inputs * width * side * side))
-            layers.append((9 * width * width, width, 9 * width * width * side * side))
-    return layers, 64 * classes, classes
+            if stage and not block:
+                width, size = 2 * width, size // 2
+            layers += [Layer(inputs, width, 3, size), Layer(width, width, 3, size)]
+    return Network("ResNet-32", layers, 64, classes)
 
 
 def resnet50(classes=1000):
-    layers = [(147 * 64, 64, 147 * 64 * 112 * 112)]
-    inputs, side = 64, 56
+    layers, inputs, size = [Layer(3, 64, 7, 112)], 64, 56
     for stage, (width, blocks) in enumerate([(64, 3), (128, 4), (256, 6), (512, 3)]):
         for block in range(blocks):
-            before = side
-            if stage and block == 0:
-                side //= 2
-            layers.append((inputs * width, width, inputs * width * before * before))
-            layers.append((9 * width * width, width, 9 * width * width * side * side))
-            layers.append((4 * width * width, 4 * width, 4 * width * width * side * side))
-            if block == 0:
-                layers.append((4 * inputs * width, 4 * width, 4 * inputs * width * side * side))
+            before = size
+            if stage and not block:
+                size //= 2
+            layers += [Layer(inputs, width, 1, before), Layer(width, width, 3, size), Layer(width, 4 * width, 1, size)]
+            if not block:
+                layers.append(Layer(inputs, 4 * width, 1, size, with_next=True))
             inputs = 4 * width
-    return layers, 2048 * classes, classes
+    return Network("ResNet-50", layers, 2048, classes)
 
 
-def slices(batch, processes):
-    """Images of the largest share: slices are whole (crates/nn/src/slices.rs)."""
-    number = 8
-    while number > 1 and batch < 4 * number:
-        number //= 2
-    if processes > 8:
-        number = max(number, 1 << (processes - 1).bit_length())
-    share = max(1, number // (1 << (processes.bit_length() - 1)))
-    return min(batch, share * math.ceil(batch / number))
+def share(batch, machines):
+    """Images of the machine that has most: slices are whole (crates/nn/src/slices.rs)."""
+    slices = 8
+    while slices > 1 and batch < 4 * slices:
+        slices //= 2
+    if machines > 8:
+        slices = max(slices, 1 << (machines - 1).bit_length())
+    own = max(1, slices >> (machines.bit_length() - 1))
+    return min(batch, own * math.ceil(batch / slices))
 
 
-def step(network, batch, seconds, processes, latency, bandwidth):
-    """Seconds of a step, and bytes that leave a process. `seconds` is the step of one process, bandwidth is in bytes per second."""
-    layers, head, classes = network
-    if processes == 1:
-        return seconds, 0
-    compute = seconds * slices(batch, processes) / batch
-    total = sum(macs for _, _, macs in layers)
-    rounds = math.ceil(math.log2(processes))
-    sent = 0.0
+class Link:
+    def __init__(self, name, latency, gbps):
+        self.name, self.latency, self.bandwidth = name, latency, gbps * 1e9 / 8
 
-    def gather(size):
-        """Everyone's `size` bytes to everyone."""
-        nonlocal sent
-        sent += size * (processes - 1)
-        return rounds * latency + size * (processes - 1) / bandwidth
 
-    now = 0.0
-    for _, channels, macs in layers:
-        now += compute / 3 * macs / total
-        now += gather(16 * channels)
-    now += gather(4 * classes * batch / processes) + 3 * gather(8)
-    card = now
-    for index, (weights, channels, macs) in enumerate([(head, 0, 0)] + layers[::-1]):
-        now += compute * 2 / 3 * macs / total
-        size = 4 * weights * 2 * (processes - 1) / processes
-        sent += size
-        # the card is busy with one message at a time; a batch norm's sums wait for it
-        card = max(card, now) + 2 * rounds * latency + size / bandwidth
-        if index < len(layers):
-            now += gather(16 * (channels or 64))
-    return max(now, card), sent
+def outer_exchanges(network, batch, machines):
+    """Bytes of what the trainer gathers in a step: logits, and two decisions."""
+    return [4 * network.classes * batch / machines, 8, 8]
+
+
+def on_paper(network, batch, one, fixed, machines, link):
+    """Seconds of a step by the formulas."""
+    if machines == 1:
+        return one
+    compute = (one - fixed) * share(batch, machines) / batch
+    number, size = network.exchanges()
+    outer = outer_exchanges(network, batch, machines)
+    rounds = math.ceil(math.log2(machines))
+    waits = (number + len(outer)) * rounds * link.latency + (machines - 1) * (size + sum(outer)) / link.bandwidth
+    gradients = 2 * (machines - 1) / machines * sum(size for size, _ in network.buckets()) / link.bandwidth
+    last = 2 * (machines - 1) / machines * network.buckets()[-1][0] / link.bandwidth + 2 * link.latency
+    back = 2 / 3 * compute
+    return fixed + compute + waits + max(last, gradients - back)
+
+
+class Simulation:
+    """A step of some machines: when each of them is where, and how long their network cards have to send."""
+
+    def __init__(self, machines, link, draws):
+        self.clocks, self.card = [0.0] * machines, 0.0
+        self.machines, self.link, self.draws = machines, link, draws
+        self.rounds = math.ceil(math.log2(machines))
+
+    def work(self, seconds):
+        self.clocks = [clock + seconds * max(0.0, self.draws.gauss(1.0, JITTER)) for clock in self.clocks]
+
+    def exchange(self, size):
+        """All wait for the last one, and for the fragment on its way; what comes after that is overtaken."""
+        start = max(self.clocks)
+        busy = min(max(self.card - start, 0.0), FRAGMENT / self.link.bandwidth)
+        took = size * (self.machines - 1) / self.link.bandwidth
+        self.card += took
+        self.clocks = [start + busy + self.rounds * self.link.latency + took] * self.machines
+
+    def send(self, size):
+        """A bucket leaves after those before it."""
+        sent = 2 * (self.machines - 1) / self.machines * size / self.link.bandwidth
+        self.card = max(self.card, *self.clocks) + 2 * self.link.latency + sent
+
+    def end(self):
+        return max(self.card, *self.clocks)
+
+
+def simulated(network, batch, one, fixed, machines, link, steps=20):
+    """Seconds of a step by simulation, the mean of some."""
+    if machines == 1:
+        return one
+    draws = random.Random(machines)
+    compute = (one - fixed) * share(batch, machines) / batch
+    buckets = {done: size for size, done in network.buckets()}
+    total = 0.0
+    for _ in range(steps):
+        step = Simulation(machines, link, draws)
+        step.exchange(16)
+        for layer, size in zip(network.layers, network.forward(), strict=True):
+            step.work(compute / 3 * layer.work / network.work)
+            step.exchange(size)
+        for size in [*outer_exchanges(network, batch, machines), 16 * network.classes]:
+            step.exchange(size)
+        if 0 in buckets:
+            step.send(buckets[0])
+        for done, (layer, size) in enumerate(zip(network.layers[::-1], network.backward(), strict=True), start=1):
+            if size:
+                step.exchange(size)
+            step.work(compute * 2 / 3 * layer.work / network.work)
+            if done in buckets:
+                step.send(buckets[done])
+        total += step.end() + fixed
+    return total / steps
+
+
+# Two cores of an Intel Xeon with AVX-512, one thread per process: what docs/cluster.md says was measured, and when.
+MEASURED = json.loads(
+    """{}"""
+)
+MACHINES = [1, 2, 4, 8, 16, 32, 64]
+LINKS = [Link("1 Gbit/s, 50 us", 50e-6, 1), Link("10 Gbit/s, 20 us", 20e-6, 10), Link("100 Gbit/s, 2 us", 2e-6, 100)]
+
+
+def tables(cases):
+    for network, batch, one, fixed in cases:
+        size, (number, short) = sum(size for size, _ in network.buckets()), network.exchanges()
+        print(f"\n{network.name}, batch size {batch}, {one:.3f} s a step on one machine, {fixed:.3f} s of them fixed;", end=" ")
+        print(f"{number} exchanges of {short / 1e3:.0f} KB, gradients of {size / 1e6:.1f} MB\n")
+        print("| machines | images of each | MB sent by each | " + " | ".join(link.name for link in LINKS) + " |")
+        print("|---|---|---|" + "---|" * len(LINKS))
+        best = {link.name: [1, 1.0] for link in LINKS}
+        for machines in MACHINES:
+            row = []
+            for link in LINKS:
+                paper, simulation = (one / f(network, batch, one, fixed, machines, link) for f in (on_paper, simulated))
+                row.append(f"{paper:.1f} / {simulation:.1f}")
+                if simulation >= machines / 2:
+                    best[link.name] = [machines, simulation]
+            sent = (2 * (machines - 1) / machines * size + (machines - 1) * short) / 1e6
+            print(f"| {machines} | {share(batch, machines)} | {sent:.1f} | " + " | ".join(row) + " |")
+        text = "; ".join(f"{name}: {n} ({speed:.1f} x)" for name, (n, speed) in best.items())
+        print(f"\nMost machines that are used at least by half (simulation): {text}.")
+
+
+def check(paths):
+    """Compares what is counted here with what the program counts."""
+    failed = 0
+    for path in paths:
+        with open(path) as file:
+            seen = json.loads(file.read().strip().splitlines()[-1])
+        network = {"resnet32": resnet32, "resnet50": resnet50}[seen["model"]](seen["classes"])
+        number, size = network.exchanges()
+        machines, buckets = seen["ranks"], network.buckets()
+        padding = machines * 4 * len(buckets)
+        sent = 2 * (machines - 1) / machines * sum(size for size, _ in buckets)
+        good = (number, size * (machines - 1), len(buckets)) == (seen["exchanges"], seen["exchanged_bytes"], seen["sums"])
+        good &= sent <= seen["summed_bytes"] <= sent + 2 * padding
+        failed += not good
+        print(f"{'ok' if good else 'FAILED'}: {path}: {number} exchanges, {size} bytes, {len(buckets)} buckets, {sent:.0f} bytes")
+    return failed
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--check", nargs=3, type=float, metavar=("SECONDS", "LATENCY", "GBPS"))
-    parser.add_argument("--network", choices=["resnet32", "resnet50"], default="resnet32")
-    parser.add_argument("--batch", type=int, default=128)
+    parser.add_argument("--measured", action="store_true")
+    parser.add_argument("--check", nargs="+", metavar="FILE")
     args = parser.parse_args()
     if args.check:
-        seconds, latency, gbps = args.check
-        network = resnet32() if args.network == "resnet32" else resnet50()
-        predicted, sent = step(network, args.batch, seconds, 2, latency, gbps / 8 * 1e9)
-        print(f"two processes: {predicted:.4f} s, {seconds / predicted:.2f} x one, {sent / 1e6:.1f} MB leave each")
+        raise SystemExit(check(args.check) > 0)
+    networks = {"resnet32": resnet32(), "resnet50": resnet50()}
+    if args.measured:
+        print("| network, batch size | link | one process, s | two, predicted (paper / simulation) | two, measured |\n|---|---|---|---|---|")
+        for case in MEASURED["two"]:
+            network, batch, fixed = networks[case["network"]], case["batch"], MEASURED["fixed"][case["network"]]
+            link = Link(case["link"], *MEASURED["links"][case["link"]])
+            one, two = case["one"], case["two"]
+            predicted = [one / f(network, batch, one, fixed, 2, link) for f in (on_paper, simulated)]
+            row = f"| {network.name}, {batch} | {link.name} | {one:.3f} | {predicted[0]:.2f} x / {predicted[1]:.2f} x |"
+            print(f"{row} {two:.3f} s, {one / two:.2f} x |")
         return
-    cases = [
-        ("ResNet-32, batch 128", resnet32(), 128, 0.25),
-        ("ResNet-50 at 224, batch 256", resnet50(), 256, 60.0),
-    ]
-    links = [("1 Gbit/s, 50 us", 50e-6, 1), ("10 Gbit/s, 20 us", 20e-6, 10), ("100 Gbit/s, 2 us", 2e-6, 100)]
-    for name, network, batch, seconds in cases:
-        print(f"\n{name}, {seconds} s a step on one machine: times as fast as one machine\n")
-        print("| machines | " + " | ".join(link for link, _, _ in links) + " | MB sent by each |")
-        print("|---|---|---|---|---|")
-        for processes in [1, 2, 4, 8, 16, 32, 64]:
-            results = [step(network, batch, seconds, processes, latency, gbps / 8 * 1e9) for _, latency, gbps in links]
-            row = " | ".join(f"{seconds / time:.1f}" for time, _ in results)
-            print(f"| {processes} | {row} | {results[0][1] / 1e6:.1f} |")
+    cases = [(networks[name], batch, one, MEASURED["fixed"][name]) for name, batch, one in MEASURED["one"]]
+    tables(cases)
 
 
 if __name__ == "__main__":

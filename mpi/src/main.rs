@@ -1,6 +1,6 @@
 //! `equipoise` under `mpirun`: the same commands, and the same results bit for bit, whatever the number of processes.
 //!
-//! Rank 0 runs the command, writes and prints; the others compute their share of every run that it trains (`orders`). `workers`
+//! Rank 0 runs the command, writes and prints; the others compute their share of every run that it trains or evaluates (`orders`). `workers`
 //! is what the trainer needs of the others, `peers` what the engine needs, `comm` the calls of MPI behind both.
 
 mod comm;
@@ -13,7 +13,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use equipoise::cluster::{Following, lead};
-use equipoise_train::run::processes::{Connection, Processes};
+use equipoise_train::run::processes::{Connection, Processes, Task};
 use equipoise_train::workers::WorkersError;
 use mpi::Threading;
 
@@ -71,8 +71,8 @@ impl Processes for Communicators {
         self.workers.size
     }
 
-    fn build(&self, order: &[u8]) -> Result<Connection, WorkersError> {
-        self.orders.send(Kind::Build, order)?;
+    fn start(&self, task: Task, order: &[u8]) -> Result<Connection, WorkersError> {
+        self.orders.send(Kind::Start(task), order)?;
         Ok(self.connection())
     }
 }
@@ -118,22 +118,23 @@ fn main() -> ExitCode {
 /// What all processes but rank 0 do.
 fn follow(communicators: &Communicators) -> ExitCode {
     let mut following = Following::new();
+    let (rank, threads) = (communicators.workers.rank, threads(communicators.on_node));
     loop {
-        match communicators.orders.receive() {
-            Ok((Kind::Build, order)) => following.build(&order, communicators.connection()),
-            Ok((Kind::Train, _)) => {
-                if !following.train(communicators.workers.rank) {
-                    communicators.workers.abort(1);
-                }
-            }
+        let order = communicators.orders.receive();
+        let is_fine = match order {
+            Ok((Kind::Start(task), order)) => following.start(task, &order, communicators.connection(), threads, rank),
+            Ok((Kind::Train, _)) => following.train(rank),
             Ok((Kind::End, _)) => {
                 communicators.end.meet(MEETING);
                 return ExitCode::SUCCESS;
             }
             Err(what) => {
-                eprintln!("equipoise: rank {} cannot reach rank 0: {what}", communicators.workers.rank);
-                communicators.workers.abort(1);
+                eprintln!("equipoise: rank {rank} cannot reach rank 0: {what}");
+                false
             }
+        };
+        if !is_fine {
+            communicators.workers.abort(1);
         }
     }
 }

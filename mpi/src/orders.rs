@@ -1,5 +1,6 @@
 //! What rank 0 tells the other processes between runs.
 
+use equipoise_train::run::processes::Task;
 use equipoise_train::workers::WorkersError;
 
 use crate::comm::{Comm, MpiResult};
@@ -8,13 +9,17 @@ use crate::workers::unreachable;
 /// What the others are to do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
-    /// Build a run.
-    Build = 1,
+    /// Take part in a task.
+    Start(Task),
     /// Train the run that was built.
-    Train = 2,
+    Train,
     /// Leave.
-    End = 3,
+    End,
 }
+
+/// All kinds, in the order of their numbers in a message.
+const KINDS: [Kind; 5] =
+    [Kind::End, Kind::Train, Kind::Start(Task::Build), Kind::Start(Task::Evaluate), Kind::Start(Task::Command)];
 
 /// The way from rank 0 to the others.
 #[derive(Clone, Copy)]
@@ -29,7 +34,8 @@ impl Orders {
 
     /// Tells the others what to do. Only rank 0 does.
     pub(crate) fn send(&self, kind: Kind, text: &[u8]) -> Result<(), WorkersError> {
-        let mut message: Vec<u8> = [kind as u8].into_iter().chain(text.iter().copied()).collect();
+        let number = KINDS.iter().position(|other| *other == kind).unwrap_or(0);
+        let mut message: Vec<u8> = [number as u8].into_iter().chain(text.iter().copied()).collect();
         self.comm.broadcast(&mut message, false).map_err(unreachable)
     }
 
@@ -37,7 +43,7 @@ impl Orders {
     pub(crate) fn receive(&self) -> MpiResult<(Kind, Vec<u8>)> {
         let mut message = Vec::new();
         self.comm.broadcast(&mut message, true)?;
-        let kind = [Kind::Build, Kind::Train].into_iter().find(|kind| message.first() == Some(&(*kind as u8)));
+        let kind = message.first().and_then(|number| KINDS.get(usize::from(*number)).copied());
         Ok((kind.unwrap_or(Kind::End), message.split_off(message.len().min(1))))
     }
 }

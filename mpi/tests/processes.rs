@@ -26,9 +26,18 @@ fn folder(name: &str) -> PathBuf {
 
 /// The program with some processes.
 fn command(processes: usize, folder: &Path, args: &[&str]) -> Command {
+    let mut command = mpirun(folder);
+    command.args(["-n", &processes.to_string(), PROGRAM]).args(args);
+    command
+}
+
+/// The program.
+const PROGRAM: &str = env!("CARGO_BIN_EXE_equipoise-mpi");
+
+/// `mpirun` in a folder, without processes.
+fn mpirun(folder: &Path) -> Command {
     let mut command = Command::new("mpirun");
-    command.args(["-n", &processes.to_string(), "--oversubscribe", "--bind-to", "none"]);
-    command.args([env!("CARGO_BIN_EXE_equipoise-mpi")]).args(args).current_dir(folder);
+    command.args(["--oversubscribe", "--bind-to", "none"]).current_dir(folder);
     // for a test as root, in a container, with more processes than cores
     command.env("OMPI_ALLOW_RUN_AS_ROOT", "1").env("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1");
     command.env("OMPI_MCA_btl_vader_single_copy_mechanism", "none").env("OMPI_MCA_mpi_yield_when_idle", "1");
@@ -236,6 +245,177 @@ fn a_second_job_is_refused() {
     assert!(code != Some(0) && text.contains("is in use by"), "{text}");
     assert!(start.elapsed() < Duration::from_secs(20), "{:?}", start.elapsed());
     assert_eq!(wait(first).0, Some(0));
+}
+
+/// A checkpoint of four processes is continued by one and by eight, and ends in the bytes of a run that was left alone.
+#[test]
+fn a_checkpoint_of_four_is_continued_by_one_and_by_eight() {
+    let folder = folder("continued");
+    let small = ["--model", "resnet8", "--batch-size", "64", "--epochs", "2", "--threads", "1"];
+    run(1, &folder, &[&["train", "-o", "whole"][..], &small].concat());
+    let args = [&["train", "-o", "1", "--checkpoint-minutes", "0"][..], &small].concat();
+    let child = command(4, &folder, &args).spawn().expect("mpirun is installed");
+    while !folder.join("1/checkpoint.eqp").exists() {
+        std::thread::sleep(Duration::from_millis(2));
+    }
+    // SAFETY: a plain system call; the process is ours.
+    unsafe { libc::kill(child.id() as i32, libc::SIGINT) };
+    assert_ne!(wait(child).0, Some(0), "it was interrupted");
+    fs::create_dir(folder.join("8")).expect("a folder");
+    for file in fs::read_dir(folder.join("1")).expect("a run").flatten() {
+        fs::copy(file.path(), folder.join("8").join(file.file_name())).expect("a copy");
+    }
+    for processes in [1, 8] {
+        let output = processes.to_string();
+        run(processes, &folder, &["train", "--resume", &output, "--threads", "1"]);
+        assert_same(&folder.join("whole"), &folder.join(output));
+    }
+}
+
+/// What a command prints, writes and calls an image is the same for any number of processes.
+#[test]
+fn evaluations_are_shared_out() {
+    let folder = folder("evaluate");
+    run(2, &folder, &[&["train", "-o", "run", "--val-fraction", "0.1"][..], &SMALL].concat());
+    for processes in [1, 2, 3, 4] {
+        let (predictions, sweep) = (format!("{processes}.csv"), format!("--sweep={processes}-sweep.csv"));
+        let args = ["--predictions", &predictions, &sweep, "--tta", "flip", "--threads", "1"];
+        let text = run(processes, &folder, &[&["evaluate", "run", "--json", "--split", "all"][..], &args].concat());
+        fs::write(folder.join(format!("{processes}.json")), text).expect("room");
+        for name in ["json", "csv"].map(|end| format!(".{end}")).iter().chain(&["-sweep.csv".to_owned()]) {
+            let read = |processes: usize| fs::read(folder.join(format!("{processes}{name}"))).expect("it was written");
+            assert!(read(processes) == read(1), "{processes}{name} differs");
+        }
+    }
+    let (code, text) = wait(command(2, &folder, &["evaluate", "run", "nowhere"]).spawn().expect("mpirun is installed"));
+    assert!(code == Some(2) && text.matches("`nowhere` is neither").count() == 1, "{code:?} {text}");
+}
+
+/// A head on features is trained by rank 0, with the bits of one process.
+#[test]
+fn heads_on_features_have_the_same_bits() {
+    let folder = folder("features");
+    let mut header = String::from("{'descr': '<f4', 'fortran_order': False, 'shape': (90, 5), }");
+    header += &" ".repeat(117 - header.len());
+    header += "\n";
+    let mut bytes = b"\x93NUMPY\x01\x00".to_vec();
+    bytes.extend(u16::try_from(header.len()).expect("short").to_le_bytes());
+    bytes.extend(header.as_bytes());
+    let value = |i: usize| (i as f32 * 0.37).sin() + if i % 5 == i / 5 % 3 { 1.0 } else { 0.0 };
+    bytes.extend((0..450).flat_map(|i| value(i).to_le_bytes()));
+    fs::write(folder.join("features.npy"), bytes).expect("room");
+    let labels: String = (0..90).map(|row| format!("class {}\n", row % 3)).collect();
+    fs::write(folder.join("labels.txt"), labels).expect("room");
+    for processes in [1, 3] {
+        let output = processes.to_string();
+        let args =
+            ["train", "features.npy", "--labels", "labels.txt", "--epochs", "3", "--threads", "1", "-o", &output];
+        let text = run(processes, &folder, &args);
+        assert_eq!(text.contains("rank 0 trains a head on features alone"), processes > 1, "{text}");
+    }
+    assert_same(&folder.join("1"), &folder.join("3"));
+}
+
+/// The runs of a table are the same for one process and for two.
+#[test]
+fn tables_have_the_same_bits() {
+    let folder = folder("table");
+    let recipe = r#"
+title = "A small table"
+columns = ["Rare", "overall"]
+settings = { batch_size = 64, model.name = "resnet8" }
+schedules.short.epochs = 1
+[[method]]
+name = "softmax"
+label = "Softmax"
+settings.criterion.method = "softmax"
+[[cell]]
+name = "fashion/100"
+images = [300, 1000]
+settings.data = { dataset = "fashion-mini", imbalance = 100.0 }
+[cell.published]
+softmax = [12.5, 50.25]
+"#;
+    fs::write(folder.join("recipe.toml"), recipe).expect("room");
+    let runs = [1, 2].map(|processes| {
+        let output = processes.to_string();
+        let args =
+            ["reproduce", "recipe.toml", "--schedule", "short", "--seeds", "1", "--threads", "1", "--output", &output];
+        run(processes, &folder, &args);
+        let mut runs = Vec::new();
+        runs_below(&folder.join(output), &mut runs);
+        runs
+    });
+    assert_eq!([runs[0].len(), runs[1].len()], [1, 1], "{runs:?}");
+    assert_same(&runs[0][0], &runs[1][0]);
+}
+
+/// The run folders below a folder.
+fn runs_below(folder: &Path, found: &mut Vec<PathBuf>) {
+    if folder.join("checkpoint.eqp").exists() {
+        found.push(folder.to_owned());
+        return;
+    }
+    let entries = fs::read_dir(folder).into_iter().flatten().flatten();
+    entries.filter(|entry| entry.path().is_dir()).for_each(|entry| runs_below(&entry.path(), found));
+}
+
+/// Gradients leave a process at most 2.2 times.
+#[test]
+fn gradients_leave_a_process_twice_at_most() {
+    let folder = folder("traffic");
+    for (processes, model) in [(2, "resnet32"), (3, "resnet8"), (4, "resnet32"), (8, "resnet8")] {
+        let args =
+            ["bench", "step", "--model", model, "--batch-size", "32", "--steps", "1", "--threads", "1", "--json"];
+        let text = run(processes, &folder, &args);
+        let number = |key: &str| -> f64 {
+            let rest = text.split_once(&format!("\"{key}\":")).unwrap_or_else(|| panic!("no {key}: {text}")).1;
+            rest.split([',', '}']).next().and_then(|number| number.parse().ok()).expect("a number")
+        };
+        let (sent, all) = (number("summed_bytes"), number("gradient_bytes"));
+        // batch norm parameters travel with the other sums
+        let expected = 2.0 * (processes as f64 - 1.0) / processes as f64;
+        assert!(sent <= 2.2 * all && sent > 0.9 * expected * all, "{processes} processes: {sent} of {all}");
+        assert_eq!(number("ranks"), processes as f64);
+    }
+}
+
+/// Two "hosts" with the same images at the same paths, below that of the working folder, except for one that the second cannot read.
+#[test]
+fn a_bad_file_of_one_rank_is_named() {
+    let folder = folder("bad");
+    let mut list = "path,label\n".to_owned();
+    for host in ["a", "b"] {
+        for number in 0..60 {
+            let class = folder.join(host).join("images").join(["x", "y"][number % 2]);
+            fs::create_dir_all(&class).expect("a folder");
+            if host == "a" {
+                list += &format!("/proc/self/cwd/images/{}/{number}.ppm,{0}\n", ["x", "y"][number % 2]);
+            }
+            let pixels = (0..16 * 16 * 3).map(|i| (i * (number + 1)) as u8);
+            let image = b"P6 16 16 255\n".iter().copied().chain(pixels).collect::<Vec<u8>>();
+            let bad = host == "b" && number == 7;
+            fs::write(class.join(format!("{number}.ppm")), if bad { &image[..100] } else { &image }).expect("room");
+        }
+    }
+    fs::write(folder.join("list.csv"), list).expect("room");
+    let small = ["--model", "resnet8", "--batch-size", "16", "--epochs", "1", "--threads", "1"];
+    let job = |more: &[&str]| {
+        let mut command = mpirun(&folder);
+        for (number, host) in ["a", "b"].into_iter().enumerate() {
+            command.args([":"].iter().take(number));
+            command.args(["-n", "1", "-wdir", &folder.join(host).display().to_string(), PROGRAM]).args(more);
+        }
+        let start = now();
+        let (code, text) = wait(command.spawn().expect("mpirun is installed"));
+        assert!(start.elapsed() < Duration::from_secs(10), "{:?}: {text}", start.elapsed());
+        assert!(code != Some(0) && text.contains("worker 1") && text.contains("7.ppm"), "{code:?} {text}");
+        assert_eq!(text.matches("equipoise: ").count(), 1 + text.matches("warning: ").count(), "one message: {text}");
+    };
+    let split = ["--test-fraction", "0.2"];
+    // few broken files are left out, but then the workers have other images; more are an error of one worker
+    job(&[&["train", "../list.csv", "-o", "run", "--set", "data.max_broken=0.1"][..], &split, &small].concat());
+    job(&[&["train", "../list.csv", "-o", "run", "--set", "data.max_broken=0"][..], &split, &small].concat());
 }
 
 /// A wrong option ends all processes with the message of the program.

@@ -310,7 +310,7 @@ fn a_list_of_things_that_are_not_files() {
     let mut said: Vec<(&str, &str)> = report.problems.iter().map(|p| (&p.path[..], &p.what[..])).collect();
     said.sort_unstable_by_key(|(path, _)| path.len());
     assert_eq!(said[..2].iter().map(|(_, what)| *what).collect::<Vec<_>>(), ["not a file"; 2]);
-    assert!(said[2].1 == "not a file" && said[3].1.contains("No such file"), "{said:?}");
+    assert!(said[2].1 == "not a file" && said[3].1 == "line 4: there is no such file", "{said:?}");
 }
 
 /// Every unreadable file is reported before training.
@@ -420,6 +420,10 @@ fn invalid_lines_are_named() {
         assert_eq!(said, "lists/x.jsonl: line 1: the label must be text or a whole number");
     }
     assert_eq!(said("x.csv", "\n\n"), "lists/x.csv: it names no image");
+    // empty lines count, also before a last line without an end
+    for text in ["\na.png,1\n\n\nb.png", "\r\na.png,1\r\n\r\n\r\nb.png\r\n", "\"a\n\nb\",1\n\nb.png"] {
+        assert_eq!(said("x.csv", text), "lists/x.csv: line 5: 1 fields: a path and a label are needed", "{text:?}");
+    }
     let broken = equipoise_data::read::format::list::parse(
         Path::new("x.csv"),
         &mut &b"a.png,1\nb\xff.png,1\n"[..],
@@ -427,6 +431,18 @@ fn invalid_lines_are_named() {
     );
     assert!(broken.expect_err("not UTF-8").to_string().starts_with("x.csv: line 2: "));
     assert!(said("x.jsonl", "{\"path\": \"a\", \"label\": 1}\n{\"path\": 1}\n").starts_with("lists/x.jsonl: line 2: "));
+}
+
+#[test]
+fn names_that_are_probably_no_classes() {
+    let text = "a.png,NaN,train\nb.png,cat;dog,train\nc.png,cat,train\nd.png,salt; pepper,train\nd.png,cat,test\n";
+    let problems = list_problems("x.csv", text);
+    let doubts: Vec<&String> = problems.iter().filter(|what| what.contains("probably")).collect();
+    let said = [
+        "class `NaN`: these labels are probably missing",
+        "class `cat;dog`: probably several labels of one image, which count as a class of their own",
+    ];
+    assert_eq!(doubts, said);
 }
 
 /// 100,000 damaged lists of each kind: an error or a dataset, never a panic.

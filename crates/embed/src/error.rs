@@ -45,6 +45,20 @@ pub enum EmbedError {
     /// Images cannot be read.
     #[error(transparent)]
     Data(#[from] DataError),
+    /// Another process that computes features with this one failed.
+    #[error("rank {rank}: {what}")]
+    Rank {
+        /// Which process.
+        rank: usize,
+        /// Its error.
+        what: String,
+    },
+    /// The other processes cannot be reached.
+    #[error("the other processes cannot be reached: {what}")]
+    Unreachable {
+        /// What the transport says.
+        what: String,
+    },
     /// A file cannot be read or written.
     #[error("{}: {cause}", .path.display())]
     File {

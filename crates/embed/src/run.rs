@@ -19,6 +19,7 @@ use crate::backbone::{Backbone, Pooling};
 use crate::error::EmbedError;
 use crate::file::PartialFile;
 use crate::preprocessing::Preprocessing;
+use crate::ranks::{Part, Ranks, agree_on_start, exchange_parts};
 
 /// Images per call of the model, if the model does not fix it.
 const BATCH_SIZE: usize = 32;
@@ -70,6 +71,8 @@ struct Source<'a> {
 /// Computes the features of all images and writes them as a safetensors file. `progress` is called with the number of rows done
 /// and of all.
 ///
+/// Several processes compute every n-th batch each, and rank 0 writes the file. The others return `None`.
+///
 /// The rows are those of the training split, the augmented copies, the validation split and the test split. Tensors: `labels`, `features`
 /// and `split` (0 training, 1 validation, 2 test).
 ///
@@ -81,8 +84,9 @@ pub fn embed(
     preprocessing: &Preprocessing,
     dataset: &Dataset,
     pool: &Pool,
+    ranks: &mut dyn Ranks,
     progress: &mut dyn FnMut(usize, usize),
-) -> Result<Embedded, EmbedError> {
+) -> Result<Option<Embedded>, EmbedError> {
     let splits = [Some(&dataset.train), dataset.val.as_ref(), Some(&dataset.test)];
     let sources: Vec<Option<Source<'_>>> = splits
         .iter()
@@ -95,31 +99,36 @@ pub fn embed(
     let rows = rows(&splits, options.augmented_copies);
     let batch = backbone.batch_size().unwrap_or(BATCH_SIZE);
     let key = key(options, backbone, preprocessing, dataset)?;
-    let mut file = PartialFile::open(PartialFile::path(&options.output), key, batch)?;
-    let resumed = file.rows();
+    let is_first = ranks.rank() == 0;
+    let file = is_first.then(|| PartialFile::open(PartialFile::path(&options.output), key, batch)).transpose();
+    let (mut file, resumed) = agree_on_start(ranks, file, key)?;
     let mut result = Embedded { rows: 0, width: 0, resumed, unreadable: Vec::new(), pooling: None };
     let mut reasons = HashMap::new();
-    for chunk in rows[resumed.min(rows.len())..].chunks(batch) {
-        let Loaded { images, failed } = load(chunk, &sources, preprocessing, pool)?;
-        let mut features = Vec::new();
-        let (width, pooling) = backbone.features(&images, preprocessing.image_size, &mut features)?;
-        result.pooling = Some(pooling);
-        for (row, values) in features.chunks_exact_mut(width).enumerate() {
-            if failed.iter().any(|(position, _)| *position == row) {
-                values.fill(f32::NAN);
-            } else if let Some(value) = values.iter().find(|value| !value.is_finite()) {
-                let what = format!("it returns {value} for {}", name(&sources, chunk[row]));
-                return Err(EmbedError::Model { path: options.model.clone(), what });
-            }
+    let chunks: Vec<&[Row]> = rows[resumed.min(rows.len())..].chunks(batch).collect();
+    let mut written = Ok(());
+    for round in chunks.chunks(ranks.size()) {
+        let own = written.and_then(|()| match round.get(ranks.rank()) {
+            Some(chunk) => Part::compute(chunk, options, backbone, preprocessing, &sources, pool),
+            None => Ok(Part::default()),
+        });
+        let parts = exchange_parts(ranks, own)?;
+        written = Ok(());
+        for (chunk, part) in round.iter().zip(parts) {
+            let Some(file) = &mut file else { continue };
+            result.pooling = part.pooling;
+            reasons.extend(part.failed.into_iter().map(|(row, what)| ((chunk[row].split, chunk[row].index), what)));
+            written = written.and_then(|()| {
+                if file.width().is_some_and(|before| before != part.width) {
+                    let what = format!("it returns {} features per image now", part.width);
+                    return Err(EmbedError::Model { path: options.model.clone(), what });
+                }
+                file.append(key, part.width, &part.features)
+            });
+            progress(file.rows().min(rows.len()), rows.len());
         }
-        if file.width().is_some_and(|before| before != width) {
-            let what = format!("it returns {width} features per image now");
-            return Err(EmbedError::Model { path: options.model.clone(), what });
-        }
-        reasons.extend(failed.into_iter().map(|(row, what)| ((chunk[row].split, chunk[row].index), what)));
-        file.append(key, width, &features)?;
-        progress(file.rows().min(rows.len()), rows.len());
     }
+    written?;
+    let Some(mut file) = file else { return Ok(None) };
     let keep = file.readable()?;
     result.unreadable = unreadable(&rows, &keep, &sources, &reasons);
     result.width = file.width().unwrap_or(0);
@@ -134,7 +143,32 @@ pub fn embed(
     let numbers: Vec<u8> = kept.iter().map(|row| row.split as u8).collect();
     let metadata = metadata(options, backbone, preprocessing, dataset, &kept, &sources);
     file.finish(&options.output, &keep, &labels, &numbers, &metadata)?;
-    Ok(result)
+    Ok(Some(result))
+}
+
+impl Part {
+    /// Computes the features of some rows. Those of images that cannot be read are NaN.
+    fn compute(
+        chunk: &[Row],
+        options: &EmbedOptions,
+        backbone: &mut Backbone,
+        preprocessing: &Preprocessing,
+        sources: &[Option<Source<'_>>],
+        pool: &Pool,
+    ) -> Result<Self, EmbedError> {
+        let Loaded { images, failed } = load(chunk, sources, preprocessing, pool)?;
+        let mut features = Vec::new();
+        let (width, pooling) = backbone.features(&images, preprocessing.image_size, &mut features)?;
+        for (row, values) in features.chunks_exact_mut(width).enumerate() {
+            if failed.iter().any(|(position, _)| *position == row) {
+                values.fill(f32::NAN);
+            } else if let Some(value) = values.iter().find(|value| !value.is_finite()) {
+                let what = format!("it returns {value} for {}", name(sources, chunk[row]));
+                return Err(EmbedError::Model { path: options.model.clone(), what });
+            }
+        }
+        Ok(Self { width, pooling: Some(pooling), failed, features })
+    }
 }
 
 /// The rows of the file, in order.

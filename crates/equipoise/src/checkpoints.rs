@@ -1,7 +1,9 @@
 //! What users read about the weights in a checkpoint.
 
+use std::fs;
 use std::path::Path;
 
+use equipoise_record::names::FAILURE;
 use equipoise_train::checkpoint::{Checkpoint, CheckpointHeader};
 use equipoise_train::run::build::second_correction;
 use equipoise_train::run::weights::load_checkpoint;
@@ -9,12 +11,16 @@ use equipoise_train::settings::SelectBest;
 
 use crate::failure::Failure;
 use crate::options::PostHocArgs;
-use crate::output::warn;
+use crate::output::{quoted, warn};
 use crate::progress::Console;
 
-/// The checkpoint of a run folder or file.
+/// The checkpoint of a run folder or file. Warns if the run has failed.
 pub(crate) fn read(path: &Path) -> Result<Checkpoint, Failure> {
-    Ok(load_checkpoint(path, &Console::default())?)
+    let checkpoint = load_checkpoint(path, &Console::default())?;
+    if let Ok(why) = fs::read_to_string(path.join(FAILURE)) {
+        warn(&format!("the training of {} has failed, and these are the weights from before: {why}", quoted(path)));
+    }
+    Ok(checkpoint)
 }
 
 /// How the epoch of a checkpoint was selected.

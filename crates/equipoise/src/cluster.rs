@@ -1,21 +1,25 @@
 //! Several processes that run one command: `equipoise-mpi`.
 //!
-//! Rank 0 runs the command and prints. The others are told when there is a run to build or to train, and are silent unless they
-//! fail alone.
+//! Rank 0 runs the command and prints. The others are told when there is a run to build or to train, a checkpoint to evaluate or a
+//! command that shares out its work, and are silent unless they fail alone.
 
 use std::process::ExitCode;
 use std::sync::OnceLock;
 
+use anyhow::anyhow;
 use equipoise_record::{EpochRecord, GradientNorms};
 use equipoise_train::TrainError;
 use equipoise_train::run::build::RunTrainer;
-use equipoise_train::run::processes::{Connection, Processes, build};
+use equipoise_train::run::evaluation::evaluate_share;
+use equipoise_train::run::processes::{Connection, Processes, Task, build};
 use equipoise_train::run::train;
 use equipoise_train::trainer::{Directive, Observer, StepProgress};
 
+use crate::arguments::parse;
 use crate::failure::Failure;
 use crate::output::message;
 use crate::signals::{self, Guard, received};
+use crate::{Cli, Command, commands};
 
 /// What rank 0 knows about the others.
 struct Cluster {
@@ -31,9 +35,12 @@ pub(crate) fn processes() -> Option<&'static dyn Processes> {
     CLUSTER.get().map(|cluster| &*cluster.processes)
 }
 
+/// Threads of a process that follows rank 0, unless the user chooses.
+static FOLLOWER_THREADS: OnceLock<usize> = OnceLock::new();
+
 /// Threads of a process, unless the user chooses; 0 for all cores.
 pub(crate) fn default_threads() -> usize {
-    CLUSTER.get().map_or(0, |cluster| cluster.threads)
+    FOLLOWER_THREADS.get().copied().or(CLUSTER.get().map(|cluster| cluster.threads)).unwrap_or(0)
 }
 
 /// The program as rank 0 of several processes runs it, with this number of threads unless the user chooses another (0 for all
@@ -59,12 +66,21 @@ impl Following {
         Self { trainer: None }
     }
 
-    /// Builds the run that rank 0 builds.
-    pub fn build(&mut self, order: &[u8], connection: Connection) {
+    /// Takes part in a task of rank 0. False if this process failed in a way that the others know nothing of; it has then said so.
+    #[must_use]
+    pub fn start(&mut self, task: Task, order: &[u8], connection: Connection, threads: usize, rank: usize) -> bool {
         // the memory of the run before
         self.trainer = None;
-        // rank 0 reports it
-        self.trainer = build(order, connection).ok();
+        let done = match task {
+            Task::Build => {
+                // rank 0 reports it
+                self.trainer = build(order, connection).ok();
+                Ok(())
+            }
+            Task::Evaluate => evaluate_share(order, connection.workers).map_err(Failure::from),
+            Task::Command => follow_command(connection, threads),
+        };
+        is_known(done, rank)
     }
 
     /// Trains the run that was built last. False if this process failed in a way that the others know nothing of; it has then
@@ -76,15 +92,29 @@ impl Following {
         match train(&mut trainer, None, &mut Follower) {
             // a run diverges for all at once
             Ok(_) | Err(TrainError::Diverged { .. }) => true,
-            Err(error) => {
-                let failure = Failure::from(error);
-                let is_alone = failure.is_of_one_worker();
-                if is_alone {
-                    message(&format!("rank {rank}: {failure}"));
-                }
-                !is_alone
-            }
+            Err(error) => is_known(Err(error.into()), rank),
         }
+    }
+}
+
+/// Whether the other processes know how this one ended. If they do not, it says so.
+fn is_known(result: Result<(), Failure>, rank: usize) -> bool {
+    let Err(failure) = result else { return true };
+    let is_alone = failure.is_of_one_worker();
+    if is_alone {
+        message(&format!("rank {rank}: {failure}"));
+    }
+    !is_alone
+}
+
+/// Takes part in the command of rank 0, whose command line all processes have.
+fn follow_command(connection: Connection, threads: usize) -> Result<(), Failure> {
+    let cli: Cli = parse(std::env::args_os(), false).map_err(|_| anyhow!("it has another command line than rank 0"))?;
+    let _ = FOLLOWER_THREADS.set(threads);
+    match cli.command {
+        Some(Command::Embed(args)) => commands::embed::follow(&args, connection),
+        Some(Command::Bench(args)) => commands::bench::follow(&args, connection),
+        _ => Err(anyhow!("it has another command line than rank 0").into()),
     }
 }
 

@@ -35,6 +35,12 @@ impl Failure {
         }
     }
 
+    /// Whether the training has diverged, which says nothing about other runs.
+    pub(crate) fn is_divergence(&self) -> bool {
+        let Self::Failed(error) = self else { return false };
+        matches!(error.downcast_ref::<TrainError>(), Some(TrainError::Diverged { .. }))
+    }
+
     /// Whether the reader of our output has gone, which is no failure.
     pub(crate) fn is_closed_pipe(&self) -> bool {
         let Self::Failed(error) = self else { return false };

@@ -1,5 +1,6 @@
 //! The report of a run that is being trained: it is written again and again, and once more when training ends early.
 
+use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -7,14 +8,14 @@ use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use equipoise_record::RunFolder;
-use equipoise_record::names::REPORT;
+use equipoise_record::names::{COMMAND, FAILURE, REPORT, is_under_way};
 use equipoise_report::comparison::Comparison;
 use equipoise_report::page::{LiveStatus, PageStatus, unfinished_page};
 use equipoise_report::run::RecordedRun;
 
 use crate::clock::{now, timed, unix_seconds};
 use crate::failure::Failure;
-use crate::output::write_file;
+use crate::output::{quoted, write_file};
 use crate::reports::read_runs;
 use crate::signals::received;
 
@@ -83,7 +84,7 @@ impl LiveReport {
     pub(crate) fn end(&self, failure: &Failure) {
         let status = match failure {
             Failure::Interrupted(..) => self.page.stopped(),
-            failure => self.page.failed(failure),
+            failure => self.page.failed(&failure.to_string()),
         };
         // the failure is reported, whether or not there is a page about it
         let _ = self.page.write(&status);
@@ -106,6 +107,24 @@ struct UnfinishedPage {
     resume: String,
 }
 
+/// What has become of runs in a folder of which one has no result, as far as its files tell.
+pub(crate) fn unfinished_status(folder: &Path, runs: &[&RecordedRun]) -> Option<PageStatus> {
+    let recorded = runs.iter().find(|run| run.result.is_none())?;
+    let run = &recorded.path;
+    let resume = match run == folder {
+        // only the owner of a loop of its own knows how it goes on
+        true if recorded.setting(COMMAND).is_some() => "the command that recorded this run".to_owned(),
+        true => format!("equipoise train --resume {}", quoted(run)),
+        false => format!("the same command with --output {}", quoted(folder)),
+    };
+    let page = UnfinishedPage { folder: folder.to_owned(), run: run.clone(), resume };
+    Some(match fs::read_to_string(run.join(FAILURE)) {
+        _ if is_under_way(run) => page.under_way(),
+        Ok(what) => page.failed(&what),
+        Err(_) => page.stopped(),
+    })
+}
+
 impl UnfinishedPage {
     /// Writes the page, unless there is nothing to show and no earlier page to replace.
     fn write(&self, status: &PageStatus) -> Result<(), Failure> {
@@ -114,6 +133,13 @@ impl UnfinishedPage {
         match runs.is_empty() && !page.exists() {
             true => Ok(()),
             false => write_file(&page, unfinished_page(&Comparison::all(runs), status).as_bytes()),
+        }
+    }
+
+    fn under_way(&self) -> PageStatus {
+        PageStatus::Ended {
+            what: format!("{} was under way when this page was written.", self.subject()),
+            resume: None,
         }
     }
 
@@ -129,8 +155,7 @@ impl UnfinishedPage {
         PageStatus::Ended { what, resume: Some(self.resume.clone()) }
     }
 
-    fn failed(&self, failure: &Failure) -> PageStatus {
-        let what = failure.to_string();
+    fn failed(&self, what: &str) -> PageStatus {
         let end = if what.ends_with('.') { "" } else { "." };
         PageStatus::Ended { what: format!("{} has failed: {what}{end}", self.subject()), resume: None }
     }

@@ -12,9 +12,9 @@ use equipoise_data::subset::split::SplitRule;
 use equipoise_train::checkpoint::CheckpointHeader;
 use equipoise_train::evaluate::TestTimeAugmentation;
 use equipoise_train::recipe::RECOMMENDED;
-use equipoise_train::run::RunContext;
 use equipoise_train::run::dataset::{LoadedDataset, load};
 use equipoise_train::run::files::{make_paths_absolute, read_text};
+use equipoise_train::run::{Feedback, RunContext};
 use equipoise_train::settings::{Architecture, DataSettings, HEAD_EPOCHS, OptimizerKind, SelectBest, Settings};
 
 use crate::checkpoints;
@@ -574,7 +574,16 @@ impl DatasetArgs {
 
     /// Reads the dataset without the files that are left out.
     pub(crate) fn load(&self, left_out: &HashSet<PathBuf>) -> Result<LoadedDataset, Failure> {
-        Ok(load(&self.settings(), &self.root(), left_out, &Console::default())?)
+        self.load_with(left_out, &Console::default())
+    }
+
+    /// Reads the dataset without the files that are left out, and with warnings to somebody else.
+    pub(crate) fn load_with(
+        &self,
+        left_out: &HashSet<PathBuf>,
+        feedback: &dyn Feedback,
+    ) -> Result<LoadedDataset, Failure> {
+        Ok(load(&self.settings(), &self.root(), left_out, feedback)?)
     }
 
     /// Folder of the named datasets.

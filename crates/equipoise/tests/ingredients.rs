@@ -135,6 +135,9 @@ fn a_range_test_suggests_a_learning_rate() {
     assert!(page.contains("<svg class=\"chart curve\"") && page.contains("A tenth of it"), "{page}");
     let said = equipoise(&place, &[&small[..], &["--steps", "3"]].concat());
     assert!(text(&said.stdout).contains("3 steps in "), "{}", text(&said.stdout));
+    assert!(text(&said.stdout).contains("Too few steps to tell"), "{}", text(&said.stdout));
+    let said = equipoise(&place, &[&small[..], &["--steps", "20", "--to", "0.01"]].concat());
+    assert!(text(&said.stdout).contains("The loss still fell in the last step"), "{}", text(&said.stdout));
     // the table has the minimum that it names, and the end says why there were fewer steps
     let said = equipoise(&place, &[&small[..], &["--to", "1e6"]].concat());
     let said = text(&said.stdout);

@@ -573,4 +573,18 @@ fn the_page_says_how_training_has_ended() {
     let html = std::fs::read_to_string(place.join("wild/report.html")).expect("a page");
     assert!(html.contains("Training has failed: the run diverged in epoch 3"), "how it ended");
     assert!(html.contains("has not finished: epoch 2 of 5") && !html.contains("under way"));
+    // a page on demand says so too
+    let report = |run: &str| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_equipoise"));
+        command.current_dir(&place).args(["report", run]).stdout(Stdio::null()).stderr(Stdio::null()).status()
+    };
+    for (run, sentence) in [
+        ("wild", "Training has failed: the run diverged in epoch 3"),
+        ("a run", "Training was stopped in epoch"),
+        ("some", "Training of softmax-s0 was stopped in epoch"),
+    ] {
+        assert!(report(run).expect("it runs").success(), "{run}");
+        let html = std::fs::read_to_string(place.join(run).join("report.html")).expect("a page");
+        assert!(html.contains(sentence), "{run}");
+    }
 }

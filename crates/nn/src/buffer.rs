@@ -1,13 +1,27 @@
 //! Memory for the kernels: zeroed, aligned so that no vector crosses a cache line, and in huge pages where the system has them.
 
-use std::alloc::{Layout, alloc, dealloc, handle_alloc_error};
+use std::alloc::{Layout, alloc_zeroed, dealloc, handle_alloc_error};
 use std::ptr::NonNull;
 
 /// An aligned array of f32.
+///
+/// Large ones are mapped on Linux, so that parts that are never used, such as those for gradients in an evaluation, cost
+/// nothing, and the others are zeroed by the thread that uses them first.
 pub(crate) struct Buffer {
     start: NonNull<f32>,
     length: usize,
-    layout: Layout,
+    memory: Memory,
+}
+
+/// How to release the memory of a buffer.
+enum Memory {
+    Allocated(Layout),
+    #[cfg(all(target_os = "linux", not(miri)))]
+    Mapped {
+        /// Where the mapping starts: its first huge page begins here or later.
+        start: NonNull<libc::c_void>,
+        bytes: usize,
+    },
 }
 
 // SAFETY: a buffer owns its memory, as a `Vec<f32>` does, which is `Send`.
@@ -24,15 +38,35 @@ impl Buffer {
     /// Allocates zeros.
     pub(crate) fn new(length: usize) -> Self {
         let bytes = length.div_ceil(16).max(1) * LINE;
-        let align = if bytes >= PAGE { PAGE } else { LINE };
-        let layout = Layout::from_size_align(bytes, align).expect("a buffer is smaller than the address space");
+        #[cfg(all(target_os = "linux", not(miri)))]
+        if bytes >= PAGE {
+            return Self::mapped(length, bytes);
+        }
+        let layout = layout(bytes, LINE);
         // SAFETY: the layout has at least one cache line.
-        let start = unsafe { alloc(layout) };
+        let start = unsafe { alloc_zeroed(layout) };
         let Some(start) = NonNull::new(start) else { handle_alloc_error(layout) };
-        advise_huge_pages(start, bytes / PAGE * PAGE);
-        // SAFETY: the allocation above has `bytes` bytes; zero bytes are valid f32.
-        unsafe { start.as_ptr().write_bytes(0, bytes) };
-        Self { start: start.cast(), length, layout }
+        Self { start: start.cast(), length, memory: Memory::Allocated(layout) }
+    }
+
+    /// Maps zeros, in huge pages as far as the system has them.
+    #[cfg(all(target_os = "linux", not(miri)))]
+    fn mapped(length: usize, bytes: usize) -> Self {
+        let layout = layout(bytes + PAGE, PAGE);
+        let (readable, private) = (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS);
+        // SAFETY: a new mapping anywhere changes no memory that is in use.
+        let mapping = unsafe { libc::mmap(std::ptr::null_mut(), layout.size(), readable, private, -1, 0) };
+        let start = NonNull::new(mapping).filter(|_| mapping != libc::MAP_FAILED);
+        let Some(start) = start else { handle_alloc_error(layout) };
+        let offset = mapping.align_offset(PAGE);
+        // SAFETY: the mapping is one page longer than the buffer, so the buffer fits behind the offset. The advice changes
+        // the contents of no memory; its failure does not matter.
+        let first = unsafe {
+            let first = start.byte_add(offset);
+            libc::madvise(first.as_ptr(), bytes / PAGE * PAGE, libc::MADV_HUGEPAGE);
+            first
+        };
+        Self { start: first.cast(), length, memory: Memory::Mapped { start, bytes: layout.size() } }
     }
 
     /// Allocates zeros in whole huge pages.
@@ -49,35 +83,35 @@ impl Buffer {
     }
 }
 
-impl Drop for Buffer {
-    fn drop(&mut self) {
-        // SAFETY: `new` allocated the memory with this layout, and a buffer is dropped once.
-        unsafe { dealloc(self.start.as_ptr().cast(), self.layout) };
-    }
+fn layout(bytes: usize, align: usize) -> Layout {
+    Layout::from_size_align(bytes, align).expect("a buffer is smaller than the address space")
 }
 
-/// Asks the system to back this memory with huge pages.
-fn advise_huge_pages(start: NonNull<u8>, bytes: usize) {
-    #[cfg(all(target_os = "linux", not(miri)))]
-    if bytes > 0 {
-        // SAFETY: this advice changes the contents of no memory, whatever the addresses; its failure does not matter.
-        unsafe { libc::madvise(start.as_ptr().cast(), bytes, libc::MADV_HUGEPAGE) };
+impl Drop for Buffer {
+    fn drop(&mut self) {
+        match self.memory {
+            // SAFETY: `new` allocated the memory with this layout, and a buffer is dropped once.
+            Memory::Allocated(layout) => unsafe { dealloc(self.start.as_ptr().cast(), layout) },
+            #[cfg(all(target_os = "linux", not(miri)))]
+            Memory::Mapped { start, bytes } => {
+                // SAFETY: `mapped` made this mapping, and a buffer is dropped once. It cannot fail for a whole mapping.
+                unsafe { libc::munmap(start.as_ptr(), bytes) };
+            }
+        }
     }
-    #[cfg(not(all(target_os = "linux", not(miri))))]
-    let _ = (start, bytes);
 }
 
 impl std::ops::Deref for Buffer {
     type Target = [f32];
     fn deref(&self) -> &[f32] {
-        // SAFETY: `new` allocated and zeroed at least `length` values.
+        // SAFETY: the buffer has at least `length` values.
         unsafe { std::slice::from_raw_parts(self.as_ptr(), self.length) }
     }
 }
 
 impl std::ops::DerefMut for Buffer {
     fn deref_mut(&mut self) -> &mut [f32] {
-        // SAFETY: `new` allocated and zeroed at least `length` values, and `self` is borrowed alone.
+        // SAFETY: the buffer has at least `length` values, and `self` is borrowed alone.
         unsafe { std::slice::from_raw_parts_mut(self.as_mut_ptr(), self.length) }
     }
 }

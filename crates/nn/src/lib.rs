@@ -15,5 +15,5 @@ pub use engine::{Engine, Optimizer, TensorKind, UpdateRule};
 pub use error::NnError;
 pub use kernel::convolution::ConvolutionAlgorithm;
 pub use network::{Architecture, Network};
-pub use slices::{Peers, Slices, sum_by_rank};
+pub use slices::{Peers, Slices, Traffic, sum_by_rank};
 pub use weights::Weights;

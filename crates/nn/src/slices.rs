@@ -119,6 +119,28 @@ pub trait Peers: Send + Sync {
     /// # Errors
     /// [`NnError::Device`] if a process cannot be reached.
     fn finish_sum(&mut self, values: &mut [f32]) -> Result<(), NnError>;
+
+    /// What has been sent so far.
+    fn traffic(&self) -> Traffic {
+        Traffic::default()
+    }
+}
+
+/// What a process has sent to others, and how long it has waited for them.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Traffic {
+    /// Exchanges of batch norm sums and other short lists, which the process waits for.
+    pub short: u64,
+    /// Bytes of these that left the process.
+    pub short_bytes: u64,
+    /// Sums of gradients, which go on while the process computes.
+    pub long: u64,
+    /// Bytes of these that left the process.
+    pub long_bytes: u64,
+    /// Seconds in short exchanges.
+    pub short_seconds: f64,
+    /// Seconds in which the process began sums of gradients, and waited for them at the end of a step.
+    pub long_seconds: f64,
 }
 
 #[cfg(test)]

@@ -2,6 +2,8 @@
 
 use std::path::Path;
 
+use equipoise_support::is_held;
+
 /// All settings of the run, in TOML. A folder with this file is a run.
 pub const CONFIG: &str = "config.toml";
 /// The key in [`CONFIG`] under which a training loop of its own records its command. `equipoise train` has no such setting.
@@ -17,6 +19,8 @@ pub const TIMES: &str = "times.jsonl";
 pub const DETAILS: &str = "details.json";
 /// The [`RunResult`](crate::RunResult), in JSON. A run with this file has ended.
 pub const RESULT: &str = "result.json";
+/// Why training failed, in words. It is gone when the run goes on.
+pub const FAILURE: &str = "failure.txt";
 /// [`TrainingSamples`](crate::TrainingSamples), in JSON, written once at the start of the run.
 pub const SAMPLES: &str = "samples.json";
 /// The [`Calibration`](crate::Calibration), in JSON, if there are images for it.
@@ -56,6 +60,12 @@ pub(crate) const PART: &str = ".part";
 #[must_use]
 pub fn is_run(folder: &Path) -> bool {
     folder.join(CONFIG).is_file() && !is_comparison(folder)
+}
+
+/// Whether a process writes the folder of a run.
+#[must_use]
+pub fn is_under_way(folder: &Path) -> bool {
+    is_held(&folder.join(LOCK))
 }
 
 /// Whether a folder holds the runs of a comparison.

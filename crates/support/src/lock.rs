@@ -47,6 +47,13 @@ impl FolderLock {
     }
 }
 
+/// Whether a process holds the lock of this file.
+#[must_use]
+pub fn is_held(path: &Path) -> bool {
+    let file = File::open(path);
+    file.is_ok_and(|file| matches!(file.try_lock_shared(), Err(TryLockError::WouldBlock)))
+}
+
 impl Drop for FolderLock {
     fn drop(&mut self) {
         // closing the file is not enough while a child process that is just starting still has a copy of the descriptor
@@ -68,7 +75,9 @@ mod tests {
         assert_eq!(fs::read_to_string(&path).expect("readable"), format!("{}\n", std::process::id()));
         let pid = Some(std::process::id());
         assert!(matches!(FolderLock::acquire(&path), Err(LockError::Held { pid: owner }) if owner == pid));
+        assert!(is_held(&path));
         drop(held);
+        assert!(!is_held(&path) && !is_held(&path.join("none")));
         // what a process that has ended left in the file does not matter
         fs::write(&path, "123456789\n").expect("writable");
         drop(FolderLock::acquire(&path).expect("free again"));

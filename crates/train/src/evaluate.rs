@@ -1,5 +1,7 @@
 //! Evaluation of a network on a split.
 
+use std::ops::Range;
+
 use equipoise_criterion::MethodConfig;
 use equipoise_nn::{Engine, Network};
 use equipoise_pool::Pool;
@@ -8,7 +10,7 @@ use crate::error::TrainError;
 use crate::metrics::{EvaluationCounts, Outcome};
 use crate::prepare::SplitLoader;
 use crate::trainer::Directive;
-use crate::workers::{SingleProcess, Workers, WorkersError, largest, lengths, rows_of};
+use crate::workers::{Workers, WorkersError, agree, largest, lengths, rows_of};
 
 /// What becomes of the logits of a trained network: the factor of a criterion for cosines, then the post-hoc logit adjustment
 /// (Menon et al., ICLR 2021), an offset for each class.
@@ -117,7 +119,7 @@ impl From<LogitAdjustment> for Inference {
     }
 }
 
-/// This worker's rows of a batch of an evaluation.
+/// Rows of a batch of an evaluation: those of this worker, or all.
 #[derive(Clone, Copy, Debug)]
 pub struct EvaluatedBatch<'a> {
     /// Index of the first image in the split.
@@ -144,25 +146,53 @@ impl EvaluatedBatch<'_> {
     }
 }
 
-/// Evaluates a network on a split. `on_batch` sees every batch; if it returns false the evaluation stops and returns `None`.
-///
-/// # Errors
-/// If an image can no longer be read.
-pub fn evaluate(
+/// Evaluates a network on a split. Every worker computes its share of the images; `on_batch` sees all of them, batch by batch, in
+/// every worker.
+pub(crate) fn evaluate(
     engine: &mut dyn Engine,
+    workers: &mut impl Workers,
     split: &SplitLoader,
     batch_size: usize,
     pool: &Pool,
     inference: &Inference,
-    on_batch: &mut dyn FnMut(&EvaluatedBatch<'_>) -> bool,
-) -> Result<Option<EvaluationCounts>, TrainError> {
-    let mut counts = EvaluationCounts::new(engine.network().classes);
-    let mut add = |batch: &EvaluatedBatch<'_>| {
-        counts.add(batch.logits, batch.labels);
-        if on_batch(batch) { Directive::Continue } else { Directive::Stop }
-    };
-    let is_done = evaluate_rows(engine, &mut SingleProcess, split, batch_size, pool, inference, &mut add)?;
-    Ok(is_done.then_some(counts))
+    on_batch: &mut dyn FnMut(&EvaluatedBatch<'_>),
+) -> Result<EvaluationCounts, TrainError> {
+    let (total, classes, shard) = (split.labels.len(), engine.network().classes, workers.shard());
+    let batch_size = batch_size.max(1);
+    let mut counts = EvaluationCounts::new(classes);
+    let (mut images, mut all) = (Vec::new(), Vec::new());
+    // a batch for every worker at a time
+    for start in (0..total).step_by(batch_size * shard.size()) {
+        let number = (total - start).min(batch_size * shard.size());
+        let rows = rows_of(number, shard.rank(), shard.size(), None);
+        let own = logits_of(engine, split, start + rows.start..start + rows.end, pool, inference, &mut images);
+        let own = agree(workers, own)?;
+        workers.gather(&own, &lengths(number, classes, shard.size(), None), &mut all)?;
+        // batches are those of a single process
+        for (batch, logits) in all.chunks(batch_size * classes).enumerate() {
+            let first = start + batch * batch_size;
+            let done = first + logits.len() / classes;
+            let labels = &split.labels[first..done];
+            counts.add(logits, labels);
+            on_batch(&EvaluatedBatch { first, labels, logits, done });
+        }
+    }
+    Ok(counts)
+}
+
+/// The logits of some images of a split.
+fn logits_of(
+    engine: &mut dyn Engine,
+    split: &SplitLoader,
+    rows: Range<usize>,
+    pool: &Pool,
+    inference: &Inference,
+    images: &mut Vec<f32>,
+) -> Result<Vec<f32>, TrainError> {
+    let indices: Vec<u32> = rows.map(|index| index as u32).collect();
+    images.resize(indices.len() * split.image_len(), 0.0);
+    split.loader.batch(&indices, 0, 0, images, pool)?;
+    if indices.is_empty() { Ok(Vec::new()) } else { inference.logits(engine, images) }
 }
 
 /// Evaluates a network on this worker's rows of every batch of a split. `on_batch` sees them; false if that of any worker
@@ -182,14 +212,9 @@ pub(crate) fn evaluate_rows(
         let end = total.min(start + batch_size);
         let rows = rows_of(end - start, shard.rank(), shard.size(), None);
         let rows = start + rows.start..start + rows.end;
-        let indices: Vec<u32> = rows.clone().map(|index| index as u32).collect();
-        images.resize(indices.len() * split.image_len(), 0.0);
-        let mut evaluate = || {
-            split.loader.batch(&indices, 0, 0, &mut images, pool)?;
-            if indices.is_empty() { Ok(Vec::new()) } else { inference.logits(engine, &mut images) }
-        };
+        let logits = logits_of(engine, split, rows.clone(), pool, inference, &mut images);
         // every worker comes by here, whether it has rows or not
-        let own = evaluate().map(|logits| {
+        let own = logits.map(|logits| {
             let labels = &split.labels[rows.clone()];
             on_batch(&EvaluatedBatch { first: rows.start, labels, logits: &logits, done: end })
         });

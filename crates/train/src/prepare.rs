@@ -78,6 +78,11 @@ impl SplitLoader {
         Ok(Self { loader, labels: split.labels, names })
     }
 
+    /// Whether the images have names: those of files.
+    pub(crate) fn has_files(&self) -> bool {
+        self.names.is_some()
+    }
+
     /// The name of an image: its file, or its number.
     #[must_use]
     pub fn name(&self, index: u32) -> String {

@@ -18,7 +18,7 @@ use crate::cross_validation::{Plan, cross_validate};
 use crate::failure::Failure;
 use crate::live_report::LiveFolder;
 use crate::options::{Environment, SettingArgs};
-use crate::output::{note, open_in_browser, percent, quoted};
+use crate::output::{counted, note, open_in_browser, percent, quoted, warn};
 use crate::reports::{WrittenReport, print_plain, summary, write_report};
 use crate::training::{DisplayOptions, RunDisplay, execute_or_read};
 
@@ -87,7 +87,14 @@ fn base(built_in: bool) -> Settings {
 /// The runs of a comparison.
 struct Finished {
     folders: Vec<PathBuf>,
+    /// Names of the runs that have diverged.
+    diverged: Vec<String>,
     seconds: f64,
+}
+
+/// The beginning of a sentence about this many runs.
+fn have(runs: usize) -> String {
+    format!("{} {}", counted(runs, "run"), if runs == 1 { "has" } else { "have" })
 }
 
 pub(crate) fn run(args: &Args, out: &mut impl Write) -> Result<(), Failure> {
@@ -113,6 +120,9 @@ pub(crate) fn run(args: &Args, out: &mut impl Write) -> Result<(), Failure> {
         Some(folds) => cross_validate_all(args, folds, &all, &folder, &environment)?,
         None => execute_all(args, &all, &folder, &environment)?,
     };
+    if finished.folders.is_empty() {
+        return Err(Failure::Failed(anyhow::anyhow!("all runs have diverged, so there is nothing to compare")));
+    }
     let WrittenReport { page, comparisons } = write_report(&finished.folders, &folder)?;
     let path = folder.path().display().to_string();
     let mut table = comparisons.first().map(summary).unwrap_or_default();
@@ -128,14 +138,20 @@ pub(crate) fn run(args: &Args, out: &mut impl Write) -> Result<(), Failure> {
     }
     if args.json {
         writeln!(out, "{table}")?;
-        return Ok(());
+    } else {
+        for comparison in &comparisons {
+            print_plain(comparison, out)?;
+        }
+        let time = duration(finished.seconds);
+        writeln!(out, "\n{time} in total; the runs are in {path}, their report is {}", quoted(&page))?;
     }
-    for comparison in &comparisons {
-        print_plain(comparison, out)?;
+    match finished.diverged.as_slice() {
+        [] => Ok(()),
+        runs => {
+            let what = format!("{} diverged, so the table lacks: {}", have(runs.len()), runs.join(", "));
+            Err(Failure::Failed(anyhow::anyhow!(what)))
+        }
     }
-    let time = duration(finished.seconds);
-    writeln!(out, "\n{time} in total; the runs are in {path}, their report is {}", quoted(&page))?;
-    Ok(())
 }
 
 /// The settings of the first seed, by criterion.
@@ -175,17 +191,24 @@ fn execute_all(
 ) -> Result<Finished, Failure> {
     let total = all.len() * args.seeds as usize;
     let resume = format!("the same command with --output {}", quoted(folder.path()));
-    let mut finished = Finished { folders: Vec::new(), seconds: 0.0 };
+    let mut finished = Finished { folders: Vec::new(), diverged: Vec::new(), seconds: 0.0 };
     for settings in all {
         for seed in settings.seed..settings.seed + args.seeds {
             let settings = Settings { seed, ..settings.clone() };
             let id = settings.criterion.method.id();
             let path = folder.path().join(format!("{id}-s{seed}"));
-            let title = format!("[{}/{total}] {id}, seed {seed}", finished.folders.len() + 1);
+            let title = format!("[{}/{total}] {id}, seed {seed}", finished.folders.len() + finished.diverged.len() + 1);
             let mut display = RunDisplay::new(&title, settings.epochs, DisplayOptions::one_of_several(args.quiet));
             let live = LiveFolder::OfComparison(folder);
-            let result = execute_or_read(&settings, &path, &environment.context(), &mut display, live, &resume)
-                .map_err(|failure| failure.about(&title))?;
+            let result = execute_or_read(&settings, &path, &environment.context(), &mut display, live, &resume);
+            let result = match result {
+                Err(failure) if failure.is_divergence() => {
+                    warn(&failure.about(&title).to_string());
+                    finished.diverged.push(format!("{id}, seed {seed}"));
+                    continue;
+                }
+                result => result.map_err(|failure| failure.about(&title))?,
+            };
             if !args.quiet {
                 note(&format!("{title}: {} in {}", reported(&result), duration(result.seconds)));
             }
@@ -204,7 +227,7 @@ fn cross_validate_all(
     folder: &RunFolder,
     environment: &Environment,
 ) -> Result<Finished, Failure> {
-    let mut finished = Finished { folders: Vec::new(), seconds: 0.0 };
+    let mut finished = Finished { folders: Vec::new(), diverged: Vec::new(), seconds: 0.0 };
     for settings in all {
         let title = settings.criterion.method.id().to_string();
         let path = folder.path().join(&title);

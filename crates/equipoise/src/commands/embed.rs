@@ -3,12 +3,21 @@
 use std::io::Write;
 use std::path::PathBuf;
 
-use equipoise_embed::{Backbone, EmbedOptions, Embedded, Overrides, Pooling, Preprocessing, embed, library};
+use equipoise_criterion::Pool;
+use equipoise_data::Dataset;
+use equipoise_embed::{
+    Backbone, EmbedError, EmbedOptions, Embedded, Overrides, Pooling, Preprocessing, Ranks, embed, library,
+};
+use equipoise_train::TrainError;
+use equipoise_train::run::processes::{Connection, Task};
+use equipoise_train::run::{Feedback, NoFeedback};
+use equipoise_train::workers::{SingleProcess, Workers, agree};
 
+use crate::cluster;
 use crate::failure::Failure;
 use crate::options::{DatasetArgs, ThreadArgs};
 use crate::output::{counted, message, warn};
-use crate::progress::Progress;
+use crate::progress::{Console, Progress};
 
 #[derive(clap::Args)]
 #[command(after_long_help = "\
@@ -61,30 +70,90 @@ pub(crate) fn run(args: &Args, out: &mut impl Write) -> Result<(), Failure> {
     if args.output.exists() {
         return Err(Failure::usage(format!("{} already exists", args.output.display())));
     }
-    let pool = args.threads.pool()?;
-    let library = library::find(args.onnxruntime.as_deref())?;
-    let mut backbone = Backbone::open(&args.model, &library, args.tensor.as_deref(), pool.threads())?;
-    let given =
-        Overrides { image_size: args.image_size, resize: args.resize, mean: args.mean.clone(), std: args.std.clone() };
-    let (metadata, side, channels) = (backbone.metadata(), backbone.side(), backbone.channels());
-    let preprocessing = Preprocessing::new(&args.model, &given, &metadata, side, channels)?;
-    let Preprocessing { image_size, resize, mean, std, source } = &preprocessing;
+    let mut opened = Opened::new(args, &Console::default())?;
+    let Preprocessing { image_size, resize, mean, std, source } = &opened.preprocessing;
     message(&format!(
         "output {}; images resized to {resize} and cropped to {image_size} x {image_size}, mean {mean:?}, std {std:?} (from {source})",
-        backbone.output()
+        opened.backbone.output()
     ));
-    let dataset = args.dataset.load(&Default::default())?.into_dataset();
-    let options = EmbedOptions {
-        model: args.model.clone(),
-        output: args.output.clone(),
-        augmented_copies: args.augmented_copies,
-        version: env!("CARGO_PKG_VERSION").to_owned(),
+    let mut workers = match cluster::processes() {
+        Some(processes) => processes.start(Task::Command, &[]).map_err(TrainError::from)?.workers,
+        None => Box::new(SingleProcess),
     };
+    agree(&mut workers, Ok(()))?;
     let progress = Progress::new("images");
     let mut show = |done: usize, total: usize| progress.update(done as u64, total as u64);
-    let embedded = embed(&options, &mut backbone, &preprocessing, &dataset, &pool, &mut show)?;
+    let embedded = opened.embed(args, workers, &mut show)?;
     drop(progress);
-    summarize(args, &embedded, out)
+    embedded.map_or(Ok(()), |embedded| summarize(args, &embedded, out))
+}
+
+/// Computes the share of the features that falls to a process that is not rank 0.
+pub(crate) fn follow(args: &Args, Connection { mut workers, .. }: Connection) -> Result<(), Failure> {
+    let opened = Opened::new(args, &NoFeedback);
+    let what = opened.as_ref().err().map(|failure| TrainError::Unusable { what: failure.to_string() });
+    agree(&mut workers, what.map_or(Ok(()), Err))?;
+    match opened?.embed(args, workers, &mut |_, _| {}) {
+        // rank 0 has seen it, and reports it
+        Ok(_) | Err(EmbedError::Rank { .. }) => Ok(()),
+        Err(error) => Err(Failure::Failed(error.into())),
+    }
+}
+
+/// A model and the images for it.
+struct Opened {
+    pool: Pool,
+    backbone: Backbone,
+    preprocessing: Preprocessing,
+    dataset: Dataset,
+}
+
+impl Opened {
+    fn new(args: &Args, feedback: &dyn Feedback) -> Result<Self, Failure> {
+        let pool = args.threads.pool()?;
+        let library = library::find(args.onnxruntime.as_deref())?;
+        let backbone = Backbone::open(&args.model, &library, args.tensor.as_deref(), pool.threads())?;
+        let Args { image_size, resize, mean, std, .. } = args;
+        let given = Overrides { image_size: *image_size, resize: *resize, mean: mean.clone(), std: std.clone() };
+        let (metadata, side, channels) = (backbone.metadata(), backbone.side(), backbone.channels());
+        let preprocessing = Preprocessing::new(&args.model, &given, &metadata, side, channels)?;
+        let dataset = args.dataset.load_with(&Default::default(), feedback)?.into_dataset();
+        Ok(Self { pool, backbone, preprocessing, dataset })
+    }
+
+    /// Computes the features together with the other processes. Only rank 0 has a result.
+    fn embed(
+        &mut self,
+        args: &Args,
+        workers: Box<dyn Workers>,
+        progress: &mut dyn FnMut(usize, usize),
+    ) -> Result<Option<Embedded>, EmbedError> {
+        let options = EmbedOptions {
+            model: args.model.clone(),
+            output: args.output.clone(),
+            augmented_copies: args.augmented_copies,
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+        };
+        let Self { pool, backbone, preprocessing, dataset } = self;
+        embed(&options, backbone, preprocessing, dataset, pool, &mut EmbedRanks(workers), progress)
+    }
+}
+
+/// The processes as the crate of features sees them.
+struct EmbedRanks(Box<dyn Workers>);
+
+impl Ranks for EmbedRanks {
+    fn rank(&self) -> usize {
+        self.0.shard().rank()
+    }
+
+    fn size(&self) -> usize {
+        self.0.shard().size()
+    }
+
+    fn exchange(&mut self, own: &[u8]) -> Result<Vec<Vec<u8>>, String> {
+        self.0.exchange(own).map_err(|error| error.what)
+    }
 }
 
 fn summarize(args: &Args, embedded: &Embedded, out: &mut impl Write) -> Result<(), Failure> {

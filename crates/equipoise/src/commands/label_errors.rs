@@ -15,7 +15,7 @@ use serde_json::json;
 use crate::cross_validation::{Plan, cross_validate};
 use crate::failure::Failure;
 use crate::options::{Environment, SettingArgs};
-use crate::output::{open_in_browser, printable, quoted};
+use crate::output::{open_in_browser, printable, quoted, warn};
 
 /// Images per class on the page.
 const SHOWN_PER_CLASS: usize = 12;
@@ -23,6 +23,8 @@ const SHOWN_PER_CLASS: usize = 12;
 const SHOWN: usize = 600;
 /// Images in the printed list.
 const PRINTED: usize = 10;
+/// A list that doubts a larger share of the labels says more about the networks than about the labels.
+const TOO_MANY: f64 = 0.3;
 
 #[derive(clap::Args)]
 #[command(after_long_help = "\
@@ -97,6 +99,13 @@ pub(crate) fn run(args: &Args, out: &mut impl Write) -> Result<(), Failure> {
         return Ok(());
     }
     print(images, &suspects, examples, out)?;
+    let doubted = suspects.iter().filter(|suspect| suspect.is_doubted()).count();
+    if doubted as f64 > TOO_MANY * suspects.len() as f64 {
+        warn(
+            "the networks know these classes too badly to tell wrong labels from hard ones: train them longer (--epochs), or on features \
+             of a pretrained backbone (`equipoise embed`)",
+        );
+    }
     let all = quoted(&folder.path().join("label-errors.csv"));
     Ok(writeln!(
         out,

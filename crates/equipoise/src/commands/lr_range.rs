@@ -7,7 +7,7 @@ use equipoise_criterion::Id;
 use equipoise_report::page::rate_range_page;
 use equipoise_train::run::build;
 use equipoise_train::settings::{OptimizerKind, Settings};
-use equipoise_train::trainer::{RangePoint, RateRange, suggested_rate};
+use equipoise_train::trainer::{RangeOutcome, RangePoint, RateRange};
 use serde_json::json;
 
 use crate::clock::{duration, timed};
@@ -52,6 +52,18 @@ pub(crate) struct Args {
     json: bool,
 }
 
+/// What a test shows, and what to do.
+fn sentence(outcome: RangeOutcome) -> String {
+    match outcome {
+        RangeOutcome::Smallest(rate) => {
+            format!("The loss is smallest at {rate:.2e}; a tenth of it is a good start: --lr {:.1e}", rate / 10.0)
+        }
+        RangeOutcome::TooFewSteps => "Too few steps to tell: take more of them, with --steps".to_owned(),
+        RangeOutcome::NeverFell => "The loss never fell: try smaller learning rates, with --from".to_owned(),
+        RangeOutcome::StillFalling => "The loss still fell in the last step: try larger rates, with --to".to_owned(),
+    }
+}
+
 pub(crate) fn run(args: &Args, out: &mut impl Write) -> Result<(), Failure> {
     let Args { from, to, steps, .. } = *args;
     if !(from > 0.0 && to > from && to.is_finite()) {
@@ -72,7 +84,8 @@ pub(crate) fn run(args: &Args, out: &mut impl Write) -> Result<(), Failure> {
     let about = format!("{}, {}, {method}, batch size {batch_size}.", data.name, settings.architecture());
     let (points, time) = timed(|| trainer.range_test(&RateRange { from, to, steps }));
     let points = points?;
-    let suggested = suggested_rate(&points);
+    let outcome = RangeOutcome::of(&points);
+    let suggested = outcome.suggested_rate();
     let line: Vec<(f64, f64)> = points.iter().map(|point| (point.learning_rate, point.smoothed)).collect();
     write_file(&args.output, rate_range_page(&about, &line, suggested).as_bytes())?;
     if args.open {
@@ -94,14 +107,7 @@ pub(crate) fn run(args: &Args, out: &mut impl Write) -> Result<(), Failure> {
             writeln!(out, "{:<15.2e} {:.3}{remark}", point.learning_rate, point.smoothed)?;
         }
     }
-    match suggested {
-        Some(rate) => writeln!(
-            out,
-            "\nThe loss is smallest at {:.2e}; a tenth of it is a good start: --lr {rate:.1e}",
-            10.0 * rate
-        )?,
-        None => writeln!(out, "\nThe loss never fell: try smaller learning rates, with --from")?,
-    }
+    writeln!(out, "\n{}", sentence(outcome))?;
     let (number, page) = (points.len() as u64, args.output.display());
     let early = match number < steps {
         true => format!(" of {steps}, because the loss exploded,"),

@@ -4,11 +4,13 @@ use std::io::Write;
 use std::path::PathBuf;
 
 use equipoise_report::comparison::Comparison;
-use equipoise_report::page::page;
+use equipoise_report::page::{page, unfinished_page};
+use equipoise_report::run::RecordedRun;
 use equipoise_report::table::Table;
 use serde_json::Value;
 
 use crate::failure::Failure;
+use crate::live_report::unfinished_status;
 use crate::output::{open_in_browser, printable, quoted, write_file};
 use crate::reports::{default_page, print_plain, read_comparisons, summary};
 
@@ -152,7 +154,13 @@ fn print_tables(
 
 fn write_page(args: &Args, comparisons: &[Comparison], out: &mut impl Write) -> Result<(), Failure> {
     let path = args.output.clone().unwrap_or_else(|| default_page(&args.runs));
-    write_file(&path, page(comparisons).as_bytes())?;
+    let runs: Vec<&RecordedRun> = comparisons.iter().flat_map(|all| &all.runs).collect();
+    let status = match args.runs.as_slice() {
+        [folder] => unfinished_status(folder, &runs),
+        _ => None,
+    };
+    let html = status.map_or_else(|| page(comparisons), |status| unfinished_page(comparisons, &status));
+    write_file(&path, html.as_bytes())?;
     for comparison in comparisons {
         writeln!(out, "{}", printable(&comparison.verdict().0))?;
     }

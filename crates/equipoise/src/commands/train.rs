@@ -281,7 +281,12 @@ pub(crate) fn settings(args: &Args) -> Result<Settings, Failure> {
 /// The settings that options change: the defaults, or those that re-train the head of a run.
 fn base(args: &Args) -> Result<Settings, Failure> {
     let Some(run) = &args.from else { return Ok(Settings::default()) };
-    Ok(settings_of_run(run)?.retrain_head(&run.display().to_string()))
+    let settings = settings_of_run(run)?;
+    if settings.architecture().is_for_features() {
+        let what = "the run has no backbone: it is a head on features, which `train` trains anew in seconds";
+        return Err(Failure::usage(format!("--from {}: {what}", quoted(run))));
+    }
+    Ok(settings.retrain_head(&run.display().to_string()))
 }
 
 /// One line about the run before it starts.
@@ -296,6 +301,9 @@ pub(crate) fn introduce<E: Engine, W: Workers>(trainer: &Trainer<E, W>, folder: 
     };
     note(&format!("{}: {sizes}, {classes}; {criterion}, {network}; in {}", data.name, folder.path().display()));
     if let Some(processes) = cluster::processes() {
+        if examples == Examples::Rows {
+            return note("rank 0 trains a head on features alone: its steps are too short to be shared out");
+        }
         let threads = counted(trainer.threads(), "thread");
         note(&format!("{} with {threads} each", counted(processes.size(), "process")));
     }
@@ -326,9 +334,11 @@ fn print_result(result: &RunResult, folder: &Path, out: &mut impl Write) -> Resu
         let Some(epoch) = epoch else { continue };
         let metrics = &epoch.metrics;
         if metrics.per_class.iter().all(|class| class.test == 0) {
-            let val =
-                epoch.val_balanced.map_or_else(String::new, |val| format!(", balanced {val:.1} on validation {many}"));
-            writeln!(out, "{which} ({}): trained on everything, no test {many}{val}", epoch.epoch)?;
+            let figures = match epoch.val_balanced {
+                Some(val) => format!("balanced {val:.1} on validation {many}, no test {many}"),
+                None => format!("trained on everything, no test {many}"),
+            };
+            writeln!(out, "{which} ({}): {figures}", epoch.epoch)?;
             continue;
         }
         let groups = metrics.several_groups().iter();

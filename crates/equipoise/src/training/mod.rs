@@ -6,7 +6,7 @@ mod journal;
 use std::path::Path;
 
 use equipoise_nn::Engine;
-use equipoise_record::names::RESULT;
+use equipoise_record::names::{FAILURE, RESULT};
 use equipoise_record::{RunFolder, RunResult};
 use equipoise_report::run::RecordedRun;
 use equipoise_support::Examples;
@@ -33,11 +33,16 @@ pub(crate) fn execute<E: Engine, W: Workers>(
     // up to here nothing could be lost; from here on signals wait for the next step
     let _guard = Guard::new(Some(resume));
     display.set_examples(Examples::of_features(trainer.data().train.loader.is_of_features()));
+    folder.remove(FAILURE)?;
     let mut report = live.report(folder.path(), resume);
     let result = execute_watched(trainer, folder, display, report.as_mut(), resume);
-    if let (Err(failure), Some(report)) = (&result, &report) {
+    if let Err(failure) = &result {
         wait_for_the_end();
-        report.end(failure);
+        if !matches!(failure, Failure::Interrupted(..)) {
+            // a disk that is full is the failure itself
+            let _ = folder.write(FAILURE, failure.to_string().as_bytes());
+        }
+        report.iter().for_each(|report| report.end(failure));
     }
     result
 }

@@ -43,7 +43,16 @@ fn no_test_images() {
     let (stdout, _) = place.succeeds(&["evaluate", "run"]);
     assert!(stdout.starts_with("images: all 16 images"), "{stdout}");
     let (stdout, _) = place.succeeds(&train("images", &["--test-fraction", "0", "--val-fraction", "0.25"], "val"));
-    assert!(stdout.contains("balanced ") && stdout.contains(" on validation images"), "{stdout}");
+    assert!(
+        stdout.contains("last epoch (1): balanced ") && stdout.contains(" on validation images, no test images"),
+        "{stdout}"
+    );
+    assert!(!stdout.contains("trained on everything"), "{stdout}");
+    assert!(
+        place.read("val/report.html").contains("There are no test images: accuracy is known on the validation split")
+    );
+    let (stdout, _) = place.succeeds(&["evaluate", "val"]);
+    assert!(stdout.starts_with("images: 4 validation images"), "{stdout}");
     std::fs::remove_file(place.path("run/result.json")).expect("there");
     place.succeeds(&["train", "--resume", "run"]);
 }

@@ -18,8 +18,16 @@ fn a_run_that_diverges_stops_and_keeps_what_was_good() {
     ] {
         assert!(said.contains(part), "{said}");
     }
-    // the checkpoint from before
-    succeeded(&equipoise(&place, &["evaluate", "run", "--json"]));
+    // the checkpoint from before, and a warning wherever it is used
+    for args in [&["evaluate", "run", "--json"][..], &["export", "run", "--output", "x.safetensors"]] {
+        let out = equipoise(&place, args);
+        succeeded(&out);
+        let said = text(&out.stderr);
+        assert!(
+            said.contains("the training of run has failed, and these are the weights from before: the run"),
+            "{said}"
+        );
+    }
     // a step that is seen in the evaluation only: nothing of it is kept
     let args = [
         "train",
@@ -42,6 +50,26 @@ fn a_run_that_diverges_stops_and_keeps_what_was_good() {
     succeeded(&out);
     let said: serde_json::Value = serde_json::from_slice(&out.stdout).expect("JSON");
     assert_eq!((&said["epoch"], &said["metrics"]["unusable"]), (&serde_json::json!(0), &serde_json::json!(0)));
+}
+
+/// The other runs of a comparison go on: here a cosine head, whose logits are bounded.
+#[test]
+fn a_comparison_goes_on_after_a_run_that_diverges() {
+    let place = TempFolder::new("runs");
+    let compare = |criteria: &str, folder: &str| {
+        let all =
+            ["compare", "fashion-mini", "--criteria", criteria, "--model", "resnet8", "--epochs", "1", "--lr", "1e6"];
+        let more = ["--batch-size", "256", "--set", "optimizer.weight_decay=0", "--quiet", "--output", folder];
+        let out = equipoise(&place, &[&all[..], &more].concat());
+        assert_eq!(out.status.code(), Some(1));
+        (text(&out.stdout), text(&out.stderr))
+    };
+    let (table, said) = compare("softmax,ldam", "some");
+    assert!(table.contains("\nldam           1 "), "{table}");
+    assert!(said.contains("warning: [1/2] softmax, seed 0: the run diverged in epoch 1"), "{said}");
+    assert!(said.contains("equipoise: 1 run has diverged, so the table lacks: softmax, seed 0"), "{said}");
+    let (table, said) = compare("softmax", "none");
+    assert!(table.is_empty() && said.contains("all runs have diverged, so there is nothing to compare"), "{said}");
 }
 
 /// A loss that is absurd but finite does not end a run; it is warned of once, and in the report.

@@ -51,7 +51,7 @@ use crate::engine::{Engine, Optimizer, TensorKind};
 use crate::error::NnError;
 use crate::kernel::convolution::ConvolutionAlgorithm;
 use crate::network::{Network, ResidualBlock};
-use crate::slices::{Peers, Slices};
+use crate::slices::{Peers, Slices, Traffic};
 
 /// Most bytes of an engine. It is more than any machine has, and refused before sizes overflow.
 const MOST_BYTES: u64 = 1 << 42;
@@ -146,6 +146,18 @@ impl Cpu {
     ) -> Result<Self, NnError> {
         let kernels = (SimdLevel::best(), ConvolutionAlgorithm::default());
         Self::build(network, batch_size, seed, pool, kernels, Some(peers))
+    }
+
+    /// What this process has sent to its peers.
+    #[must_use]
+    pub fn traffic(&self) -> Traffic {
+        self.peers.as_ref().map_or_else(Traffic::default, |peers| peers.traffic())
+    }
+
+    /// Bytes of all gradients, as they travel between processes.
+    #[must_use]
+    pub fn gradient_bytes(&self) -> usize {
+        size_of_val(&self.gradients[..])
     }
 
     fn build(

@@ -84,8 +84,13 @@ fn build(classes: Vec<Class>, groups: &GroupSizes, runs: Vec<RecordedRun>) -> Co
     styles::assign(&mut variants);
     let dataset = dataset_title(&runs);
     if classes.iter().all(|class| class.test == 0) {
-        notes
-            .push("There are no test images: the runs were trained on everything, and nothing is measured.".to_owned());
+        let has_val = runs.iter().any(|run| run.epochs.iter().any(|epoch| epoch.val.is_some()));
+        notes.push(match has_val {
+            true => "There are no test images: accuracy is known on the validation split only.".to_owned(),
+            false => {
+                "There are no test images: the runs were trained on everything, and nothing is measured.".to_owned()
+            }
+        });
     }
     notes.extend(warnings(&runs));
     let baselines = baselines(&runs, &classes, &members, columns.len());

@@ -2,7 +2,6 @@
 
 use std::collections::BTreeSet;
 use std::fs;
-use std::io;
 use std::path::{Path, PathBuf};
 
 use equipoise_record::names::{POOLED, is_run};
@@ -22,8 +21,7 @@ impl RecordedRun {
         let (mut runs, mut skipped) = (Vec::new(), Vec::new());
         for path in paths {
             if !path.exists() {
-                let source = io::Error::from(io::ErrorKind::NotFound);
-                return Err(ReportError::Read { path: path.clone(), source });
+                return Err(ReportError::NoFolder { path: path.clone() });
             }
             let folders = if is_run(path) { Ok(vec![path.clone()]) } else { runs_below(path) };
             match folders {

@@ -16,6 +16,12 @@ pub enum ReportError {
         /// The error of the operating system.
         source: std::io::Error,
     },
+    /// There is nothing at the path.
+    #[error("{}: there is no such folder", path.display())]
+    NoFolder {
+        /// The path that was given.
+        path: PathBuf,
+    },
     /// The path is neither a run folder nor a folder that contains runs.
     #[error("{} is not a run: it has no {CONFIG}, and none of its subfolders is a run", path.display())]
     NotARun {

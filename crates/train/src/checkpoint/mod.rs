@@ -114,6 +114,20 @@ impl Checkpoint {
         };
         Ok(Self { header, parameters, statistics, trained_parameters, trained_statistics, momentum, second_moment })
     }
+
+    /// The content of its file.
+    ///
+    /// # Errors
+    /// If the header has a value that JSON cannot express.
+    pub(crate) fn to_raw(&self) -> Result<RawCheckpoint, TrainError> {
+        let header = serde_json::to_string(&self.header)
+            .map_err(|error| TrainError::Checkpoint { what: format!("cannot write JSON: {error}") })?;
+        // in the order of `new`
+        let mut sections = vec![&self.trained_parameters, &self.momentum, &self.trained_statistics];
+        sections.extend(&self.second_moment);
+        sections.extend([&self.parameters, &self.statistics].into_iter().filter(|_| self.header.has_ema));
+        Ok(RawCheckpoint { header, tensors: sections.into_iter().flatten().cloned().collect() })
+    }
 }
 
 /// Copies parameters and statistics of one network into another, where name and shape agree. Returns the names of the

@@ -18,7 +18,7 @@ use super::dataset::load;
 use super::files::input_error;
 use super::input::{check_input, choose_input, few_photographs};
 use super::memory::available_bytes;
-use super::processes::build_together;
+use super::processes::{build_together, is_for_one_process};
 use super::readable::prepare_readable;
 use super::repeated::{known_to_weights, repeated_images, untested_classes};
 use super::result::{FEWEST_VALIDATION_IMAGES, few_images};
@@ -172,7 +172,7 @@ pub fn trainer(
     resume: Option<RawCheckpoint>,
     context: &RunContext<'_>,
 ) -> Result<RunTrainer, TrainError> {
-    if let Some(processes) = context.processes {
+    if let Some(processes) = context.processes.filter(|_| !is_for_one_process(&settings)) {
         let checkpoint = resume.map_or_else(Vec::new, |checkpoint| checkpoint.to_bytes());
         return build_together(processes, settings, checkpoint, context);
     }

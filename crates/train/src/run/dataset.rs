@@ -186,10 +186,16 @@ impl FromStr for SplitChoice {
 }
 
 impl SplitChoice {
-    /// The split of a dataset that is evaluated unless another one is chosen: the test split if it has images, else all.
+    /// The split of a dataset that is evaluated unless another one is chosen: the test split if it has images, else the
+    /// validation split, else all.
     #[must_use]
     pub fn usual(dataset: &Dataset) -> Self {
-        if dataset.test.labels.is_empty() { Self::All } else { Self::Test }
+        let has_val = dataset.val.as_ref().is_some_and(|val| !val.labels.is_empty());
+        match (dataset.test.labels.is_empty(), has_val) {
+            (false, _) => Self::Test,
+            (true, true) => Self::Val,
+            (true, false) => Self::All,
+        }
     }
 }
 

@@ -1,22 +1,27 @@
 //! A trained run on a dataset.
 
 use std::fs;
+use std::path::PathBuf;
 
 use equipoise_data::Images;
 use equipoise_data::acquire::catalog::KnownDataset;
 use equipoise_data::describe::groups::{ClassGroup, GroupRule};
-use equipoise_nn::Network;
 use equipoise_nn::network::Head;
+use equipoise_nn::{Cpu, Network};
+use equipoise_pool::Pool;
 use equipoise_record::{Metrics, SweepPoint};
 use equipoise_support::Examples;
+use serde::{Deserialize, Serialize};
 
-use super::RunContext;
 use super::build::engine;
 use super::dataset::{SplitChoice, check_place, labeled_as};
 use super::prediction::most_probable;
+use super::processes::{Processes, Task, to_json};
 use super::readable::prepare_readable;
 use super::repeated::{dataset_of_run, trained_images};
+use super::shared::read_checkpoint;
 use super::weights::set_tensors;
+use super::{NoFeedback, RunContext};
 use crate::checkpoint::{Checkpoint, CheckpointHeader};
 use crate::decision::{Decision, DecisionOptions, DecisionTally, RejectionFigures, SetFigures};
 use crate::error::TrainError;
@@ -26,6 +31,8 @@ use crate::prepare::{self, Prepared, SplitLoader, find_broken, fingerprint, take
 use crate::prior::{assumed_prior, train_log_shares};
 use crate::settings::DataSettings;
 use crate::sweep::SweepCounts;
+use crate::trainer::same_run::SameWork;
+use crate::workers::{SingleProcess, Workers, agree};
 
 /// What to evaluate, where it differs from the run.
 #[derive(Clone, Debug, Default)]
@@ -113,10 +120,10 @@ pub struct Evaluation {
     pub assumed: Vec<f64>,
 }
 
-/// Evaluates a checkpoint on the images of a dataset.
+/// Evaluates a checkpoint on the images of a dataset, together with the other processes if there are any.
 ///
-/// The dataset of the run is split as in the run, and its test split is evaluated. Another dataset is evaluated on its test
-/// split if it has one, else on all of its images. Its classes are told by their names; it need not have all of them.
+/// The dataset of the run is split as in the run. The test split is evaluated if there is one, else the validation split,
+/// else all images. Its classes are told by their names; it need not have all of them.
 ///
 /// # Errors
 /// Returns an error if the dataset cannot be read, does not fit the run, or has changed since the run.
@@ -125,85 +132,30 @@ pub fn evaluate_checkpoint(
     options: &EvaluationOptions,
     context: &RunContext<'_>,
 ) -> Result<Evaluation, TrainError> {
-    let Checkpoint { header, mut parameters, statistics, .. } = checkpoint;
-    options.tta.check(&header.network)?;
-    let mut settings = header.settings.clone();
-    settings.data.image_size = header.network.size[0] as u32;
-    settings.groups = options.groups.unwrap_or(settings.groups);
-    let own = match &options.dataset {
-        None => {
-            check_place(&settings.data.dataset, "equipoise evaluate RUN DATA")?;
-            true
-        }
-        Some(dataset) => is_same(dataset, &settings.data.dataset) || is_moved(dataset, options, &header, context),
+    options.tta.check(&checkpoint.header.network)?;
+    let mut workers: Box<dyn Workers> = match context.processes {
+        Some(processes) => order_evaluation(processes, &checkpoint, options, context)?,
+        None => Box::new(SingleProcess),
     };
-    match &options.dataset {
-        Some(dataset) if own => settings.data.dataset.clone_from(dataset),
-        Some(dataset) => settings.data = foreign(dataset, options, &settings.data),
-        None => {}
-    }
-    let mut trained = None;
-    let (dataset, split, data) = prepare_readable(&settings.data, context, |loaded, progress| {
-        let mut dataset = loaded.into_dataset();
-        if own {
-            take_validation_split(&mut dataset, &settings)?;
-            let same_content = header.content.as_ref().is_none_or(|content| *content == prepare::content(&dataset));
-            if fingerprint(&dataset) != header.fingerprint || !same_content {
-                // files that could not be read in training are in no split
-                let broken = find_broken(&dataset, context.pool, progress);
-                match options.dataset {
-                    _ if !broken.is_empty() => return Ok(Prepared::Broken(broken)),
-                    None => return Err(changed(&dataset.name)),
-                    Some(_) => {}
-                }
-            }
-        }
-        let split = options.split.unwrap_or_else(|| SplitChoice::usual(&dataset));
-        let name = dataset.name.clone();
-        let files = matches!(dataset.train.images, Images::Files(_));
-        let images = labeled_as(dataset, &header.classes, split)?;
-        trained = match (own, split) {
-            (true, SplitChoice::All) => Some(header.counts.iter().sum::<u64>() as usize),
-            (true, _) => None,
-            (false, _) => trained_images(&images, &header, context),
-        };
-        let transform = transform(&settings, files, &header.normalize, false);
-        let mut broken = Vec::new();
-        let loader = SplitLoader::new(images, transform, &header.classes, &mut broken, (context.pool, progress))?;
-        Ok(loader.map_or(Prepared::Broken(broken), |loader| Prepared::Ready((name, split, loader))))
-    })?;
-    if let Some(trained) = trained.filter(|trained| *trained > 0) {
-        let (images, were) = (data.labels.len(), if trained == 1 { "was" } else { "were" });
-        let text = format!(
-            "{trained} of these {images} {} {were} trained on (same content): results will look better than they are",
-            Examples::of_features(header.network.is_on_features()).many()
-        );
-        context.feedback.warn(&text);
-    }
-    check_shape(&dataset, &data, &header.network)?;
-    if options.tau_norm > 0.0 {
-        normalize_head(&header.network, &mut parameters, options.tau_norm)?;
-    }
-    let batch_size = settings.batch_size.min(data.labels.len());
-    let mut engine = engine(header.network.clone(), batch_size, 0, context.pool)?;
-    set_tensors(&mut engine, &[parameters, statistics])?;
-    let tau = options.logit_adjustment.unwrap_or(settings.logit_adjustment);
-    let adjustment = LogitAdjustment::new(&settings.criterion.method, &header.counts, tau);
-    let groups = settings.groups.groups(&header.counts);
-    let decision = Decision::new(&header, &adjustment, &groups, &options.decision)?;
-    let assumed = assumed_prior(&header.settings, &header.counts, &adjustment)?;
-    let inference = Inference { adjustment, tta: options.tta };
+    let mut subject = Subject::new(checkpoint, options, &mut workers, context)?;
+    let (header, tau) = (subject.header.clone(), subject.tau);
+    let adjustment = subject.inference.adjustment.clone();
+    let groups = subject.groups.groups(&header.counts);
+    let decision = Decision::new(&header, &adjustment, &groups, &options.decision);
+    // the others know nothing of decisions
+    let decision = agree(&mut workers, decision)?;
+    let assumed = agree(&mut workers, assumed_prior(&header.settings, &header.counts, &adjustment))?;
     let mut tally = DecisionTally::new(&decision, &groups, header.classes.len());
     let mut decided = EvaluationCounts::new(header.classes.len());
     let mut sweep = SweepCounts::new(&assumed.log_shares, &train_log_shares(&header.counts));
     let (mut predictions, mut logits) = (Vec::new(), Vec::new());
-    let mut on_batch = |batch: &EvaluatedBatch<'_>| {
+    let counts = subject.evaluate(&mut workers, context.pool, &mut |batch, data| {
         let mut probable = batch.logits.to_vec();
         decision.apply(&mut probable);
         decided.add(&probable, batch.labels);
         let final_batch = EvaluatedBatch { logits: &probable, ..*batch };
         if options.predictions {
-            predictions.extend(image_predictions(batch, &final_batch, &decision, &data));
+            predictions.extend(image_predictions(batch, &final_batch, &decision, data));
         }
         if options.logits {
             logits.extend_from_slice(batch.logits);
@@ -212,13 +164,11 @@ pub fn evaluate_checkpoint(
             sweep.add(row, label);
             tally.add(row, probable, label);
         }
-        true
-    };
-    let counts = evaluate(&mut engine, &data, batch_size, context.pool, &inference, &mut on_batch)?;
-    let counts = counts.ok_or_else(|| TrainError::Unusable { what: "the evaluation was interrupted".to_owned() })?;
+    })?;
     let pair = |((label, predicted), images): (&(u32, u32), &u64)| [u64::from(*label), u64::from(*predicted), *images];
     let metrics = |counts: &EvaluationCounts| counts.metrics(&header.counts, &groups, &header.classes);
     let (sets, rejection) = tally.finish();
+    let Subject { dataset, split, own, data, .. } = subject;
     Ok(Evaluation {
         images: data.labels.len(),
         split,
@@ -238,6 +188,201 @@ pub fn evaluate_checkpoint(
         data,
         assumed: assumed.log_shares,
     })
+}
+
+/// What the other processes need to know of an evaluation.
+#[derive(Serialize, Deserialize)]
+struct Order {
+    dataset: Option<String>,
+    split: Option<String>,
+    path_column: Option<String>,
+    label_column: Option<String>,
+    labels: Option<String>,
+    logit_adjustment: Option<f64>,
+    tau_norm: f64,
+    is_flipped: bool,
+    data_root: PathBuf,
+    threads: usize,
+}
+
+/// Tells the other processes to evaluate a checkpoint.
+fn order_evaluation(
+    processes: &dyn Processes,
+    checkpoint: &Checkpoint,
+    options: &EvaluationOptions,
+    context: &RunContext<'_>,
+) -> Result<Box<dyn Workers>, TrainError> {
+    let EvaluationOptions { dataset, split, path_column, label_column, labels, logit_adjustment, .. } = options.clone();
+    let order = Order {
+        dataset,
+        split: split.map(|split| split.to_string()),
+        path_column,
+        label_column,
+        labels,
+        logit_adjustment,
+        tau_norm: options.tau_norm,
+        is_flipped: options.tta == TestTimeAugmentation::Flip,
+        data_root: std::path::absolute(context.data_root).unwrap_or_else(|_| context.data_root.to_owned()),
+        threads: context.pool.threads(),
+    };
+    let mut checkpoint = checkpoint.to_raw()?.to_bytes();
+    let mut workers = processes.start(Task::Evaluate, &to_json(&order)?)?.workers;
+    workers.broadcast(&mut checkpoint)?;
+    Ok(workers)
+}
+
+/// Takes part in the evaluation that rank 0 makes.
+///
+/// # Errors
+/// If any process cannot.
+pub fn evaluate_share(order: &[u8], mut workers: Box<dyn Workers>) -> Result<(), TrainError> {
+    let mut checkpoint = Vec::new();
+    workers.broadcast(&mut checkpoint)?;
+    let read = || {
+        let unusable = |what: String| TrainError::Unusable { what };
+        let order: Order = serde_json::from_slice(order).map_err(|error| unusable(error.to_string()))?;
+        let pool = Pool::new(order.threads).map_err(|error| unusable(format!("cannot start threads: {error}")))?;
+        let split = order.split.as_ref().map(|split| split.parse()).transpose().map_err(unusable)?;
+        let checkpoint = read_checkpoint(&checkpoint)?.ok_or_else(|| unusable("there is no checkpoint".to_owned()))?;
+        Ok((order, split, checkpoint, pool))
+    };
+    let (order, split, checkpoint, pool) = match read() {
+        Ok(read) => read,
+        // rank 0 comes by there
+        Err(error) => return agree(&mut workers, Err(error)),
+    };
+    let options = EvaluationOptions {
+        dataset: order.dataset,
+        split,
+        path_column: order.path_column,
+        label_column: order.label_column,
+        labels: order.labels,
+        logit_adjustment: order.logit_adjustment,
+        tau_norm: order.tau_norm,
+        tta: if order.is_flipped { TestTimeAugmentation::Flip } else { TestTimeAugmentation::None },
+        ..EvaluationOptions::default()
+    };
+    let context = RunContext { data_root: &order.data_root, pool: &pool, feedback: &NoFeedback, processes: None };
+    let mut subject = Subject::new(checkpoint, &options, &mut workers, &context)?;
+    agree(&mut workers, Ok(()))?;
+    agree(&mut workers, Ok(()))?;
+    subject.evaluate(&mut workers, &pool, &mut |_, _| {})?;
+    Ok(())
+}
+
+/// A trained network and the images to evaluate it on.
+struct Subject {
+    header: CheckpointHeader,
+    dataset: String,
+    split: SplitChoice,
+    own: bool,
+    data: SplitLoader,
+    engine: Cpu,
+    inference: Inference,
+    tau: f64,
+    groups: GroupRule,
+    batch_size: usize,
+}
+
+impl Subject {
+    /// Reads the images and prepares the network. All workers have the same images.
+    fn new(
+        checkpoint: Checkpoint,
+        options: &EvaluationOptions,
+        workers: &mut impl Workers,
+        context: &RunContext<'_>,
+    ) -> Result<Self, TrainError> {
+        let subject = agree(workers, Self::read(checkpoint, options, context))?;
+        let same = SameWork {
+            settings: String::new(),
+            data: format!("{} {:?}", subject.dataset, subject.data.labels),
+            position: String::new(),
+            splits: vec![&subject.data],
+            files: subject.data.has_files(),
+        };
+        same.check(workers)?;
+        Ok(subject)
+    }
+
+    fn read(checkpoint: Checkpoint, options: &EvaluationOptions, context: &RunContext<'_>) -> Result<Self, TrainError> {
+        let Checkpoint { header, mut parameters, statistics, .. } = checkpoint;
+        let mut settings = header.settings.clone();
+        settings.data.image_size = header.network.size[0] as u32;
+        settings.groups = options.groups.unwrap_or(settings.groups);
+        let own = match &options.dataset {
+            None => {
+                check_place(&settings.data.dataset, "equipoise evaluate RUN DATA")?;
+                true
+            }
+            Some(dataset) => is_same(dataset, &settings.data.dataset) || is_moved(dataset, options, &header, context),
+        };
+        match &options.dataset {
+            Some(dataset) if own => settings.data.dataset.clone_from(dataset),
+            Some(dataset) => settings.data = foreign(dataset, options, &settings.data),
+            None => {}
+        }
+        let mut trained = None;
+        let (dataset, split, data) = prepare_readable(&settings.data, context, |loaded, progress| {
+            let mut dataset = loaded.into_dataset();
+            if own {
+                take_validation_split(&mut dataset, &settings)?;
+                let same_content = header.content.as_ref().is_none_or(|content| *content == prepare::content(&dataset));
+                if fingerprint(&dataset) != header.fingerprint || !same_content {
+                    // files that could not be read in training are in no split
+                    let broken = find_broken(&dataset, context.pool, progress);
+                    match options.dataset {
+                        _ if !broken.is_empty() => return Ok(Prepared::Broken(broken)),
+                        None => return Err(changed(&dataset.name)),
+                        Some(_) => {}
+                    }
+                }
+            }
+            let split = options.split.unwrap_or_else(|| SplitChoice::usual(&dataset));
+            let name = dataset.name.clone();
+            let files = matches!(dataset.train.images, Images::Files(_));
+            let images = labeled_as(dataset, &header.classes, split)?;
+            trained = match (own, split) {
+                (true, SplitChoice::All) => Some(header.counts.iter().sum::<u64>() as usize),
+                (true, _) => None,
+                (false, _) => trained_images(&images, &header, context),
+            };
+            let transform = transform(&settings, files, &header.normalize, false);
+            let mut broken = Vec::new();
+            let loader = SplitLoader::new(images, transform, &header.classes, &mut broken, (context.pool, progress))?;
+            Ok(loader.map_or(Prepared::Broken(broken), |loader| Prepared::Ready((name, split, loader))))
+        })?;
+        if let Some(trained) = trained.filter(|trained| *trained > 0) {
+            let (images, were) = (data.labels.len(), if trained == 1 { "was" } else { "were" });
+            let text = format!(
+                "{trained} of these {images} {} {were} trained on (same content): results will look better than they are",
+                Examples::of_features(header.network.is_on_features()).many()
+            );
+            context.feedback.warn(&text);
+        }
+        check_shape(&dataset, &data, &header.network)?;
+        if options.tau_norm > 0.0 {
+            normalize_head(&header.network, &mut parameters, options.tau_norm)?;
+        }
+        let batch_size = settings.batch_size.min(data.labels.len());
+        let mut engine = engine(header.network.clone(), batch_size, 0, context.pool)?;
+        set_tensors(&mut engine, &[parameters, statistics])?;
+        let tau = options.logit_adjustment.unwrap_or(settings.logit_adjustment);
+        let adjustment = LogitAdjustment::new(&settings.criterion.method, &header.counts, tau);
+        let inference = Inference { adjustment, tta: options.tta };
+        let groups = settings.groups;
+        Ok(Self { header, dataset, split, own, data, engine, inference, tau, groups, batch_size })
+    }
+
+    /// Evaluates the network with all workers. `on_batch` sees every batch.
+    fn evaluate(
+        &mut self,
+        workers: &mut impl Workers,
+        pool: &Pool,
+        on_batch: &mut dyn FnMut(&EvaluatedBatch<'_>, &SplitLoader),
+    ) -> Result<EvaluationCounts, TrainError> {
+        let Self { engine, data, batch_size, inference, .. } = self;
+        evaluate(engine, workers, data, *batch_size, pool, inference, &mut |batch| on_batch(batch, data))
+    }
 }
 
 /// The predictions of a batch, from its adjusted logits and from those of the probabilities.

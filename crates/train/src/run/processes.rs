@@ -1,10 +1,11 @@
 //! Several processes that train one run on the CPU: rank 0 drives and writes, the others are told what to do.
 //!
 //! Rank 0 runs a command as if it were alone. Where it builds the trainer of a run, the other processes build theirs; where it
-//! trains, they train. Nothing else concerns them.
+//! trains, they train; where it evaluates, they evaluate their share of the images. Nothing else concerns them.
 
 use std::path::PathBuf;
 
+use equipoise_data::features::read::is_feature_file;
 use equipoise_nn::{Cpu, Network, Peers};
 use equipoise_pool::Pool;
 use serde::{Deserialize, Serialize};
@@ -29,11 +30,28 @@ pub trait Processes: Send + Sync {
     /// How many processes there are, with this one.
     fn size(&self) -> usize;
 
-    /// Tells the others to build a run: each of them passes the order to [`build`].
+    /// Tells the others to take part in a task, with its order.
     ///
     /// # Errors
     /// If a process cannot be reached.
-    fn build(&self, order: &[u8]) -> Result<Connection, WorkersError>;
+    fn start(&self, task: Task, order: &[u8]) -> Result<Connection, WorkersError>;
+}
+
+/// What processes do together.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Task {
+    /// They build a run: the others pass the order to [`build`].
+    Build,
+    /// They evaluate a checkpoint: the others pass the order to [`evaluate_share`](super::evaluation::evaluate_share).
+    Evaluate,
+    /// They run a command that shares out its work itself, with the command line of this process.
+    Command,
+}
+
+/// Whether a run is a head on features. Rank 0 trains it alone: its steps take less than a millisecond, so that messages would only
+/// slow them down.
+pub(super) fn is_for_one_process(settings: &Settings) -> bool {
+    settings.architecture().is_for_features() || is_feature_file(settings.data.dataset.as_ref())
 }
 
 /// What a process needs to know to build the trainer of a run.
@@ -54,9 +72,12 @@ pub(super) fn build_together(
     let (data_root, threads) = (std::path::absolute(context.data_root), context.pool.threads());
     let data_root = data_root.unwrap_or_else(|_| context.data_root.to_owned());
     let order = Order { settings: settings.to_toml()?, data_root, threads };
-    let order = serde_json::to_vec(&order)
-        .map_err(|error| TrainError::Unusable { what: format!("cannot write JSON: {error}") })?;
-    build_connected(settings, checkpoint, processes.build(&order)?, context)
+    build_connected(settings, checkpoint, processes.start(Task::Build, &to_json(&order)?)?, context)
+}
+
+/// An order as JSON.
+pub(super) fn to_json(order: &impl Serialize) -> Result<Vec<u8>, TrainError> {
+    serde_json::to_vec(order).map_err(|error| TrainError::Unusable { what: format!("cannot write JSON: {error}") })
 }
 
 /// Builds the trainer of a run that rank 0 builds.
@@ -95,10 +116,6 @@ fn build_connected(
     let checkpoint = agree(&mut workers, checkpoint)?;
     let size = peers.size();
     let make = |network: Network, batch_size: usize, seed| {
-        if network.is_on_features() && size > 1 {
-            let what = "a head on features is trained by one process".to_owned();
-            return Err(TrainError::Unusable { what });
-        }
         check_memory(&network, batch_size.div_ceil(size), context.pool)?;
         Ok(Cpu::with_peers(network, batch_size, seed, context.pool.clone(), peers)?)
     };

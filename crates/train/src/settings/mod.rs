@@ -385,10 +385,14 @@ impl Settings {
     /// The learning rate that the schedule scales.
     #[must_use]
     pub fn learning_rate(&self) -> f64 {
+        self.optimizer.learning_rate.unwrap_or_else(|| self.usual_learning_rate())
+    }
+
+    /// The learning rate of SGD for a network like this.
+    pub(crate) fn usual_learning_rate(&self) -> f64 {
         // the gradients of cosines do not grow with the features
         let has_large_gradients = self.architecture().is_for_features() && self.head_kind() != HeadKind::Cosine;
-        let usual = if has_large_gradients { FEATURE_LEARNING_RATE } else { LEARNING_RATE };
-        self.optimizer.learning_rate.unwrap_or(usual)
+        if has_large_gradients { FEATURE_LEARNING_RATE } else { LEARNING_RATE }
     }
 
     /// Takes what these settings leave to the images, network, image size and what follows from them, from those of a run

@@ -6,7 +6,7 @@ use equipoise_nn::{Engine, TensorKind};
 
 use super::Trainer;
 use crate::error::TrainError;
-use crate::settings::{LEARNING_RATE, OptimizerKind};
+use crate::settings::OptimizerKind;
 use crate::workers::Workers;
 
 /// Images of the batch that the error names.
@@ -87,7 +87,7 @@ impl<E: Engine, W: Workers> Trainer<E, W> {
     fn advice(&self) -> String {
         let optimizer = &self.settings.optimizer;
         let usual = match optimizer.name {
-            OptimizerKind::Sgd | OptimizerKind::Lbfgs => LEARNING_RATE,
+            OptimizerKind::Sgd | OptimizerKind::Lbfgs => self.settings.usual_learning_rate(),
             OptimizerKind::AdamW => ADAMW_LEARNING_RATE,
         };
         let lower = (self.settings.learning_rate() / 10.0).min(usual);

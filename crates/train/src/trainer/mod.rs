@@ -18,7 +18,7 @@ mod full_batch;
 mod observer;
 mod range_test;
 mod resume;
-mod same_run;
+pub(crate) mod same_run;
 mod step;
 
 use std::sync::Arc;
@@ -32,7 +32,7 @@ use equipoise_record::{Calibration, EpochRecord, GradientNorms, RunFolder};
 
 pub(crate) use self::full_batch::CHUNK as FULL_BATCH_ROWS;
 pub use self::observer::{Directive, NoObserver, Observer, StepProgress};
-pub use self::range_test::{RangePoint, RateRange, suggested_rate};
+pub use self::range_test::{RangeOutcome, RangePoint, RateRange};
 pub use self::resume::Position;
 use self::step::CriterionOutput;
 use crate::batches::{EpochBatches, Prefetch};

@@ -11,6 +11,8 @@ use crate::workers::{Workers, agree};
 
 /// Weight of the past in the smoothed loss.
 const SMOOTHING: f64 = 0.9;
+/// As many steps as the smoothed loss remembers.
+const FEWEST_STEPS: usize = 10;
 /// The test ends when the smoothed loss exceeds its smallest value by this factor.
 const HOPELESS: f64 = 4.0;
 
@@ -44,12 +46,40 @@ pub struct RangePoint {
     pub smoothed: f64,
 }
 
-/// The learning rate that a range test suggests: a tenth of the one with the smallest smoothed loss. `None` if the loss
-/// never fell.
-#[must_use]
-pub fn suggested_rate(points: &[RangePoint]) -> Option<f64> {
-    let best = points.iter().min_by(|a, b| a.smoothed.total_cmp(&b.smoothed))?;
-    (best.smoothed < points[0].smoothed).then_some(best.learning_rate / 10.0)
+/// What a range test shows.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum RangeOutcome {
+    /// The loss was smallest at a learning rate between the first and the last. A tenth of it is a good start.
+    Smallest(f64),
+    /// There were too few steps to smooth the loss.
+    TooFewSteps,
+    /// The loss was smallest in the first step.
+    NeverFell,
+    /// The loss still fell in the last step.
+    StillFalling,
+}
+
+impl RangeOutcome {
+    /// The outcome of these steps.
+    #[must_use]
+    pub fn of(points: &[RangePoint]) -> Self {
+        let smallest = points.iter().enumerate().min_by(|(_, a), (_, b)| a.smoothed.total_cmp(&b.smoothed));
+        match smallest {
+            _ if points.len() < FEWEST_STEPS => Self::TooFewSteps,
+            None | Some((0, _)) => Self::NeverFell,
+            Some((number, _)) if number + 1 == points.len() => Self::StillFalling,
+            Some((_, point)) => Self::Smallest(point.learning_rate),
+        }
+    }
+
+    /// The learning rate to start with, if the test shows one.
+    #[must_use]
+    pub fn suggested_rate(self) -> Option<f64> {
+        match self {
+            Self::Smallest(rate) => Some(rate / 10.0),
+            Self::TooFewSteps | Self::NeverFell | Self::StillFalling => None,
+        }
+    }
 }
 
 impl<E: Engine, W: Workers> Trainer<E, W> {
@@ -122,8 +152,15 @@ mod tests {
     #[test]
     fn a_tenth_of_the_best_rate_is_suggested() {
         let point = |learning_rate, smoothed| RangePoint { learning_rate, loss: 0.0, smoothed };
-        assert_eq!(suggested_rate(&[point(0.1, 2.0), point(0.5, 1.0), point(1.0, 3.0)]), Some(0.05));
-        assert_eq!(suggested_rate(&[point(0.1, 2.0), point(0.5, 2.0)]), None);
-        assert_eq!(suggested_rate(&[]), None);
+        let outcome = |smallest: usize, steps: usize| {
+            let loss = |step: usize| step.abs_diff(smallest) as f64;
+            RangeOutcome::of(&(0..steps).map(|step| point(step as f64, loss(step))).collect::<Vec<_>>())
+        };
+        assert_eq!(outcome(5, 10), RangeOutcome::Smallest(5.0));
+        assert_eq!(outcome(5, 10).suggested_rate(), Some(0.5));
+        assert_eq!(outcome(5, 9), RangeOutcome::TooFewSteps);
+        assert_eq!(outcome(0, 10), RangeOutcome::NeverFell);
+        assert_eq!(outcome(9, 10), RangeOutcome::StillFalling);
+        assert_eq!(RangeOutcome::of(&[]), RangeOutcome::TooFewSteps);
     }
 }

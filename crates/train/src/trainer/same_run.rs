@@ -1,5 +1,6 @@
 //! Whether all workers train the same run on the same data.
 
+use std::collections::BTreeSet;
 use std::fs::File;
 use std::io::{Read, Seek, SeekFrom};
 
@@ -16,15 +17,42 @@ const COMPARED: usize = 4096;
 impl<E: Engine, W: Workers> Trainer<E, W> {
     /// Checks that all workers train the same run from the same position.
     pub(super) fn check_workers(&mut self) -> Result<(), TrainError> {
-        if self.workers.shard().size() == 1 {
+        let RunData { fingerprint, content, files, train, val, test, .. } = &*self.data;
+        let same = SameWork {
+            settings: self.settings.to_toml()?,
+            data: format!("{fingerprint}, {content}"),
+            position: format!("{} {}", self.position.epoch, self.position.step),
+            splits: [train].into_iter().chain(val).chain([test]).collect(),
+            files: *files,
+        };
+        same.check(&mut self.workers)
+    }
+}
+
+/// What all workers must have alike.
+pub(crate) struct SameWork<'a> {
+    /// The settings.
+    pub(crate) settings: String,
+    /// Fingerprints of the data.
+    pub(crate) data: String,
+    /// The position within the run, or whatever tells one checkpoint from another.
+    pub(crate) position: String,
+    /// The images.
+    pub(crate) splits: Vec<&'a SplitLoader>,
+    /// Whether the images come from files.
+    pub(crate) files: bool,
+}
+
+impl SameWork<'_> {
+    /// Checks that all workers have the same.
+    pub(crate) fn check(&self, workers: &mut impl Workers) -> Result<(), TrainError> {
+        if workers.shard().size() == 1 {
             return Ok(());
         }
-        let digests = digests(&self.data);
-        let RunData { fingerprint, content, .. } = &*self.data;
-        let data = format!("{fingerprint}, {content}, {:016x}", fnv1a(digests.as_flattened()));
-        let position = format!("{} {}", self.position.epoch, self.position.step);
-        let own = [self.workers.node(), self.settings.to_toml()?, data, position].join("\0");
-        let all = self.workers.exchange(own.as_bytes())?;
+        let digests = self.digests();
+        let data = format!("{}, {:016x}", self.data, fnv1a(digests.as_flattened()));
+        let own = [&workers.node(), &self.settings, &data, &self.position].map(String::as_str).join("\0");
+        let all = workers.exchange(own.as_bytes())?;
         let all: Vec<String> = all.iter().map(|message| String::from_utf8_lossy(message).into_owned()).collect();
         let part = |rank: usize, part: usize| all[rank].split('\0').nth(part).unwrap_or_default();
         let worker = |rank: usize| match part(rank, 0) {
@@ -36,7 +64,7 @@ impl<E: Engine, W: Workers> Trainer<E, W> {
         let (other, first) = (worker(rank), worker(0));
         let what = match number {
             1 => format!("{other} has other settings than {first}"),
-            2 => match self.first_difference(&digests, rank)? {
+            2 => match self.first_difference(&digests, rank, workers)? {
                 name if name.is_empty() => format!("{other} has another dataset than {first}"),
                 name => format!("{other} has another dataset than {first}: they differ in {name}"),
             },
@@ -45,40 +73,49 @@ impl<E: Engine, W: Workers> Trainer<E, W> {
         Err(TrainError::Unusable { what })
     }
 
-    /// The name of the first image in which the data of a worker differs from that of worker 0, as that worker names it; empty if
-    /// the images have no names.
-    fn first_difference(&mut self, own: &[[u8; 8]], rank: usize) -> Result<String, TrainError> {
-        let all = self.workers.exchange(own.as_flattened())?;
-        let images = |rank: usize| all[rank].as_chunks::<8>().0;
-        let same = images(0).iter().zip(images(rank)).take_while(|(first, other)| first == other).count();
-        let names = splits(&self.data).flat_map(|split| (0..split.labels.len()).map(|index| split.name(index as u32)));
-        let has_names = self.data.files;
-        let name = names.enumerate().find(|(number, _)| has_names && *number == same).map(|(_, name)| name);
-        let names = self.workers.exchange(name.unwrap_or_default().as_bytes())?;
-        // the worker with fewer images has no name for the first one that it lacks
+    /// The name of an image that only one of two workers has, or that differs between them; empty if the images have no names.
+    fn first_difference(
+        &self,
+        own: &[[u8; 16]],
+        rank: usize,
+        workers: &mut impl Workers,
+    ) -> Result<String, TrainError> {
+        let all = workers.exchange(own.as_flattened())?;
+        let images = |rank: usize| all[rank].as_chunks::<16>().0;
+        let [first, other] = [0, rank].map(|rank| images(rank).iter().copied().collect::<BTreeSet<_>>());
+        // a file that cannot be read is left out, and may change the splits; so a file that one lacks is more telling
+        let names = |images: &BTreeSet<[u8; 16]>| images.iter().map(|image| image.split_at(8).0.to_vec()).collect();
+        let [named_first, named_other]: [BTreeSet<Vec<u8>>; 2] = [names(&first), names(&other)];
+        let missing = named_first.symmetric_difference(&named_other).next().cloned();
+        let differing = || first.symmetric_difference(&other).next().map(|image| image[..8].to_vec());
+        let Some(wanted) = missing.or_else(differing) else { return Ok(String::new()) };
+        let name = self.names().find(|name| fnv1a(name.as_bytes()).to_le_bytes()[..] == wanted);
+        let names = workers.exchange(name.unwrap_or_default().as_bytes())?;
         let name = [rank, 0].into_iter().map(|rank| &names[rank]).find(|name| !name.is_empty());
         Ok(name.map_or_else(String::new, |name| String::from_utf8_lossy(name).into_owned()))
     }
-}
 
-fn splits(data: &RunData) -> impl Iterator<Item = &SplitLoader> {
-    [&data.train].into_iter().chain(&data.val).chain([&data.test])
-}
-
-/// A digest of every image that comes from a file: of its class, of the length of the file and of the bytes in its middle.
-fn digests(data: &RunData) -> Vec<[u8; 8]> {
-    let mut all = Vec::new();
-    if data.files {
-        for split in splits(data) {
-            for (index, label) in split.labels.iter().enumerate() {
-                let mut bytes = label.to_le_bytes().to_vec();
-                // a file that cannot be read counts as empty
-                let _ = read_middle(&split.name(index as u32), &mut bytes);
-                all.push(fnv1a(&bytes).to_le_bytes());
-            }
-        }
+    /// The names of all images that come from files.
+    fn names(&self) -> impl Iterator<Item = String> {
+        let splits = self.splits.iter().filter(|_| self.files);
+        splits.flat_map(|split| (0..split.labels.len()).map(|index| split.name(index as u32)))
     }
-    all
+
+    /// Of every image that comes from a file, digests of its name, and of its class, the length of the file and the bytes in its
+    /// middle.
+    fn digests(&self) -> Vec<[u8; 16]> {
+        let labels = self.splits.iter().flat_map(|split| &split.labels);
+        let digest = |(name, label): (String, &u32)| {
+            let mut bytes = label.to_le_bytes().to_vec();
+            // a file that cannot be read counts as empty
+            let _ = read_middle(&name, &mut bytes);
+            let mut both = [0; 16];
+            both[..8].copy_from_slice(&fnv1a(name.as_bytes()).to_le_bytes());
+            both[8..].copy_from_slice(&fnv1a(&bytes).to_le_bytes());
+            both
+        };
+        self.names().zip(labels).map(digest).collect()
+    }
 }
 
 fn read_middle(path: &str, bytes: &mut Vec<u8>) -> std::io::Result<()> {

@@ -17,7 +17,7 @@ mod json;
 mod split_folders;
 
 use std::collections::BTreeMap;
-use std::io::Read;
+use std::io::{ErrorKind, Read};
 use std::path::{Path, PathBuf};
 
 pub(crate) use self::beside_images::list_in;
@@ -32,6 +32,9 @@ use crate::read::options::ReadOptions;
 use crate::read::source::open;
 use crate::subset::grouping::FileGroups;
 use crate::subset::split::{ClassFiles, labeled, split_files};
+
+/// What programs write where a label is missing.
+const MISSING: [&str; 5] = ["nan", "null", "none", "n/a", "na"];
 
 /// Reads a list; its extension decides the format (`.csv` and `.tsv`, or `.jsonl` and `.ndjson`).
 ///
@@ -93,6 +96,7 @@ pub fn parse(file: &Path, text: &mut dyn Read, options: &ReadOptions) -> Result<
             }
         };
     problems.extend(similar_names(&classes, file));
+    problems.extend(doubtful_names(&classes, file));
     let name = file.file_stem().map_or_else(|| "list".to_owned(), |name| name.to_string_lossy().into_owned());
     Ok(Dataset { name, classes, train, val, test, groups, problems })
 }
@@ -146,7 +150,11 @@ fn files_by_split(
         }
         let path = finder.find(path);
         if let Err(error) = path.metadata() {
-            problems.push(Problem { path: path.display().to_string(), what: format!("line {line}: {error}") });
+            let what = match error.kind() {
+                ErrorKind::NotFound => "there is no such file".to_owned(),
+                _ => error.to_string(),
+            };
+            problems.push(Problem { path: path.display().to_string(), what: format!("line {line}: {what}") });
         }
         if is_grouped {
             groups.insert(
@@ -170,6 +178,24 @@ fn check_classes(file: &Path, splits: &FilesBySplit) -> Result<(), DataError> {
         }
     }
     Ok(())
+}
+
+/// Class names that are probably no classes: labels that are missing, and several labels at once.
+fn doubtful_names(classes: &[String], file: &Path) -> Vec<Problem> {
+    let is_missing = |class: &String| MISSING.iter().any(|word| class.eq_ignore_ascii_case(word));
+    let is_several = |class: &String| {
+        let mut parts = class.split([';', '|', ',']).map(str::trim);
+        class.contains([';', '|', ',']) && parts.any(|part| classes.iter().any(|other| other == part))
+    };
+    let doubt = |class: &String| match () {
+        () if is_missing(class) => Some(format!("class `{class}`: these labels are probably missing")),
+        () if is_several(class) => {
+            Some(format!("class `{class}`: probably several labels of one image, which count as a class of their own"))
+        }
+        () => None,
+    };
+    let problem = |what: String| Problem { path: file.display().to_string(), what };
+    classes.iter().filter_map(doubt).map(problem).collect()
 }
 
 /// The class names in the order of their labels.

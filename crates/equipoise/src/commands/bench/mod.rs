@@ -11,6 +11,7 @@ use std::time::Duration;
 use clap::Subcommand;
 use equipoise_criterion::SimdLevel;
 use equipoise_criterion::random::Draws;
+use equipoise_train::run::processes::Connection;
 
 use crate::failure::Failure;
 
@@ -66,6 +67,14 @@ pub(crate) fn run(args: &Args, out: &mut impl Write) -> Result<(), Failure> {
         Benchmark::Step(args) => step::run(args, out),
         Benchmark::Kernels(args) => kernels::run(args, out),
         Benchmark::Data(args) => data::run(args, out),
+    }
+}
+
+/// What a process that is not rank 0 does of a benchmark.
+pub(crate) fn follow(args: &Args, connection: Connection) -> Result<(), Failure> {
+    match &args.benchmark {
+        Benchmark::Step(args) => step::follow(args, connection),
+        Benchmark::Loss(_) | Benchmark::Kernels(_) | Benchmark::Data(_) => Ok(()),
     }
 }
 

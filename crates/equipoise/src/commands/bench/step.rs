@@ -4,13 +4,17 @@ use std::io::Write;
 use std::time::Duration;
 
 use equipoise_criterion::{Batch, Config, Criterion, Id, Output, Preset, SimdLevel, Workspace};
-use equipoise_nn::{ConvolutionAlgorithm, Cpu, Engine, Network, NnError, Optimizer};
+use equipoise_nn::{ConvolutionAlgorithm, Cpu, Engine, Network, NnError, Optimizer, Traffic};
+use equipoise_train::TrainError;
 use equipoise_train::run::memory::{available_bytes, peak_mb};
+use equipoise_train::run::processes::{Connection, Task};
 use equipoise_train::settings::Architecture;
+use equipoise_train::workers::{SingleProcess, Workers, agree};
 use serde_json::json;
 
 use super::{labels, median_and_best, normals, simd, tenths};
 use crate::clock::timed;
+use crate::cluster;
 use crate::failure::Failure;
 use crate::options::ThreadArgs;
 
@@ -54,68 +58,166 @@ pub(crate) struct Args {
 }
 
 pub(crate) fn run(args: &Args, out: &mut impl Write) -> Result<(), Failure> {
-    let (batch_size, size, classes) = (args.batch_size as usize, args.image_size, args.classes);
-    let pool = args.threads.pool()?;
-    let threads = pool.threads();
-    let level = args.simd.unwrap_or_default();
-    let network = Network::new(args.model, args.channels, [size, size], classes)?;
-    let bytes = Cpu::bytes(&network, batch_size, threads);
-    if available_bytes().is_some_and(|available| bytes > available) {
-        return Err(NnError::Memory { batch_size, bytes }.into());
-    }
-    let engine = Cpu::with_kernels(network, batch_size, 0, pool.clone(), level, args.kernels)?;
-    let criterion = match args.evaluate {
-        true => None,
-        false => {
-            let criterion = Config::from(args.criterion.preset(Preset::Reference)).init(&vec![1; classes]);
-            Some(criterion.map_err(|error| Failure::from(error).about(&format!("--classes {classes}")))?)
+    let connection = match cluster::processes().filter(|_| !args.evaluate) {
+        Some(processes) => {
+            if args.simd.is_some() || args.kernels != ConvolutionAlgorithm::default() {
+                return Err(Failure::usage("several processes: leave --simd and --kernels out"));
+            }
+            Some(processes.start(Task::Command, &[]).map_err(TrainError::from)?)
         }
+        None => None,
     };
-    let has_criterion = criterion.is_some();
-    let workspace = Workspace::with_pool(pool).with_simd(level);
-    let times = measure(args, engine, criterion, workspace)?;
+    let size = connection.as_ref().map_or(1, |connection| connection.peers.size());
+    let Measured { times, traffic, gradient_bytes, threads, level } = measure(args, connection)?;
+    let (batch_size, classes) = (args.batch_size as usize, args.classes);
     let speed = |time: Duration| tenths(batch_size as f64 / time.as_secs_f64());
     let (median, best) = median_and_best(times);
-    let (median, best, peak) = (speed(median), speed(best), peak_mb());
-    let (model, channels, device) = (args.model, args.channels, format!("cpu {level:?}").to_lowercase());
-    let kernels = args.kernels.to_string();
+    let (seconds, median, best, peak) = (median.as_secs_f64(), speed(median), speed(best), peak_mb());
+    let (model, channels, side) = (args.model, args.channels, args.image_size);
+    let (device, kernels) = (format!("cpu {level:?}").to_lowercase(), args.kernels.to_string());
     if args.json {
         let line = json!({
-            "model": model.name(), "batch": batch_size, "threads": threads, "device": device, "images_per_second": median,
-            "best": best, "peak_mb": peak, "evaluate": args.evaluate, "size": size, "channels": channels,
-            "classes": classes, "kernels": kernels, "criterion": has_criterion.then_some(args.criterion),
+            "model": model.name(), "batch": batch_size, "ranks": size, "threads": threads, "device": device, "images_per_second": median,
+            "best": best, "peak_mb": peak, "evaluate": args.evaluate, "size": side, "channels": channels,
+            "classes": classes, "kernels": kernels, "criterion": (!args.evaluate).then_some(args.criterion),
+            "seconds": seconds, "gradient_bytes": gradient_bytes,
+            "exchanges": traffic.short, "exchanged_bytes": traffic.short_bytes, "exchange_seconds": traffic.short_seconds,
+            "sums": traffic.long, "summed_bytes": traffic.long_bytes, "sum_seconds": traffic.long_seconds,
         });
         return Ok(writeln!(out, "{line}")?);
     }
     let peak = peak.map_or_else(|| "unknown".to_owned(), |mb| format!("{mb} MB"));
     let what = if args.evaluate { "evaluation" } else { "training" };
-    let images = format!("batch size {batch_size}, {channels} x {size} x {size}");
+    let images = format!("batch size {batch_size}, {channels} x {side} x {side}");
+    let ranks = if size > 1 { format!("{size} ranks with ") } else { String::new() };
     writeln!(
         out,
-        "{model}, {what}, {images}, {threads} threads, {device} {kernels}: {median} images/s (best {best}), peak memory {peak}"
+        "{model}, {what}, {images}, {ranks}{threads} threads, {device} {kernels}: {median} images/s (best {best}), peak memory {peak}"
     )?;
+    if size > 1 {
+        let Traffic { short, short_bytes, short_seconds, long, long_bytes, long_seconds } = traffic;
+        let (kb, mb) = (short_bytes as f64 / 1e3, long_bytes as f64 / 1e6);
+        let [short_ms, long_ms] = [short_seconds, long_seconds].map(|seconds| tenths(1e3 * seconds));
+        writeln!(
+            out,
+            "a step of rank 0: {short} exchanges of {kb:.1} KB together in {short_ms} ms, {long} sums of gradients that send {mb:.1} MB in \
+             {long_ms} ms"
+        )?;
+    }
     Ok(())
 }
 
+/// Takes part in the steps that rank 0 measures.
+pub(super) fn follow(args: &Args, connection: Connection) -> Result<(), Failure> {
+    measure(args, Some(connection)).map(drop)
+}
+
+/// What was measured.
+struct Measured {
+    times: Vec<Duration>,
+    /// What a step sends to other processes.
+    traffic: Traffic,
+    gradient_bytes: usize,
+    threads: usize,
+    level: SimdLevel,
+}
+
+/// Measures steps on random images, together with other processes if there are any.
+fn measure(args: &Args, connection: Option<Connection>) -> Result<Measured, Failure> {
+    let (batch_size, side, classes) = (args.batch_size as usize, args.image_size, args.classes);
+    let level = args.simd.unwrap_or_default();
+    let (mut workers, peers): (Box<dyn Workers>, _) = match connection {
+        Some(Connection { workers, peers }) => (workers, Some(peers)),
+        None => (Box::new(SingleProcess), None),
+    };
+    let build = || -> Result<(Cpu, Option<Criterion>, Workspace), Failure> {
+        let pool = args.threads.pool()?;
+        let network = Network::new(args.model, args.channels, [side, side], classes)?;
+        let bytes = Cpu::bytes(&network, batch_size.div_ceil(workers.shard().size()), pool.threads());
+        if available_bytes().is_some_and(|available| bytes > available) {
+            return Err(NnError::Memory { batch_size, bytes }.into());
+        }
+        let engine = match peers {
+            Some(peers) => Cpu::with_peers(network, batch_size, 0, pool.clone(), peers),
+            None => Cpu::with_kernels(network, batch_size, 0, pool.clone(), level, args.kernels),
+        }?;
+        let criterion = match args.evaluate {
+            true => None,
+            false => {
+                let criterion = Config::from(args.criterion.preset(Preset::Reference)).init(&vec![1; classes]);
+                Some(criterion.map_err(|error| Failure::from(error).about(&format!("--classes {classes}")))?)
+            }
+        };
+        Ok((engine, criterion, Workspace::with_pool(pool).with_simd(level)))
+    };
+    let built = build();
+    let what = built.as_ref().err().map(|failure| TrainError::Unusable { what: failure.to_string() });
+    let agreed = agree(&mut workers, what.map_or(Ok(()), Err));
+    let (engine, criterion, workspace) = match (built, workers.shard().rank()) {
+        // it is in the message to the others, who do not show it
+        (Err(failure), 0) => return Err(failure),
+        (built, _) => {
+            agreed?;
+            built?
+        }
+    };
+    let threads = args.threads.pool()?.threads();
+    let (times, engine) = time_steps(args, engine, criterion, workspace, &mut workers)?;
+    let (traffic, rounds) = (engine.traffic(), u64::from(args.steps + WARMUP));
+    let traffic = Traffic {
+        short: traffic.short / rounds,
+        short_bytes: traffic.short_bytes / rounds,
+        long: traffic.long / rounds,
+        long_bytes: traffic.long_bytes / rounds,
+        short_seconds: traffic.short_seconds / rounds as f64,
+        long_seconds: traffic.long_seconds / rounds as f64,
+    };
+    Ok(Measured { times, traffic, gradient_bytes: engine.gradient_bytes(), threads, level })
+}
+
+/// Steps before those that are measured.
+const WARMUP: u32 = 3;
+
 /// Times of the steps on random images.
-fn measure(
+fn time_steps(
     args: &Args,
     mut engine: Cpu,
     mut criterion: Option<Criterion>,
     mut workspace: Workspace,
-) -> Result<Vec<Duration>, Failure> {
-    const WARMUP: u32 = 3;
-    let (batch_size, size) = (args.batch_size as usize, args.image_size);
-    let images = normals(batch_size * args.channels * size * size, 1.0);
-    let labels = labels(batch_size, args.classes);
-    let (mut grad, mut weights) = (vec![0.0; batch_size * args.classes], vec![0.0; batch_size]);
+    workers: &mut Box<dyn Workers>,
+) -> Result<(Vec<Duration>, Cpu), Failure> {
+    let (batch_size, side, classes, shard) = (args.batch_size as usize, args.image_size, args.classes, workers.shard());
+    let rows_of = |rank: usize| match engine.slices() {
+        Some(slices) => slices.rows(batch_size, rank, shard.size()),
+        None => 0..batch_size,
+    };
+    let rows = rows_of(shard.rank());
+    let lengths: Vec<usize> = (0..shard.size()).map(|rank| rows_of(rank).len() * classes).collect();
+    let values = args.channels * side * side;
+    let images = normals(batch_size * values, 1.0)[rows.start * values..rows.end * values].to_vec();
+    let labels = labels(batch_size, classes);
+    let (mut grad, mut weights) = (vec![0.0; batch_size * classes], vec![0.0; batch_size]);
+    let mut all = Vec::new();
     let sgd = Optimizer::sgd(0.1, 0.9, 2e-4);
     let mut step = || -> Result<(), Failure> {
-        let logits = engine.forward(&images, !args.evaluate)?;
+        let logits = match images.is_empty() {
+            true => engine.forward_without_images().map(|()| &[][..])?,
+            false => engine.forward(&images, !args.evaluate)?,
+        };
         if let Some(criterion) = &mut criterion {
+            let logits = match shard.size() {
+                1 => logits,
+                _ => {
+                    workers.gather(logits, &lengths, &mut all).map_err(TrainError::from)?;
+                    &all
+                }
+            };
             let output = Output::new(&mut grad, &mut weights);
             criterion.train(&Batch::new(logits, &labels), output, &mut workspace)?;
-            engine.backward(&grad)?;
+            match images.is_empty() {
+                true => engine.backward_without_images()?,
+                false => engine.backward(&grad[rows.start * classes..rows.end * classes])?,
+            }
             engine.step(&sgd)?;
         }
         Ok(())
@@ -128,5 +230,5 @@ fn measure(
             times.push(time);
         }
     }
-    Ok(times)
+    Ok((times, engine))
 }

@@ -77,7 +77,9 @@ fn each_record(
     let mut first = Vec::new();
     text.by_ref().take(MAX_LINE).read_until(b'\n', &mut first).map_err(cannot_read(file))?;
     let delimiter = delimiter(&first);
-    let text = LimitedReader::new(io::Cursor::new(first.clone()).chain(text), 0, "a line is too long, or the file");
+    // the last line ends as the others do
+    let text = io::Cursor::new(first.clone()).chain(text).chain(&b"\n"[..]);
+    let text = LimitedReader::new(text, 0, "a line is too long, or the file");
     let mut reader = lines_ending_as(&first, reader(delimiter)).from_reader(text);
     let mut record = csv::StringRecord::new();
     let mut number = 0;
@@ -99,7 +101,9 @@ fn each_record(
         if record.iter().all(str::is_empty) && record.len() <= 1 {
             continue;
         }
-        let line = record.position().map_or(before, csv::Position::line) as usize;
+        // where the record begins by the reader's account, there may still be empty lines
+        let inner: usize = record.iter().map(|field| field.matches('\n').count()).sum();
+        let line = (reader.position().line() as usize).saturating_sub(1 + inner).max(before as usize);
         each(number, line, &record)?;
         number += 1;
     }
