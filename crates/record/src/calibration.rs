@@ -23,6 +23,9 @@ pub struct Calibration {
     /// What the temperature makes of the test images, if there are any.
     #[serde(default)]
     pub test: Option<BeforeAndAfter>,
+    /// What prediction sets and rejections do on the test images, if there are enough calibration images for them.
+    #[serde(default)]
+    pub decisions: Decisions,
 }
 
 impl Calibration {
@@ -69,6 +72,33 @@ impl CalibrationImages {
             self.probabilities.iter().all(|p| (0.0..=1.0).contains(p)) && self.scores.iter().all(|z| z.is_finite());
         (valid && lengths == [n; 3]).then_some(n)
     }
+}
+
+/// Prediction sets and rejections of the test images.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Decisions {
+    /// Prediction sets.
+    pub sets: Option<SetCounts>,
+    /// Rejections.
+    pub rejections: Option<RejectionCounts>,
+}
+
+/// Prediction sets, counted by class.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct SetCounts {
+    /// Share of the images whose set may miss their class.
+    pub alpha: f64,
+    /// Every class: images, images whose set holds their class, sum of the sizes of their sets.
+    pub classes: Vec<[u64; 3]>,
+}
+
+/// Rejections, counted by class.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct RejectionCounts {
+    /// Share of the right answers that may be rejected.
+    pub rate: f64,
+    /// Every class: right answers, rejected right answers, wrong answers, rejected wrong answers.
+    pub classes: Vec<[u64; 4]>,
 }
 
 /// Probabilities without and with the temperature.

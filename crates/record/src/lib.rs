@@ -19,7 +19,8 @@ pub mod samples;
 
 pub use baselines::BaselineResult;
 pub use calibration::{
-    BeforeAndAfter, Calibration, CalibrationImages, ClassProbabilities, ProbabilityFigures, TemperatureFit,
+    BeforeAndAfter, Calibration, CalibrationImages, ClassProbabilities, Decisions, ProbabilityFigures, RejectionCounts,
+    SetCounts, TemperatureFit,
 };
 pub use details::{
     ConfusedPair, CorrectImages, EvaluationDetails, GroupMembers, HardExample, ReliabilityBin, SweepPoint,

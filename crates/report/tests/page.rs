@@ -628,3 +628,19 @@ fn the_trade_off_is_that_of_the_records() {
     assert_eq!(rows[3], ["1", "50.0", "60.0", "70.0", "61.3", "62.5"]);
     assert_eq!(with(&page, "trade-off").count(), 3, "the first group, the last one, and all classes");
 }
+
+#[test]
+fn sets_and_rejections_are_those_of_the_records() {
+    let root = folder("decisions");
+    nine(&root);
+    let html = page_of(&root);
+    let page = read(&html);
+    let rows: Vec<Vec<String>> = with(&page, "decisions-table")
+        .flat_map(|table| table.descendants().filter(|node| node.has_tag_name("tr")))
+        .map(|row| row.children().filter(|cell| cell.has_tag_name("td")).map(text).collect())
+        .collect();
+    assert_eq!(rows.len(), 10, "a head, and three groups of three criteria");
+    // 9 of 10 sets hold the class, 1.5 classes each; 1 of 8 right and 1 of 2 wrong answers rejected; 7 of 8 that are left are right
+    assert!(rows[1..].iter().all(|row| row[1..] == ["90.0", "1.50", "12.5", "50.0", "87.5"]), "{rows:?}");
+    assert_eq!(with(&page, "decisions").count(), 2, "a chart for sets, one for rejections");
+}

@@ -5,7 +5,7 @@ use equipoise_data::describe::groups::ClassGroup;
 use equipoise_decide::temperature::{self, Fit};
 use equipoise_decide::{Logits, log_softmax};
 use equipoise_record::{
-    BeforeAndAfter, Calibration, CalibrationImages, ClassProbabilities, ProbabilityFigures, ReliabilityBin,
+    BeforeAndAfter, Calibration, CalibrationImages, ClassProbabilities, Decisions, ProbabilityFigures, ReliabilityBin,
     TemperatureFit,
 };
 
@@ -36,7 +36,16 @@ pub fn calibrate(logits: &Logits<'_>, assumed: &AssumedPrior, position: Position
         images.probabilities.push(log_softmax(&sums)[label].exp() as f32);
     }
     let (epoch, steps) = (position.epoch, position.total_steps);
-    Calibration { epoch, steps, source: source.to_owned(), temperature, fit, images, test: None }
+    Calibration {
+        epoch,
+        steps,
+        source: source.to_owned(),
+        temperature,
+        fit,
+        images,
+        test: None,
+        decisions: Decisions::default(),
+    }
 }
 
 /// What a temperature makes of images: their outcomes without and with it.

@@ -10,11 +10,17 @@ use equipoise_decide::rejection::{Answer, Rejection};
 use equipoise_decide::sets::{PredictionSets, fewest_images};
 use equipoise_record::Calibration;
 
-pub use self::tally::{DecisionTally, GroupRejections, GroupSets, RejectionFigures, SetFigures};
+pub use self::tally::{DecisionTally, GroupRejections, GroupSets, RejectionFigures, RowDecision, SetFigures};
 use crate::checkpoint::CheckpointHeader;
 use crate::error::TrainError;
 use crate::evaluate::LogitAdjustment;
 use crate::prior::{TargetPrior, assumed_prior};
+use crate::settings::Settings;
+
+/// Share of the images whose set may miss their class, in reports.
+pub(crate) const REPORTED_ALPHA: f64 = 0.1;
+/// Share of the right answers that may be rejected, in reports.
+pub(crate) const REPORTED_RATE: f64 = 0.05;
 
 /// How logits become decisions.
 #[derive(Clone, Debug, Default)]
@@ -54,13 +60,39 @@ impl Decision {
         groups: &[ClassGroup],
         options: &DecisionOptions,
     ) -> Result<Self, TrainError> {
-        let assumed = assumed_prior(&header.settings, &header.counts, adjustment)?;
-        let classes = header.classes.len();
+        Self::of_run((&header.settings, &header.counts), adjustment, groups, options)
+    }
+
+    /// The decisions that a report shows: sets and rejections at the usual shares, as far as there are enough calibration images; `None` without
+    /// any.
+    pub(crate) fn for_report(
+        (settings, counts): (&Settings, &[u64]),
+        adjustment: &LogitAdjustment,
+        groups: &[ClassGroup],
+        calibration: &Calibration,
+    ) -> Option<Self> {
+        let of = |sets: Option<f64>, reject: Option<f64>| {
+            let calibration = Some(calibration.clone());
+            let options = DecisionOptions { calibration, prior: TargetPrior::Assumed, sets, reject };
+            Self::of_run((settings, counts), adjustment, groups, &options).ok()
+        };
+        let (sets, reject) = (Some(REPORTED_ALPHA), Some(REPORTED_RATE));
+        of(sets, reject).or_else(|| of(sets, None)).or_else(|| of(None, reject))
+    }
+
+    fn of_run(
+        (settings, counts): (&Settings, &[u64]),
+        adjustment: &LogitAdjustment,
+        groups: &[ClassGroup],
+        options: &DecisionOptions,
+    ) -> Result<Self, TrainError> {
+        let assumed = assumed_prior(settings, counts, adjustment)?;
+        let classes = counts.len();
         let sets = options.sets.map(|alpha| sets(options, classes, alpha)).transpose()?;
         let rejection = options.reject.map(|rate| rejection(options, groups, classes, rate)).transpose()?;
         Ok(Self {
             temperature: options.calibration.as_ref().map_or(1.0, |calibration| calibration.temperature),
-            offsets: options.prior.offsets(&assumed, &header.counts)?,
+            offsets: options.prior.offsets(&assumed, counts)?,
             to_uniform: assumed.log_shares.iter().map(|log| -log).collect(),
             sets,
             rejection,

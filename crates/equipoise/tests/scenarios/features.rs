@@ -449,9 +449,9 @@ fn heads_have_fewer_epochs_unless_something_says_how_many() {
 fn criteria_are_compared_by_cross_validation() {
     let place = Place::features();
     let args = ["compare", "x.npy", "--folds", "3", "--repeats", "3", "--epochs", "4", "--quiet", "-o", "all"];
-    let args = [&args[..], &["--criteria", "softmax,balanced-softmax"]].concat();
+    let args = [&args[..], &["--criteria", "softmax,seesaw,balanced-softmax"]].concat();
     let said = place.stdout(&args);
-    assert!(said.contains("tested in 3 folds") && said.contains("balanced-softmax"), "{said}");
+    assert!(said.contains("tested in 3 folds") && said.contains("repetitions"), "{said}");
     // every row is tested once per repetition
     for repeat in ["r1", "r3"] {
         let result = place.result(&format!("all/softmax/pooled/{repeat}"));
@@ -461,14 +461,16 @@ fn criteria_are_compared_by_cross_validation() {
     }
     let table: serde_json::Value = serde_json::from_str(&place.read("all/compare.json")).expect("JSON");
     assert_eq!((&table["folds"], &table["repeats"]), (&3.into(), &3.into()));
-    assert_eq!(table["rows"].as_array().map(Vec::len), Some(2));
+    let rows = table["rows"].as_array().expect("rows").iter().map(|row| row["criterion"].as_str());
+    let order = ["softmax", "seesaw", "balanced-softmax"].map(Some);
+    assert!(rows.eq(order), "the criteria are in the order of the option: {table}");
     // nothing is trained again, and folds are not compared as if they were methods
     assert_eq!(place.stdout(&args).lines().next(), said.lines().next());
     for folder in ["all", "all/softmax"] {
         let table: serde_json::Value =
             serde_json::from_str(&place.stdout(&["report", folder, "--format", "json"])).expect("JSON");
         let rows = table[0]["rows"].as_array().expect("rows");
-        assert_eq!(rows.len(), if folder == "all" { 2 } else { 1 }, "{table}");
+        assert_eq!(rows.len(), if folder == "all" { 3 } else { 1 }, "{table}");
         assert_eq!(rows[0]["seeds"].as_array().map(Vec::len), Some(3), "{table}");
     }
     let message = place.refused(&["compare", "x.npy", "--folds", "3", "--seeds", "2"]);

@@ -182,6 +182,12 @@ impl Comparison {
         (folds > 0).then_some(folds)
     }
 
+    /// What runs of a variant differ in: their seeds, or the repetitions of a cross-validation.
+    #[must_use]
+    pub(crate) fn seeds_word(&self) -> &'static str {
+        if self.folds().is_some() { "repetitions" } else { "seeds" }
+    }
+
     /// The reported epoch in words.
     #[must_use]
     pub fn epoch_text(&self) -> &'static str {

@@ -64,7 +64,7 @@ pub(super) fn sentence(comparison: &Comparison, variant: usize) -> String {
     let sentence = match differences.first() {
         None => format!("{} and {} have no accuracy in common to compare.", own.label, baseline.label),
         Some((_, first)) if first.half_width.is_none() => observation_sentence(own, baseline, &differences),
-        Some(_) => interval_sentence(&own.label, &baseline.label, &differences),
+        Some(_) => interval_sentence(&own.label, &baseline.label, &differences, comparison.seeds_word()),
     };
     format!("{sentence}{}", untold(comparison, named.filter(has_difference)))
 }
@@ -130,7 +130,7 @@ fn observation_sentence(own: &Variant, baseline: &Variant, differences: &[(Strin
 }
 
 /// The sentence for differences with an interval.
-fn interval_sentence(name: &str, baseline: &str, differences: &[(String, Difference)]) -> String {
+fn interval_sentence(name: &str, baseline: &str, differences: &[(String, Difference)], seeds: &str) -> String {
     let (mut clear, mut unclear) = (Vec::new(), Vec::new());
     for (place, d) in differences {
         let half = tenths(d.half_width.unwrap_or(f64::INFINITY));
@@ -143,7 +143,7 @@ fn interval_sentence(name: &str, baseline: &str, differences: &[(String, Differe
     }
     let seeds = match differences[0].1.pairs {
         0 => "runs not paired by seed".to_owned(),
-        n => format!("{n} seeds"),
+        n => format!("{n} {seeds}"),
     };
     let (clear_list, unclear_list) = (listed(&clear), listed(&unclear));
     match (clear.len(), unclear.len()) {
@@ -169,7 +169,7 @@ fn accuracy_sentence(comparison: &Comparison, variant: &Variant) -> String {
         .collect();
     let runs = match runs.len() {
         1 => "one run".to_owned(),
-        n => format!("{n} seeds"),
+        n => format!("{n} {}", comparison.seeds_word()),
     };
     let overall = cells[groups].text();
     let images = tested(comparison, groups);

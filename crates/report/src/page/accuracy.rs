@@ -89,7 +89,8 @@ fn table(article: &Article<'_>, id: &str, caption: &str, rows: &[Option<&[Cell]>
     let comparison = article.comparison;
     let mut html = format!(r#"<div class="scroll" tabindex="0" role="region" aria-label="{}">"#, escape(caption));
     put!(html, r#"<table class="accuracy" id="{}-{id}"><caption>{}</caption>"#, article.id, escape(caption));
-    html.push_str(r#"<thead><tr><th scope="col">criterion</th><th scope="col" class="num">seeds</th>"#);
+    let seeds = comparison.seeds_word();
+    put!(html, r#"<thead><tr><th scope="col">criterion</th><th scope="col" class="num">{seeds}</th>"#);
     for column in comparison.shown_columns() {
         let (title, subtitle) = (name(&comparison.columns[column]), column_subtitle(article, column));
         put!(html, r#"<th scope="col" class="num">{title}<small>{subtitle}</small></th>"#);

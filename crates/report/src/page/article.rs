@@ -153,8 +153,9 @@ fn context(comparison: &Comparison) -> String {
     let seeds: Vec<usize> = comparison.variants.iter().map(|variant| variant.runs.len()).collect();
     let (fewest, most) = (seeds.iter().min().copied().unwrap_or(0), seeds.iter().max().copied().unwrap_or(0));
     parts.push(match fewest == most {
+        true if comparison.folds().is_some() => plural(most, "repetition", "repetitions"),
         true => plural(most, "seed", "seeds"),
-        false => format!("{fewest} to {most} seeds"),
+        false => format!("{fewest} to {most} {}", comparison.seeds_word()),
     });
     parts.extend(shared(keys::BATCH_SIZE).map(|size| format!("batch size {size}")));
     let mut schedules = comparison.runs.iter().filter_map(|run| run.result.as_ref()).map(|result| &result.schedule);

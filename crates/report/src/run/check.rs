@@ -39,7 +39,15 @@ fn is_plausible(metrics: &Metrics) -> bool {
 fn is_plausible_calibration(calibration: &Calibration) -> bool {
     let is_probability = |x: f64| (0.0..=1.0 + 1e-9).contains(&x);
     let figures = calibration.test.iter().flat_map(|test| [&test.before, &test.after]);
-    calibration.temperature.is_finite()
+    let sets = calibration.decisions.sets.iter();
+    let rejections = calibration.decisions.rejections.iter();
+    sets.into_iter()
+        .all(|sets| is_probability(sets.alpha) && sets.classes.iter().all(|[images, covered, _]| covered <= images))
+        && rejections.into_iter().all(|rejections| {
+            let is_possible = |[right, lost, wrong, caught]: &[u64; 4]| lost <= right && caught <= wrong;
+            is_probability(rejections.rate) && rejections.classes.iter().all(is_possible)
+        })
+        && calibration.temperature.is_finite()
         && calibration.temperature > 0.0
         && figures.into_iter().all(|figures| {
             let bins = figures.reliability.iter().flatten();

@@ -10,7 +10,7 @@ pub(crate) mod setting_keys;
 use std::path::{Path, PathBuf};
 
 use equipoise_record::names::{
-    BASELINES, CALIBRATION, CONFIG, CRITERIA, DETAILS, METRICS, NORMS, RESULT, SAMPLES, TIMES,
+    BASELINES, CALIBRATION, CONFIG, CRITERIA, DETAILS, METRICS, NORMS, POOLED, RESULT, SAMPLES, TIMES,
 };
 use equipoise_record::{
     BaselineResult, Calibration, EpochMetrics, EpochRecord, EpochTime, EvaluationDetails, GradientNorms, RunResult,
@@ -185,9 +185,12 @@ impl RecordedRun {
     }
 }
 
-/// A list in the folder of the comparison that a run belongs to.
+/// A list in the folder of the comparison that a run, or a cross-validation, belongs to.
 fn read_beside<T: serde::de::DeserializeOwned>(run: &Path, name: &str) -> Result<Vec<T>, ReportError> {
-    let list = run.parent().map_or(Ok(None), |folder| read_json(&folder.join(name)))?;
+    let parent = run.parent();
+    let pooled = parent.filter(|folder| folder.ends_with(POOLED));
+    let folder = pooled.map_or(parent, |pooled| pooled.parent().and_then(Path::parent));
+    let list = folder.map_or(Ok(None), |folder| read_json(&folder.join(name)))?;
     Ok(list.unwrap_or_default())
 }
 

@@ -38,7 +38,7 @@ impl Table {
         };
         let rows = rows.into_iter().map(row).collect();
         let names = comparison.columns[comparison.shown_columns()].iter();
-        Self { title, columns: columns(["criterion", "seeds"], names), rows }
+        Self { title, columns: columns(["criterion", comparison.seeds_word()], names), rows }
     }
 
     /// Difference of every other variant from the baseline; `None` if there are no others.

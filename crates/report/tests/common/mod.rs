@@ -8,8 +8,9 @@ use std::path::{Path, PathBuf};
 use equipoise_record::names::{CALIBRATION, CONFIG, DETAILS, METRICS, NORMS, RESULT, TIMES};
 use equipoise_record::{
     BeforeAndAfter, Calibration, CalibrationImages, ClassCounts, ClassProbabilities, ConfusedPair, CorrectImages,
-    EpochMetrics, EpochRecord, EpochTime, EvaluationDetails, GradientNorms, GroupAccuracy, GroupMembers, HardExample,
-    Metrics, NormRegions, NormView, ProbabilityFigures, ReliabilityBin, RunResult, SweepPoint, TemperatureFit,
+    Decisions, EpochMetrics, EpochRecord, EpochTime, EvaluationDetails, GradientNorms, GroupAccuracy, GroupMembers,
+    HardExample, Metrics, NormRegions, NormView, ProbabilityFigures, RejectionCounts, ReliabilityBin, RunResult,
+    SetCounts, SweepPoint, TemperatureFit,
 };
 use serde_json::json;
 
@@ -231,6 +232,10 @@ impl FakeRun {
             fit: TemperatureFit::Fitted,
             images: CalibrationImages::default(),
             test: Some(BeforeAndAfter { before: figures(0.8, 1.75), after: figures(0.55, 1.125) }),
+            decisions: Decisions {
+                sets: Some(SetCounts { alpha: 0.1, classes: vec![[10, 9, 15]; classes] }),
+                rejections: Some(RejectionCounts { rate: 0.05, classes: vec![[8, 1, 2, 1]; classes] }),
+            },
         }
     }
 

@@ -2,8 +2,9 @@
 
 use equipoise_data::describe::groups::ClassGroup;
 use equipoise_decide::sets::Guarantee;
+use equipoise_record::{Decisions, RejectionCounts, SetCounts};
 
-use super::Decision;
+use super::{Decision, REPORTED_ALPHA, REPORTED_RATE};
 
 /// Prediction sets of some images.
 #[derive(Clone, Debug, PartialEq)]
@@ -53,6 +54,46 @@ pub struct GroupRejections {
     pub sparse: bool,
 }
 
+/// What is decided about an image with a label.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct RowDecision {
+    /// Number of classes in its set; 0 without sets.
+    size: u16,
+    /// Whether its set holds its class.
+    is_covered: bool,
+    /// Whether it is classified correctly.
+    is_right: bool,
+    /// Whether it is rejected.
+    is_rejected: bool,
+}
+
+impl RowDecision {
+    /// Number of bytes of a decision.
+    pub(crate) const BYTES: usize = 3;
+
+    /// Decides about an image by its adjusted logits and by those of its probabilities.
+    pub(crate) fn new(decision: &Decision, adjusted: &[f32], probable: &[f32], label: usize) -> Self {
+        let set = decision.set(adjusted).unwrap_or_default();
+        Self {
+            size: u16::try_from(set.len()).unwrap_or(u16::MAX),
+            is_covered: set.contains(&label),
+            is_right: super::largest(probable).0 == label,
+            is_rejected: decision.rejects(adjusted),
+        }
+    }
+
+    pub(crate) fn to_bytes(self) -> [u8; Self::BYTES] {
+        let [low, high] = self.size.to_le_bytes();
+        let flags = [self.is_covered, self.is_right, self.is_rejected];
+        [low, high, flags.into_iter().rev().fold(0, |bits, flag| 2 * bits + u8::from(flag))]
+    }
+
+    pub(crate) fn from_bytes([low, high, flags]: [u8; Self::BYTES]) -> Self {
+        let [is_covered, is_right, is_rejected] = [1, 2, 4].map(|bit| flags & bit > 0);
+        Self { size: u16::from_le_bytes([low, high]), is_covered, is_right, is_rejected }
+    }
+}
+
 /// Counts sets and rejections image by image.
 #[derive(Clone, Debug)]
 pub struct DecisionTally<'a> {
@@ -73,17 +114,27 @@ impl<'a> DecisionTally<'a> {
 
     /// Counts an image by its adjusted logits and by those of its probabilities.
     pub fn add(&mut self, adjusted: &[f32], probable: &[f32], label: usize) {
-        if let Some(set) = self.decision.set(adjusted) {
-            let counts = &mut self.sets[label];
-            counts[0] += 1;
-            counts[1] += u64::from(set.contains(&label));
-            counts[2] += set.len() as u64;
-        }
-        if self.decision.rejection().is_some() {
-            let is_wrong = super::largest(probable).0 != label;
-            let counts = &mut self.rejections[label][2 * usize::from(is_wrong)..][..2];
-            counts[0] += 1;
-            counts[1] += u64::from(self.decision.rejects(adjusted));
+        self.add_decided(RowDecision::new(self.decision, adjusted, probable, label), label);
+    }
+
+    /// Counts what was decided about an image.
+    pub(crate) fn add_decided(&mut self, row: RowDecision, label: usize) {
+        let sets = &mut self.sets[label];
+        sets[0] += 1;
+        sets[1] += u64::from(row.is_covered);
+        sets[2] += u64::from(row.size);
+        let answers = &mut self.rejections[label][2 * usize::from(!row.is_right)..][..2];
+        answers[0] += 1;
+        answers[1] += u64::from(row.is_rejected);
+    }
+
+    /// The counts for the report, of decisions at its shares.
+    pub(crate) fn record(&self) -> Decisions {
+        let (alpha, rate) = (REPORTED_ALPHA, REPORTED_RATE);
+        let (sets, rejections) = (self.sets.clone(), self.rejections.clone());
+        Decisions {
+            sets: self.decision.sets().map(|_| SetCounts { alpha, classes: sets }),
+            rejections: self.decision.rejection().map(|_| RejectionCounts { rate, classes: rejections }),
         }
     }
 
@@ -135,4 +186,18 @@ fn ratio(part: u64, all: u64) -> Option<f64> {
 fn mean(numbers: impl Iterator<Item = Option<f64>>) -> Option<f64> {
     let known: Vec<f64> = numbers.flatten().collect();
     (!known.is_empty()).then(|| known.iter().sum::<f64>() / known.len() as f64)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn decisions_survive_as_bytes() {
+        for bits in 0..8 {
+            let [is_covered, is_right, is_rejected] = [1, 2, 4].map(|bit| bits & bit > 0);
+            let row = RowDecision { size: 700 + bits, is_covered, is_right, is_rejected };
+            assert_eq!(RowDecision::from_bytes(row.to_bytes()), row);
+        }
+    }
 }

@@ -3,8 +3,8 @@
 use std::path::{Path, PathBuf};
 
 use equipoise_decide::Logits;
-use equipoise_record::Calibration;
 use equipoise_record::names::CALIBRATION;
+use equipoise_record::{Calibration, Decisions};
 use equipoise_support::Examples;
 
 use super::RunContext;
@@ -13,6 +13,7 @@ use super::evaluation::{Evaluation, EvaluationOptions, evaluate_checkpoint};
 use super::files::{input_error, read_text};
 use crate::calibration::{before_and_after, calibrate};
 use crate::checkpoint::{Checkpoint, CheckpointHeader};
+use crate::decision::{Decision, DecisionTally};
 use crate::error::TrainError;
 use crate::evaluate::LogitAdjustment;
 use crate::metrics::Outcome;
@@ -120,7 +121,10 @@ pub fn calibrate_checkpoint(
         true => Some(evaluation),
         false => evaluate_checkpoint(checkpoint.clone(), &options(Some(SplitChoice::Test), None), context).ok(),
     };
-    calibration.test = test.and_then(|test| figures(&test, &calibration, classes));
+    if let Some(test) = test {
+        calibration.test = figures(&test, &calibration, classes);
+        calibration.decisions = decisions(&test, &calibration, header, &adjustment);
+    }
     Ok(calibration)
 }
 
@@ -137,6 +141,26 @@ fn has_validation_split(checkpoint: &Checkpoint, context: &RunContext<'_>) -> bo
 
 fn adjustment(header: &CheckpointHeader) -> LogitAdjustment {
     LogitAdjustment::new(&header.settings.criterion.method, &header.counts, header.settings.logit_adjustment)
+}
+
+/// What sets and rejections do on the test images.
+fn decisions(
+    test: &Evaluation,
+    calibration: &Calibration,
+    header: &CheckpointHeader,
+    adjustment: &LogitAdjustment,
+) -> Decisions {
+    let run = (&header.settings, &header.counts[..]);
+    let Some(decision) = Decision::for_report(run, adjustment, &test.groups, calibration) else {
+        return Decisions::default();
+    };
+    let mut tally = DecisionTally::new(&decision, &test.groups, header.classes.len());
+    for (row, label) in Logits::new(&test.logits, &test.data.labels, header.classes.len()).rows() {
+        let mut probable = row.to_vec();
+        decision.apply(&mut probable);
+        tally.add(row, &probable, label);
+    }
+    tally.record()
 }
 
 fn figures(test: &Evaluation, calibration: &Calibration, classes: usize) -> Option<equipoise_record::BeforeAndAfter> {

@@ -11,6 +11,7 @@ use equipoise_support::Examples;
 use super::{Directive, Observer, Position, Trainer};
 use crate::calibration::{MAX_LOGITS, before_and_after, calibrate};
 use crate::checkpoint::{Checkpoint, CheckpointError, RawCheckpoint, files};
+use crate::decision::{Decision, DecisionTally, RowDecision};
 use crate::details::DetailsCollector;
 use crate::error::TrainError;
 use crate::evaluate::EvaluatedBatch;
@@ -90,6 +91,12 @@ impl<E: Engine, W: Workers> Trainer<E, W> {
         }
         let (labels, before) = (&data.test.labels, total - data.test.labels.len());
         let temperature = calibration.as_ref().map_or(1.0, |calibration| calibration.temperature);
+        let decision = calibration.as_ref().and_then(|calibration| {
+            let adjustment = self.inference().adjustment;
+            Decision::for_report((&self.settings, &data.counts), &adjustment, &data.groups, calibration)
+        });
+        let mut tally =
+            decision.as_ref().map(|decision| DecisionTally::new(decision, &data.groups, data.classes.len()));
         let mut sweep = SweepCounts::new(&assumed.log_shares, &train_log_shares(&data.counts));
         let write = |batch: &EvaluatedBatch<'_>, bytes: &mut Vec<u8>| {
             for (row, label) in batch.rows() {
@@ -97,21 +104,28 @@ impl<E: Engine, W: Workers> Trainer<E, W> {
                 bytes.extend(Outcome::new(row, label).to_bytes());
                 bytes.extend(Outcome::new(&calibrated, label).to_bytes());
                 bytes.extend(sweep.hits(row, label).to_le_bytes());
+                let decided = decision.as_ref().map(|decision| RowDecision::new(decision, row, &calibrated, label));
+                bytes.extend(decided.unwrap_or_default().to_bytes());
             }
         };
-        const WIDTH: usize = 2 * Outcome::BYTES + 2;
+        const WIDTH: usize = 2 * Outcome::BYTES + 2 + RowDecision::BYTES;
         let bytes = self.evaluate_bytes(&data.test, WIDTH, write, |done| observer.evaluating(before + done, total))?;
         let Some(bytes) = bytes else { return Ok(None) };
         let (mut outcomes, mut calibrated) = (Vec::new(), Vec::new());
         for (row, &label) in bytes.as_chunks::<WIDTH>().0.iter().zip(labels) {
-            let (pair, hits) = row.split_at(2 * Outcome::BYTES);
+            let (pair, rest) = row.split_at(2 * Outcome::BYTES);
+            let (hits, decided) = rest.split_at(2);
             let [raw, scaled] = [0, 1].map(|k| pair.as_chunks().0.get(k).map(Outcome::from_bytes));
             outcomes.extend(raw);
             calibrated.extend(scaled);
             sweep.add_hits(u16::from_le_bytes([hits[0], hits[1]]), label as usize);
+            if let (Some(tally), Some(decided)) = (&mut tally, decided.first_chunk()) {
+                tally.add_decided(RowDecision::from_bytes(*decided), label as usize);
+            }
         }
         if let Some(calibration) = &mut calibration {
             calibration.test = before_and_after([&outcomes, &calibrated], labels, &data.groups, data.classes.len());
+            calibration.decisions = tally.map(|tally| tally.record()).unwrap_or_default();
         }
         self.calibration = calibration;
         let mut collector = DetailsCollector::new(&data.groups, data.classes.len());

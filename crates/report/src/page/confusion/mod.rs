@@ -2,6 +2,7 @@
 
 mod calibrated;
 mod calibration;
+mod decisions;
 
 use std::collections::BTreeMap;
 
@@ -54,6 +55,7 @@ pub(super) fn section(article: &Article<'_>) -> Option<String> {
     }
     html.push_str(&calibration::subsection(article, &by_variant));
     html.push_str(&calibrated::subsection(article));
+    html.push_str(&decisions::subsection(article));
     Some(html)
 }
 
