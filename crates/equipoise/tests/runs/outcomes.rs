@@ -87,7 +87,8 @@ fn a_run_that_diverges_to_finite_values_is_warned_of() {
     assert!(result["warnings"][0].as_str().is_some_and(|text| text.starts_with(warning)), "{result}");
     let out = equipoise(&place, &["report", "run", "--plain"]);
     assert!(text(&out.stdout).contains("The run has diverged: the training loss of epoch 1"), "{}", text(&out.stdout));
-    let uses = [&["evaluate", "run"][..], &["train", "--from", "run", "--retrain-head", "--epochs", "1", "-o", "again"]];
+    let uses =
+        [&["evaluate", "run"][..], &["train", "--from", "run", "--retrain-head", "--epochs", "1", "-o", "again"]];
     for args in uses {
         let out = equipoise(&place, args);
         assert!(text(&out.stderr).contains("warning: run: the run has diverged: "), "{}", text(&out.stderr));
