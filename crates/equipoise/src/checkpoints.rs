@@ -3,7 +3,8 @@
 use std::fs;
 use std::path::Path;
 
-use equipoise_record::names::FAILURE;
+use equipoise_record::RunResult;
+use equipoise_record::names::{FAILURE, RESULT};
 use equipoise_train::checkpoint::{Checkpoint, CheckpointHeader};
 use equipoise_train::run::build::second_correction;
 use equipoise_train::run::weights::load_checkpoint;
@@ -11,7 +12,7 @@ use equipoise_train::settings::SelectBest;
 
 use crate::failure::Failure;
 use crate::options::PostHocArgs;
-use crate::output::{quoted, warn};
+use crate::output::{counted, quoted, warn};
 use crate::progress::Console;
 
 /// The checkpoint of a run folder or file. Warns if the run has failed.
@@ -19,6 +20,10 @@ pub(crate) fn read(path: &Path) -> Result<Checkpoint, Failure> {
     let checkpoint = load_checkpoint(path, &Console::default())?;
     if let Ok(why) = fs::read_to_string(path.join(FAILURE)) {
         warn(&format!("the training of {} has failed, and these are the weights from before: {why}", quoted(path)));
+    }
+    let result = fs::read(path.join(RESULT)).ok().and_then(|bytes| serde_json::from_slice::<RunResult>(&bytes).ok());
+    if let Some(warning) = result.as_ref().and_then(RunResult::divergence) {
+        warn(&format!("{}: {warning}", quoted(path)));
     }
     Ok(checkpoint)
 }
@@ -36,7 +41,7 @@ pub(crate) fn selected_by(header: &CheckpointHeader) -> &'static str {
 pub(crate) fn describe(header: &CheckpointHeader) -> String {
     match header.position.step {
         0 => format!("weights of epoch {}, {}", header.position.epoch, selected_by(header)),
-        step => format!("weights after epoch {} and {step} steps", header.position.epoch),
+        step => format!("weights after epoch {} and {}", header.position.epoch, counted(step as usize, "step")),
     }
 }
 

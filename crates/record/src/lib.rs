@@ -28,5 +28,5 @@ pub use details::{
 pub use folder::{FolderError, RunFolder};
 pub use metrics::{ClassCounts, EpochRecord, EpochTime, GroupAccuracy, Metrics};
 pub use norms::{GradientNorms, NormRegions, NormView};
-pub use result::{EpochMetrics, RunResult, SelectionSplit};
+pub use result::{DIVERGED, EpochMetrics, RunResult, SelectionSplit};
 pub use samples::{SampleGroup, SampleImage, TrainingSamples};

@@ -80,12 +80,21 @@ pub struct RunResult {
     pub commit: String,
 }
 
+/// How the warning of a run begins that has diverged to values that are finite.
+pub const DIVERGED: &str = "the run has diverged";
+
 impl RunResult {
     /// The metrics to report: those of the epoch selected on a validation split, else of the last epoch. An epoch
     /// selected on the test split is never reported.
     #[must_use]
     pub fn reported(&self) -> Option<&EpochMetrics> {
         self.best.as_ref().filter(|_| !self.selected_on_test()).or(self.last.as_ref())
+    }
+
+    /// What the result warns of if training has diverged to values that are finite.
+    #[must_use]
+    pub fn divergence(&self) -> Option<&str> {
+        self.warnings.iter().map(String::as_str).find(|warning| warning.starts_with(DIVERGED))
     }
 
     /// Whether the best epoch was selected on the test split.

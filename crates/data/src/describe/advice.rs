@@ -15,6 +15,10 @@ pub(super) fn advice(report: &DatasetReport, groups: &[ClassGroup], found: &Find
         advice.push(examples.say("No training image can be used."));
         return advice;
     }
+    if report.classes.len() < 2 {
+        advice.push("There is only one class: `train` will refuse this dataset, because it needs two.".to_owned());
+        return advice;
+    }
     advice.push(on_imbalance(report.imbalance_factor));
     advice.extend(on_small_classes(&report.classes, examples.many()));
     advice.extend(on_test_images(report, groups, examples));

@@ -13,6 +13,7 @@ use super::labels::{LabelFile, Labels, label_file};
 use super::{Features, npy, npz, safetensors};
 use crate::dataset::{Dataset, Images, Split};
 use crate::error::DataError;
+use crate::read::format::list::doubtful_names;
 use crate::read::options::ReadOptions;
 use crate::read::source::cannot_read;
 use crate::subset::grouping::FileGroups;
@@ -194,6 +195,7 @@ pub fn dataset(path: &Path, options: &ReadOptions) -> Result<Dataset, DataError>
     }
     let (classes, labels) = labels.classes(contents.classes().map_err(unusable)?).map_err(unusable)?;
     let groups = row_groups(&features, &groups, options)?;
+    let problems = doubtful_names(&classes, path);
     let all = Split { images: Images::Features(features), labels };
     let of = |split: u8| -> Option<Split> {
         let indices: Vec<u32> = (0..all.labels.len() as u32).filter(|row| splits[*row as usize] == split).collect();
@@ -213,7 +215,7 @@ pub fn dataset(path: &Path, options: &ReadOptions) -> Result<Dataset, DataError>
         .map_train(empty),
     };
     let name = path.file_stem().map_or_else(|| "features".to_owned(), |name| name.to_string_lossy().into_owned());
-    Ok(Dataset { name, classes, train, val, test, groups, problems: Vec::new() })
+    Ok(Dataset { name, classes, train, val, test, groups, problems })
 }
 
 /// Fills in a missing training split.

@@ -148,7 +148,7 @@ pub(crate) fn run(args: &Args, out: &mut impl Write) -> Result<(), Failure> {
     match finished.diverged.as_slice() {
         [] => Ok(()),
         runs => {
-            let what = format!("{} diverged, so the table lacks: {}", have(runs.len()), runs.join(", "));
+            let what = format!("{} diverged, so the table lacks: {}", have(runs.len()), runs.join("; "));
             Err(Failure::Failed(anyhow::anyhow!(what)))
         }
     }
@@ -209,6 +209,10 @@ fn execute_all(
                 }
                 result => result.map_err(|failure| failure.about(&title))?,
             };
+            if result.divergence().is_some() {
+                finished.diverged.push(format!("{id}, seed {seed}"));
+                continue;
+            }
             if !args.quiet {
                 note(&format!("{title}: {} in {}", reported(&result), duration(result.seconds)));
             }

@@ -163,6 +163,9 @@ fn write_page(args: &Args, comparisons: &[Comparison], out: &mut impl Write) -> 
     write_file(&path, html.as_bytes())?;
     for comparison in comparisons {
         writeln!(out, "{}", printable(&comparison.verdict().0))?;
+        for note in &comparison.notes {
+            writeln!(out, "{}", printable(note))?;
+        }
     }
     writeln!(out, "{}", quoted(&path))?;
     if args.open {

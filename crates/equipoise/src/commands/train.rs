@@ -4,7 +4,7 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use equipoise_criterion::{Config, Id};
+use equipoise_criterion::{Config, Id, Preset};
 use equipoise_nn::Engine;
 use equipoise_record::names::{CONFIG, REPORT, RESULT, is_run};
 use equipoise_record::{FolderError, Metrics, RunFolder, RunResult, SelectionSplit};
@@ -17,6 +17,7 @@ use equipoise_train::trainer::Trainer;
 use equipoise_train::workers::Workers;
 use serde_json::json;
 
+use crate::checkpoints::{self, warn_if_untrained};
 use crate::clock::duration;
 use crate::cluster;
 use crate::cross_validation::{Plan, cross_validate};
@@ -286,6 +287,7 @@ fn base(args: &Args) -> Result<Settings, Failure> {
         let what = "the run has no backbone: it is a head on features, which `train` trains anew in seconds";
         return Err(Failure::usage(format!("--from {}: {what}", quoted(run))));
     }
+    warn_if_untrained(&checkpoints::read(run)?.header);
     Ok(settings.retrain_head(&run.display().to_string()))
 }
 
@@ -302,7 +304,7 @@ pub(crate) fn introduce<E: Engine, W: Workers>(trainer: &Trainer<E, W>, folder: 
     note(&format!("{}: {sizes}, {classes}; {criterion}, {network}; in {}", data.name, folder.path().display()));
     if let Some(processes) = cluster::processes() {
         if examples == Examples::Rows {
-            return note("rank 0 trains a head on features alone: its steps are too short to be shared out");
+            return note("rank 0 trains a head on features alone; its batches are not shared out");
         }
         let threads = counted(trainer.threads(), "thread");
         note(&format!("{} with {threads} each", counted(processes.size(), "process")));
@@ -317,14 +319,15 @@ fn split_sizes(data: &RunData, examples: Examples) -> String {
     format!("{} and {}", sizes.join(", "), examples.counted(test, "test"))
 }
 
-/// The criterion with its preset, which a criterion without parameters does not have.
+/// The criterion with its preset, unless all are the same.
 fn criterion(config: &Config) -> String {
     let (id, (preset, changed)) = (config.method.id(), config.method.nearest_preset());
-    if id.fields().is_empty() {
-        return id.to_string();
+    let presets = [Preset::Paper, Preset::Reference, Preset::Recommended].map(|preset| id.preset(preset));
+    let preset = (presets[0] != presets[1] || presets[1] != presets[2]).then(|| format!("preset {}", preset.name()));
+    match preset.into_iter().chain(changed).collect::<Vec<_>>() {
+        notes if notes.is_empty() => id.to_string(),
+        notes => format!("{id} ({})", notes.join(", ")),
     }
-    let notes: Vec<String> = [format!("preset {}", preset.name())].into_iter().chain(changed).collect();
-    format!("{id} ({})", notes.join(", "))
 }
 
 fn print_result(result: &RunResult, folder: &Path, out: &mut impl Write) -> Result<(), Failure> {

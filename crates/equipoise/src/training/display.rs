@@ -205,7 +205,8 @@ impl Observer for RunDisplay {
 
     fn warn(&mut self, text: &str) {
         self.clear();
-        warn(&format!("{}{text}", self.title));
+        let title = self.title.trim_end();
+        warn(&if title.is_empty() { text.to_owned() } else { format!("{title}: {text}") });
     }
 }
 

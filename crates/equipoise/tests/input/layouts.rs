@@ -33,6 +33,14 @@ fn splits_and_classes_are_found() {
     place.tree("unlabeled/train", &TWO, (8, 8));
     place.image("unlabeled/test/0.ppm", (8, 8), 3);
     place.tree("vehicles", &[("train", 5), ("car", 5)], (8, 8));
+    // as many archives are unpacked
+    place.tree("kaggle/training_set/training_set", &TWO, (8, 8));
+    place.tree("kaggle/test_set/test_set", &[("a", 1), ("b", 2)], (8, 8));
+    // held out beside the classes
+    for name in ["test", "Val"] {
+        place.tree(&format!("beside-{name}"), &TWO, (8, 8));
+        place.tree(&format!("beside-{name}/{name}"), &[("b", 3)], (8, 8));
+    }
     let numbered = vec!["00000", "00001"];
     for (data, want) in [
         ("GTSRB", (8, 2, numbered.clone())),
@@ -41,10 +49,21 @@ fn splits_and_classes_are_found() {
         ("alone", (8, 2, vec!["a", "b"])),
         ("dogs", (8, 2, vec!["a", "b"])),
         ("unlabeled", (8, 2, vec!["a", "b"])),
+        ("kaggle", (10, 3, vec!["a", "b"])),
+        ("beside-test", (10, 3, vec!["a", "b"])),
+        ("beside-Val", (10, 3, vec!["a", "b"])),
         ("vehicles", (8, 2, vec!["car", "train"])),
     ] {
         assert_eq!(shape(&report(&place, data)), want, "{data}");
     }
+    // a class that is named after a split and holds other folders is doubted
+    place.tree("odd", &TWO, (8, 8));
+    place.tree("odd/test", &[("first", 2), ("second", 2)], (8, 8));
+    let odd = report(&place, "odd");
+    assert_eq!(shape(&odd).2, ["a", "b", "test"]);
+    assert!(odd["problems"].to_string().contains("read as a class, although it is named after a split"), "{odd}");
+    place.tree("one", &[("a", 5)], (8, 8));
+    assert!(report(&place, "one")["advice"].to_string().contains("There is only one class"));
     // what was assumed is told when a run starts
     let (_, stderr) = place.succeeds(&["train", "GTSRB", "--model", "resnet8", "--epochs", "1", "--output", "run"]);
     for what in [

@@ -87,6 +87,17 @@ fn a_run_that_diverges_to_finite_values_is_warned_of() {
     assert!(result["warnings"][0].as_str().is_some_and(|text| text.starts_with(warning)), "{result}");
     let out = equipoise(&place, &["report", "run", "--plain"]);
     assert!(text(&out.stdout).contains("The run has diverged: the training loss of epoch 1"), "{}", text(&out.stdout));
+    let uses =
+        [&["evaluate", "run"][..], &["train", "--from", "run", "--retrain-head", "--epochs", "1", "-o", "again"]];
+    for args in uses {
+        let out = equipoise(&place, args);
+        assert!(text(&out.stderr).contains("warning: run: the run has diverged: "), "{}", text(&out.stderr));
+    }
+    // it is not compared with others
+    let compare = ["compare", "--criteria", "softmax", "--model", "resnet8", "--epochs", "2", "--lr", "10", "-o", "c"];
+    let out = equipoise(&place, &compare);
+    assert_eq!(out.status.code(), Some(1), "{}", text(&out.stderr));
+    assert!(text(&out.stderr).contains("all runs have diverged"), "{}", text(&out.stderr));
     // a criterion that multiplies cosines by 30 has a larger loss, and is no more warned of than the usual ones
     for more in [&["--criterion", "ldam", "--output", "ldam"][..], &["--output", "usual"]] {
         let out = equipoise(&place, &tiny(more));

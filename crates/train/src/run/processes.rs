@@ -48,8 +48,8 @@ pub enum Task {
     Command,
 }
 
-/// Whether a run is a head on features. Rank 0 trains it alone: its steps take less than a millisecond, so that messages would only
-/// slow them down.
+/// Whether a run is a head on features. Rank 0 trains it alone: the gradient of its weights is one sum over all rows, not one over slices
+/// and their tree, so that sharing it out would change its bits.
 pub(super) fn is_for_one_process(settings: &Settings) -> bool {
     settings.architecture().is_for_features() || is_feature_file(settings.data.dataset.as_ref())
 }

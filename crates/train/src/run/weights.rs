@@ -50,7 +50,10 @@ pub fn load_checkpoint(path: &Path, feedback: &dyn Feedback) -> Result<Checkpoin
 /// The run folders in a folder, sorted.
 fn runs_in(folder: &Path) -> Vec<String> {
     let entries = fs::read_dir(folder).into_iter().flatten().flatten().map(|entry| entry.path());
-    let mut runs: Vec<String> = entries.filter(|path| is_run(path)).map(|path| path.display().to_string()).collect();
+    let mut runs: Vec<String> = entries
+        .filter(|path| is_run(path) && path.join(CHECKPOINT).exists())
+        .map(|path| path.display().to_string())
+        .collect();
     runs.sort();
     runs
 }

@@ -3,6 +3,7 @@
 
 use equipoise_criterion::{Batch, BatchError, Output, Workspace};
 use equipoise_nn::{Engine, TensorKind};
+use equipoise_record::DIVERGED;
 
 use super::Trainer;
 use crate::error::TrainError;
@@ -61,9 +62,7 @@ impl<E: Engine, W: Workers> Trainer<E, W> {
         let record = self.history.iter().find(|record| record.loss > TIMES_CHANCE * chance)?;
         let (epoch, loss, advice) = (record.epoch, short(record.loss), self.advice());
         let chance = short(chance);
-        Some(format!(
-            "the run has diverged: the training loss of epoch {epoch} is {loss}, and guessing has {chance}; {advice}"
-        ))
+        Some(format!("{DIVERGED}: the training loss of epoch {epoch} is {loss}, and guessing has {chance}; {advice}"))
     }
 
     /// Mean loss of the training images for a network whose logits are all zero.

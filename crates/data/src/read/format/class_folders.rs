@@ -6,7 +6,7 @@
 //! files that are not images by name and content. Hidden entries are counted.
 //!
 //! Splits are recognized by their names, in upper or lower case (`layout`). If the tree has `train/` alone, it is split; a
-//! `test/` or `val/` folder without class folders is not used. Folders that hold nothing but the folder of the class folders
+//! `test/` or `val/` folder without class folders is not used; one beside the class folders, with the same folders in it, is. Folders that hold nothing but the folder of the class folders
 //! are passed through.
 //!
 //! A class is named as its folder, byte for byte: `\u{e9}` and `e\u{301}` are two classes, though they look alike. Bytes that
@@ -55,7 +55,11 @@ pub(crate) fn name_of(path: &Path) -> String {
 pub fn tree(path: &Path, options: &ReadOptions) -> Result<Dataset, DataError> {
     let root = class_root(path)?;
     let folders = folders(&root)?;
-    let dataset = match SplitFolders::find(&folders)? {
+    let splits = match SplitFolders::find(&folders)? {
+        None => SplitFolders::beside_classes(&root, &folders)?,
+        found => found,
+    };
+    let dataset = match splits {
         Some(splits) => tree_of_splits(&root, &splits, options),
         None => unsplit_tree(&root, &folders, options),
     };
@@ -74,7 +78,12 @@ fn unsplit_tree(path: &Path, folders: &[PathBuf], options: &ReadOptions) -> Resu
         return Err(DataError::NoClasses { folder: folders[0].clone(), files });
     }
     let mut problems = Vec::new();
-    let files = class_files(path, &mut problems)?;
+    let files = class_files(path, &[], &mut problems)?;
+    let doubtful =
+        folders.iter().filter(|folder| is_held_out(folder) && self::folders(folder).is_ok_and(|f| !f.is_empty()));
+    problems.extend(
+        doubtful.map(|folder| problem(folder, "read as a class, although it is named after a split and holds folders")),
+    );
     if let Some(inner) = only_folder_with_classes(path, &files)? {
         let mut dataset = tree(&inner, options)?;
         let others = files.keys().map(|class| path.join(class)).filter(|folder| *folder != inner);
@@ -105,7 +114,8 @@ fn only_folder_with_classes(path: &Path, files: &ClassFiles) -> Result<Option<Pa
 fn tree_of_splits(path: &Path, folders: &SplitFolders, options: &ReadOptions) -> Result<Dataset, DataError> {
     let mut problems = Vec::new();
     let train = class_root(&folders.train)?;
-    let files = class_files(&train, &mut problems)?;
+    let held_out: Vec<&PathBuf> = [&folders.val, &folders.test].into_iter().flatten().collect();
+    let files = class_files(&train, &held_out, &mut problems)?;
     if let Some(what) = nested_classes(&train, &files) {
         problems.insert(0, problem(&train, &what));
     }
@@ -117,7 +127,9 @@ fn tree_of_splits(path: &Path, folders: &SplitFolders, options: &ReadOptions) ->
         held_out_split(folder, &train, &classes, &mut problems)
     };
     let (val, test) = (split(&folders.val)?, split(&folders.test)?);
-    ignored_entries(path, &read, &mut problems)?;
+    if train != path {
+        ignored_entries(path, &read, &mut problems)?;
+    }
     let name = name_of(path);
     let held_out = held_out_files(folders, val.as_ref(), test.as_ref())?;
     let all = files.values().flatten().map(|file| (train.as_path(), file));
@@ -178,7 +190,7 @@ fn held_out_split(
         problems.push(problem(folder, "ignored: it has no class folders, so its images have no labels"));
         return Ok(None);
     }
-    let files = class_files(&root, problems)?;
+    let files = class_files(&root, &[], problems)?;
     if let Some(extra) = files.keys().find(|class| classes.binary_search(class).is_err()) {
         let similar = classes.iter().find(|class| class.to_lowercase() == extra.to_lowercase()).cloned();
         return Err(DataError::ExtraClass { folder: root.join(extra), train: train.to_owned(), similar });
@@ -199,12 +211,15 @@ fn ignored_entries(path: &Path, read: &[PathBuf], problems: &mut Vec<Problem>) -
     Ok(())
 }
 
-/// The classes of a folder with their files; anything odd goes to `problems`.
-fn class_files(path: &Path, problems: &mut Vec<Problem>) -> Result<ClassFiles, DataError> {
+/// The classes of a folder with their files, except for some of its folders; anything odd goes to `problems`.
+fn class_files(path: &Path, except: &[&PathBuf], problems: &mut Vec<Problem>) -> Result<ClassFiles, DataError> {
     let mut classes = ClassFiles::new();
     let (mut beside, mut hidden) = (Vec::new(), 0);
     for entry in entries(path, &mut hidden)? {
         let folder = entry.path();
+        if except.contains(&&folder) {
+            continue;
+        }
         if !folder.is_dir() {
             beside.push(entry.file_name().to_string_lossy().into_owned());
             continue;

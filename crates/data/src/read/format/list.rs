@@ -181,7 +181,7 @@ fn check_classes(file: &Path, splits: &FilesBySplit) -> Result<(), DataError> {
 }
 
 /// Class names that are probably no classes: labels that are missing, and several labels at once.
-fn doubtful_names(classes: &[String], file: &Path) -> Vec<Problem> {
+pub(crate) fn doubtful_names(classes: &[String], file: &Path) -> Vec<Problem> {
     let is_missing = |class: &String| MISSING.iter().any(|word| class.eq_ignore_ascii_case(word));
     let is_several = |class: &String| {
         let mut parts = class.split([';', '|', ',']).map(str::trim);

@@ -130,10 +130,11 @@ fn measure(args: &Args, connection: Option<Connection>) -> Result<Measured, Fail
         Some(Connection { workers, peers }) => (workers, Some(peers)),
         None => (Box::new(SingleProcess), None),
     };
-    let build = || -> Result<(Cpu, Option<Criterion>, Workspace), Failure> {
+    let build = || -> Result<(Cpu, Option<Criterion>, Workspace, usize), Failure> {
         let pool = args.threads.pool()?;
+        let threads = pool.threads();
         let network = Network::new(args.model, args.channels, [side, side], classes)?;
-        let bytes = Cpu::bytes(&network, batch_size.div_ceil(workers.shard().size()), pool.threads());
+        let bytes = Cpu::bytes(&network, batch_size.div_ceil(workers.shard().size()), threads);
         if available_bytes().is_some_and(|available| bytes > available) {
             return Err(NnError::Memory { batch_size, bytes }.into());
         }
@@ -148,12 +149,12 @@ fn measure(args: &Args, connection: Option<Connection>) -> Result<Measured, Fail
                 Some(criterion.map_err(|error| Failure::from(error).about(&format!("--classes {classes}")))?)
             }
         };
-        Ok((engine, criterion, Workspace::with_pool(pool).with_simd(level)))
+        Ok((engine, criterion, Workspace::with_pool(pool).with_simd(level), threads))
     };
     let built = build();
     let what = built.as_ref().err().map(|failure| TrainError::Unusable { what: failure.to_string() });
     let agreed = agree(&mut workers, what.map_or(Ok(()), Err));
-    let (engine, criterion, workspace) = match (built, workers.shard().rank()) {
+    let (engine, criterion, workspace, threads) = match (built, workers.shard().rank()) {
         // it is in the message to the others, who do not show it
         (Err(failure), 0) => return Err(failure),
         (built, _) => {
@@ -161,7 +162,6 @@ fn measure(args: &Args, connection: Option<Connection>) -> Result<Measured, Fail
             built?
         }
     };
-    let threads = args.threads.pool()?.threads();
     let (times, engine) = time_steps(args, engine, criterion, workspace, &mut workers)?;
     let (traffic, rounds) = (engine.traffic(), u64::from(args.steps + WARMUP));
     let traffic = Traffic {
@@ -194,7 +194,9 @@ fn time_steps(
     let rows = rows_of(shard.rank());
     let lengths: Vec<usize> = (0..shard.size()).map(|rank| rows_of(rank).len() * classes).collect();
     let values = args.channels * side * side;
-    let images = normals(batch_size * values, 1.0)[rows.start * values..rows.end * values].to_vec();
+    let mut images = normals(batch_size * values, 1.0);
+    images.truncate(rows.end * values);
+    images.drain(..rows.start * values);
     let labels = labels(batch_size, classes);
     let (mut grad, mut weights) = (vec![0.0; batch_size * classes], vec![0.0; batch_size]);
     let mut all = Vec::new();

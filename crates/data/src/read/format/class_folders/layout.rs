@@ -72,6 +72,27 @@ impl SplitFolders {
     }
 }
 
+impl SplitFolders {
+    /// The splits of a tree whose `val/` or `test/` folders are beside the classes of the training split: all of their folders are
+    /// named after these classes.
+    pub(super) fn beside_classes(path: &Path, folders: &[PathBuf]) -> Result<Option<Self>, DataError> {
+        let (held_out, classes): (Vec<PathBuf>, Vec<PathBuf>) = folders.iter().cloned().partition(|f| is_held_out(f));
+        let names: BTreeSet<_> = classes.iter().filter_map(|folder| folder.file_name()).collect();
+        if names.len() < 2 || held_out.is_empty() {
+            return Ok(None);
+        }
+        for folder in &held_out {
+            let inner = super::folders(&class_root(folder)?)?;
+            if inner.is_empty() || !inner.iter().all(|inner| inner.file_name().is_some_and(|name| names.contains(name)))
+            {
+                return Ok(None);
+            }
+        }
+        let (val, test) = (named(&held_out, SplitName::Val)?, named(&held_out, SplitName::Test)?);
+        Ok(Some(Self { train: path.to_owned(), val, test }))
+    }
+}
+
 /// The first of a split's folders that exists, in upper or lower case.
 fn named(folders: &[PathBuf], split: SplitName) -> Result<Option<PathBuf>, DataError> {
     for name in split.words() {
@@ -101,15 +122,16 @@ pub(super) fn is_split(folder: &Path) -> bool {
     is_held_out(folder) || SplitName::Train.words().iter().any(|name| has_name(folder, name))
 }
 
-/// The folder that holds the class folders: this one, or one below that is alone in its folder and not named after a split,
-/// as in `Final_Training/Images/00000/..`.
+/// The folder that holds the class folders: this one, or one below that is alone in its folder and not named after another split,
+/// as in `Final_Training/Images/00000/..` and `training_set/training_set/cat/..`.
 pub(super) fn class_root(folder: &Path) -> Result<PathBuf, DataError> {
     let mut root = folder.to_owned();
     // a link could lead back
     for _ in 0..8 {
         let inner = folders(&root)?;
         let [only] = &inner[..] else { break };
-        if SplitName::in_name(only).is_some() || folders(only)?.is_empty() || has_images(&root)? || has_images(only)? {
+        let is_other_split = SplitName::in_name(only).is_some_and(|split| SplitName::in_name(&root) != Some(split));
+        if is_other_split || folders(only)?.is_empty() || has_images(&root)? || has_images(only)? {
             break;
         }
         root.clone_from(only);
