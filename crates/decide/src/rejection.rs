@@ -13,7 +13,7 @@
 //!
 //! The probability is over calibration images and the new one together. Over many calibrations head and tail lose at most `rate` of their right
 //! answers on average; a single one may lose more, the further from `rate` the fewer images it has: for 5 % and 43 images of three classes,
-//! between 0.3 and 11.5 % in 95 of 100 calibrations, and for 1,300 images of two classes between 3.9 and 6.2 %.
+//! between 0.3 and 11.5 % in 95 of 100 simulated calibrations, and for 1,300 images of two classes between 3.9 and 6.2 %.
 //!
 //! A group with fewer than ceil(1/rate) - 1 right answers cannot tell where that share ends. It loses nothing that was seen: its threshold is the
 //! lowest of its own scores, or that of all images if that is lower still; without right answers nothing is rejected.
