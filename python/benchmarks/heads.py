@@ -66,7 +66,7 @@ def ours(program, folder, threads, name, *options):
         "rows_per_second": result["images_per_second"],
         "seconds": result["seconds"],
         "process": seconds,
-        # of the program itself; the system's figure for a child counts the memory of this process before it starts the program
+        # of the program itself: the system's figure for a child counts what this process had before
         "mib": result["peak_mb"],
         "loss": epochs[-1]["loss"],
     }
