@@ -163,7 +163,7 @@ pub(crate) fn run_folder(error: &FolderError) -> PyErr {
 pub(crate) fn report(error: &ReportError) -> PyErr {
     match error {
         ReportError::Read { source, .. } => os(error, source),
-        ReportError::NotARun { path } => folder(error, path),
+        ReportError::NoFolder { path } | ReportError::NotARun { path } => folder(error, path),
         ReportError::Format { .. } | ReportError::Empty { .. } | ReportError::Duplicate { .. } => {
             PyValueError::new_err(with_causes(error))
         }
