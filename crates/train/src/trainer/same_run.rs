@@ -101,8 +101,8 @@ impl SameWork<'_> {
         splits.flat_map(|split| (0..split.labels.len()).map(|index| split.name(index as u32)))
     }
 
-    /// Of every image that comes from a file, digests of its name, and of its class, the length of the file and the bytes in its
-    /// middle.
+    /// Two digests for every image that comes from a file: one of its name; one of its class, the length of the file and the bytes
+    /// in its middle.
     fn digests(&self) -> Vec<[u8; 16]> {
         let labels = self.splits.iter().flat_map(|split| &split.labels);
         let digest = |(name, label): (String, &u32)| {

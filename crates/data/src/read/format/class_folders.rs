@@ -6,8 +6,8 @@
 //! files that are not images by name and content. Hidden entries are counted.
 //!
 //! Splits are recognized by their names, in upper or lower case (`layout`). If the tree has `train/` alone, it is split; a
-//! `test/` or `val/` folder without class folders is not used; one beside the class folders, with the same folders in it, is. Folders that hold nothing but the folder of the class folders
-//! are passed through.
+//! `test/` or `val/` folder without class folders is not used; one beside the class folders is a split if it holds the same
+//! folders. Folders that hold nothing but the folder of the class folders are passed through.
 //!
 //! A class is named as its folder, byte for byte: `\u{e9}` and `e\u{301}` are two classes, though they look alike. Bytes that
 //! are not UTF-8 become U+FFFD and are reported as a problem; two names that become the same text are an error. Names that

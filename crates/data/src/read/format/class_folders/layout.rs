@@ -70,9 +70,7 @@ impl SplitFolders {
         };
         Ok(only(SplitName::Train).map(|train| Self { train, val: only(SplitName::Val), test: only(SplitName::Test) }))
     }
-}
 
-impl SplitFolders {
     /// The splits of a tree whose `val/` or `test/` folders are beside the classes of the training split: all of their folders are
     /// named after these classes.
     pub(super) fn beside_classes(path: &Path, folders: &[PathBuf]) -> Result<Option<Self>, DataError> {
