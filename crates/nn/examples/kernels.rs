@@ -13,9 +13,8 @@ use equipoise_data::batch::sampler::{Sampler, SamplerKind, Shard};
 use equipoise_data::batch::small::SmallTransform;
 use equipoise_data::read::format::cifar::cifar10;
 use equipoise_data::subset::long_tail::LongTail;
-use equipoise_nn::{ConvolutionAlgorithm, Cpu, Engine, Network, Optimizer};
+use equipoise_nn::{ConvolutionAlgorithm, Cpu, CpuOptions, Engine, Network, Optimizer};
 use equipoise_pool::Pool;
-use equipoise_simd::SimdLevel;
 
 const BATCH: usize = 128;
 
@@ -34,7 +33,10 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     for seed in 0..seeds {
         for algorithm in [ConvolutionAlgorithm::Winograd, ConvolutionAlgorithm::Direct] {
             let network = Network::new(model.parse()?, 3, [32, 32], 10)?;
-            let mut engine = Cpu::with_kernels(network, BATCH, seed, pool.clone(), SimdLevel::best(), algorithm)?;
+            let mut engine = {
+                let options = CpuOptions { algorithm, ..CpuOptions::default() };
+                Cpu::with_options(network, BATCH, seed, pool.clone(), options)?
+            };
             let mut criterion = Config::from(Id::Softmax.preset(Preset::Reference)).init(&[1; 10])?;
             let mut workspace = Workspace::with_pool(pool.clone());
             let sampler = Sampler::new(SamplerKind::Uniform, epochs, &labels, 10, seed)?;

@@ -3,12 +3,14 @@
 use std::alloc::{Layout, alloc_zeroed, dealloc, handle_alloc_error};
 use std::ptr::NonNull;
 
-/// An aligned array of f32.
+use crate::kernel::value::Activation;
+
+/// An aligned array of plain numbers, f32 unless said.
 ///
 /// Large ones are mapped on Linux, so that parts that are never used, such as those for gradients in an evaluation, cost
 /// nothing, and the others are zeroed by the thread that uses them first.
-pub(crate) struct Buffer {
-    start: NonNull<f32>,
+pub(crate) struct Buffer<T = f32> {
+    start: NonNull<T>,
     length: usize,
     memory: Memory,
 }
@@ -24,20 +26,20 @@ enum Memory {
     },
 }
 
-// SAFETY: a buffer owns its memory, as a `Vec<f32>` does, which is `Send`.
-unsafe impl Send for Buffer {}
-// SAFETY: a shared buffer gives out its memory for reading only, as a `Vec<f32>` does, which is `Sync`.
-unsafe impl Sync for Buffer {}
+// SAFETY: a buffer owns its memory, as a `Vec<T>` does.
+unsafe impl<T: Send> Send for Buffer<T> {}
+// SAFETY: a shared buffer gives out its memory for reading only, as a `Vec<T>` does.
+unsafe impl<T: Sync> Sync for Buffer<T> {}
 
 /// Bytes of a cache line.
 const LINE: usize = 64;
 /// Bytes of a huge page, which takes one entry of the TLB instead of 512.
 const PAGE: usize = 2 << 20;
 
-impl Buffer {
+impl<T: Activation> Buffer<T> {
     /// Allocates zeros.
     pub(crate) fn new(length: usize) -> Self {
-        let bytes = length.div_ceil(16).max(1) * LINE;
+        let bytes = (length * size_of::<T>()).next_multiple_of(LINE).max(LINE);
         #[cfg(all(target_os = "linux", not(miri)))]
         if bytes >= PAGE {
             return Self::mapped(length, bytes);
@@ -71,14 +73,16 @@ impl Buffer {
 
     /// Allocates zeros in whole huge pages.
     pub(crate) fn in_pages(length: usize) -> Self {
-        Self::new(length.next_multiple_of(PAGE / 4))
+        Self::new(length.next_multiple_of(PAGE / size_of::<T>()))
     }
+}
 
-    pub(crate) fn as_ptr(&self) -> *const f32 {
+impl<T> Buffer<T> {
+    pub(crate) fn as_ptr(&self) -> *const T {
         self.start.as_ptr()
     }
 
-    pub(crate) fn as_mut_ptr(&mut self) -> *mut f32 {
+    pub(crate) fn as_mut_ptr(&mut self) -> *mut T {
         self.start.as_ptr()
     }
 }
@@ -87,7 +91,7 @@ fn layout(bytes: usize, align: usize) -> Layout {
     Layout::from_size_align(bytes, align).expect("a buffer is smaller than the address space")
 }
 
-impl Drop for Buffer {
+impl<T> Drop for Buffer<T> {
     fn drop(&mut self) {
         match self.memory {
             // SAFETY: `new` allocated the memory with this layout, and a buffer is dropped once.
@@ -101,16 +105,16 @@ impl Drop for Buffer {
     }
 }
 
-impl std::ops::Deref for Buffer {
-    type Target = [f32];
-    fn deref(&self) -> &[f32] {
-        // SAFETY: the buffer has at least `length` values.
+impl<T> std::ops::Deref for Buffer<T> {
+    type Target = [T];
+    fn deref(&self) -> &[T] {
+        // SAFETY: the buffer has at least `length` values, of any bits.
         unsafe { std::slice::from_raw_parts(self.as_ptr(), self.length) }
     }
 }
 
-impl std::ops::DerefMut for Buffer {
-    fn deref_mut(&mut self) -> &mut [f32] {
+impl<T> std::ops::DerefMut for Buffer<T> {
+    fn deref_mut(&mut self) -> &mut [T] {
         // SAFETY: the buffer has at least `length` values, and `self` is borrowed alone.
         unsafe { std::slice::from_raw_parts_mut(self.as_mut_ptr(), self.length) }
     }

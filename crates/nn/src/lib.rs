@@ -10,7 +10,7 @@ pub mod network;
 mod slices;
 mod weights;
 
-pub use cpu::Cpu;
+pub use cpu::{Cpu, CpuOptions, Precision};
 pub use engine::{Engine, Optimizer, TensorKind, UpdateRule};
 pub use error::NnError;
 pub use kernel::convolution::ConvolutionAlgorithm;

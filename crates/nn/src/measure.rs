@@ -1,11 +1,15 @@
 //! Benchmarks of single kernels on made-up numbers: what the engine runs, without a network around it.
 
-use equipoise_simd::{Simd, SimdLevel, dispatch};
+use std::marker::PhantomData;
+
+use equipoise_simd::{Bf16, Simd, SimdLevel, dispatch};
 
 use crate::buffer::Buffer;
+use crate::cpu::Precision;
 use crate::kernel::convolution::{Backward, Convolution, ConvolutionAlgorithm, Forward, Geometry, Scratch};
 use crate::kernel::fused_norm::{OutputGradient, ShortcutBack, Sink, Source};
-use crate::kernel::stored;
+use crate::kernel::value::Activation;
+use crate::kernel::{CHANNELS, stored};
 
 /// The sizes of a convolution as the engine runs it, with the sums for its batch norm and that batch norm's gradient.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -34,29 +38,53 @@ impl Shape {
 }
 
 /// A convolution with its memory, on one thread.
-pub struct Measured {
+pub trait Measured {
+    /// Runs the forward pass.
+    fn forward(&mut self);
+
+    /// Computes the gradient of the weights and, unless the inputs are the caller's images, of the input.
+    fn backward(&mut self);
+
+    /// The number of gradients that [`backward`](Self::backward) computes.
+    fn passes_back(&self) -> usize;
+}
+
+/// Plans a convolution and allocates its memory. The caller's images, which have few channels, are f32 at any precision.
+///
+/// # Panics
+/// Panics if a number of the shape is 0, or if its images or its weights have more than 2^28 values.
+#[must_use]
+pub fn convolution(
+    shape: &Shape,
+    precision: Precision,
+    algorithm: ConvolutionAlgorithm,
+    level: SimdLevel,
+) -> Box<dyn Measured> {
+    match precision {
+        Precision::Bf16 if shape.inputs >= CHANNELS => Box::new(Planned::<Bf16>::new(shape, algorithm, level)),
+        _ => Box::new(Planned::<f32>::new(shape, algorithm, level)),
+    }
+}
+
+/// A convolution of values of type T.
+struct Planned<T> {
     convolution: Convolution,
     level: SimdLevel,
     images: usize,
     scratch: [Buffer; 6],
-    weights: Buffer,
-    back: Buffer,
+    weights: Buffer<T>,
+    back: Buffer<T>,
     dw: Buffer,
-    x: Buffer,
-    y: Buffer,
-    g: Buffer,
-    dx: Buffer,
+    x: Buffer<T>,
+    y: Buffer<T>,
+    g: Buffer<T>,
+    dx: Buffer<T>,
     k: Buffer,
     sums: Vec<f64>,
 }
 
-impl Measured {
-    /// Plans a convolution and allocates its memory.
-    ///
-    /// # Panics
-    /// Panics if a number of the shape is 0, or if its images or its weights have more than 2^28 values.
-    #[must_use]
-    pub fn new(shape: &Shape, algorithm: ConvolutionAlgorithm, level: SimdLevel) -> Self {
+impl<T: Activation> Planned<T> {
+    fn new(shape: &Shape, algorithm: ConvolutionAlgorithm, level: SimdLevel) -> Self {
         let &Shape { inputs, outputs, kernel, stride, side, images } = shape;
         assert!([inputs, outputs, kernel, stride, side, images].iter().all(|n| *n > 0), "{shape:?}");
         let product = |sizes: &[usize]| {
@@ -66,18 +94,20 @@ impl Measured {
         let values = product(&[images, padded, padded, stored(inputs.max(outputs).min(1 << 28))]);
         assert!(values.is_some() && product(&[kernel, kernel, inputs, outputs]).is_some(), "{shape:?}");
         // the caller's images are not padded
-        let inputs = if inputs < crate::kernel::CHANNELS { inputs } else { stored(inputs) };
+        let inputs = if inputs < CHANNELS { inputs } else { stored(inputs) };
         let outputs = stored(outputs);
         let geometry = Geometry { inputs, outputs, kernel, stride, pad: kernel / 2, size: [side, side] };
-        let convolution = Convolution::new(geometry, algorithm, images);
+        let convolution = Convolution::new::<T>(geometry, algorithm, images);
         let size = convolution.scratch_size();
         let [rows, columns] = geometry.out();
         let (input, output) = (images * side * side * inputs, images * rows * columns * outputs);
         let ones = |length: usize| {
             let mut buffer = Buffer::new(length);
-            buffer.fill(1.0);
+            buffer.fill(T::from_f32(1.0));
             buffer
         };
+        let mut k = Buffer::new(3 * outputs);
+        k.fill(1.0);
         Self {
             level,
             images,
@@ -89,7 +119,7 @@ impl Measured {
             y: ones(output),
             g: ones(output),
             dx: ones(input),
-            k: ones(3 * outputs),
+            k,
             sums: vec![0.0; 3 * inputs.max(outputs)],
             convolution,
         }
@@ -99,9 +129,10 @@ impl Measured {
         let [input, v, m, gradient, du, sums] = self.scratch.each_mut().map(Buffer::as_mut_ptr);
         Scratch { input, v, m, gradient, du, sums }
     }
+}
 
-    /// Runs the forward pass.
-    pub fn forward(&mut self) {
+impl<T: Activation> Measured for Planned<T> {
+    fn forward(&mut self) {
         let scratch = self.scratch();
         let run = Forward {
             source: Source::Plain(self.x.as_ptr()),
@@ -117,8 +148,7 @@ impl Measured {
         unsafe { self.convolution.forward(self.level, &run, &scratch) };
     }
 
-    /// Computes the gradient of the weights and, unless the inputs are the caller's images, of the input.
-    pub fn backward(&mut self) {
+    fn backward(&mut self) {
         let (scratch, out) = (self.scratch(), self.dx.as_mut_ptr());
         let run = Backward {
             source: Source::Plain(self.x.as_ptr()),
@@ -138,29 +168,31 @@ impl Measured {
         unsafe { self.convolution.backward(self.level, &run, &scratch) };
     }
 
-    /// The number of gradients that [`backward`](Self::backward) computes.
-    #[must_use]
-    pub fn passes_back(&self) -> usize {
-        if self.convolution.geometry.inputs < crate::kernel::CHANNELS { 1 } else { 2 }
+    fn passes_back(&self) -> usize {
+        if self.convolution.geometry.inputs < CHANNELS { 1 } else { 2 }
     }
 }
 
 /// Runs multiply-adds in registers alone, as many as this CPU can do; returns how many operations they were.
 #[must_use]
-pub fn peak(level: SimdLevel, rounds: usize) -> f64 {
-    multiply_adds(level, rounds)
+pub fn peak(level: SimdLevel, precision: Precision, rounds: usize) -> f64 {
+    match precision {
+        Precision::F32 => multiply_adds(level, PhantomData::<f32>, rounds),
+        Precision::Bf16 => multiply_adds(level, PhantomData::<Bf16>, rounds),
+    }
 }
 
-dispatch!(fn multiply_adds(rounds: usize) -> f64 = multiply_adds_kernel);
+dispatch!(fn multiply_adds<T: Activation>(of: PhantomData<T>, rounds: usize) -> f64 = multiply_adds_kernel with bf16);
 
 #[inline(always)]
-fn multiply_adds_kernel<I: Simd>(simd: I, rounds: usize) -> f64 {
+fn multiply_adds_kernel<I: Simd, T: Activation>(simd: I, _of: PhantomData<T>, rounds: usize) -> f64 {
     const CHAINS: usize = 12;
     let mut sums = [simd.splat(0.0); CHAINS];
-    let (a, b) = (simd.splat(std::hint::black_box(0.5)), simd.splat(std::hint::black_box(0.25)));
+    let [a, b] = [0.5, 0.25].map(|x| simd.splat(std::hint::black_box(x)));
+    let (a, b) = if T::DEPTH == 1 { (a, b) } else { (simd.pair_bf16(a, a), simd.pair_bf16(b, b)) };
     for _ in 0..rounds {
         for sum in &mut sums {
-            *sum = simd.fma(*sum, a, b);
+            *sum = T::multiply_add(simd, a, b, *sum);
         }
     }
     let mut out = [0.0; 16];
@@ -169,5 +201,5 @@ fn multiply_adds_kernel<I: Simd>(simd: I, rounds: usize) -> f64 {
         unsafe { simd.store(out.as_mut_ptr(), sum) };
         std::hint::black_box(&mut out);
     }
-    (2 * CHAINS * I::WIDTH * rounds) as f64
+    (2 * CHAINS * I::WIDTH * T::DEPTH * rounds) as f64
 }

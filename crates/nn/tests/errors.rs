@@ -1,6 +1,6 @@
 //! Wrong inputs are refused with an error that names them, and the engine can still be used.
 
-use equipoise_nn::{Architecture, Cpu, Engine, Network, NnError, TensorKind};
+use equipoise_nn::{Architecture, Cpu, CpuOptions, Engine, Network, NnError, Precision, TensorKind};
 use equipoise_pool::Pool;
 
 fn engine() -> Cpu {
@@ -38,11 +38,11 @@ fn batches_beyond_memory() {
     assert!(matches!(error, NnError::Memory { batch_size: 65_536, .. }), "{error}");
     let network = Network::new(Architecture::ResNet32, 3, [32, 32], 10).expect("valid");
     // 290 MB were measured
-    let bytes = Cpu::bytes(&network, 128, 2);
+    let bytes = Cpu::bytes(&network, 128, 2, Precision::F32);
     assert!((250 << 20..330 << 20).contains(&bytes), "{bytes}");
     // 120 MB a thread were measured
     let network = Network::new(Architecture::ResNet50, 3, [224, 224], 1000).expect("valid");
-    let thread = (Cpu::bytes(&network, 4, 32) - Cpu::bytes(&network, 4, 2)) / 30;
+    let thread = (Cpu::bytes(&network, 4, 32, Precision::F32) - Cpu::bytes(&network, 4, 2, Precision::F32)) / 30;
     assert!((80 << 20..400 << 20).contains(&thread), "{thread}");
 }
 
@@ -109,9 +109,8 @@ fn nan_reaches_the_logits() {
     use equipoise_simd::SimdLevel;
     for &simd in SimdLevel::available() {
         let network = Network::new(Architecture::ResNet8, 3, [8, 12], 5).expect("valid");
-        let mut engine =
-            Cpu::with_kernels(network, 4, 0, Pool::single(), simd, equipoise_nn::ConvolutionAlgorithm::default())
-                .expect("valid");
+        let mut engine = Cpu::with_options(network, 4, 0, Pool::single(), CpuOptions { simd, ..CpuOptions::default() })
+            .expect("valid");
         let mut weights = engine.tensors(TensorKind::Parameters).expect("on the CPU");
         weights[0][0] = f32::NAN;
         engine.set_tensors(TensorKind::Parameters, &weights).expect("its own shapes");

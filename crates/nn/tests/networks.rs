@@ -5,7 +5,7 @@ mod reference;
 
 use common::random;
 use equipoise_nn::network::{BlockKind, Head, Network, Shortcut, Stage, Stem};
-use equipoise_nn::{Architecture, ConvolutionAlgorithm, Cpu, Engine, Optimizer, TensorKind};
+use equipoise_nn::{Architecture, ConvolutionAlgorithm, Cpu, CpuOptions, Engine, Optimizer, TensorKind};
 use equipoise_pool::Pool;
 use equipoise_simd::SimdLevel;
 use reference::{logits, tensors};
@@ -64,7 +64,10 @@ const IMAGES: usize = 5;
 
 fn engine(network: &Network, algorithm: ConvolutionAlgorithm, threads: usize, simd: SimdLevel) -> Cpu {
     let pool = Pool::new(threads).expect("threads");
-    let mut engine = Cpu::with_kernels(network.clone(), IMAGES + 2, 3, pool, simd, algorithm).expect("valid");
+    let mut engine = {
+        let options = CpuOptions { simd, algorithm, ..CpuOptions::default() };
+        Cpu::with_options(network.clone(), IMAGES + 2, 3, pool, options).expect("valid")
+    };
     // batch norms that are not the identity
     let mut values = engine.tensors(TensorKind::Parameters).expect("on the CPU");
     for (i, values) in values.iter_mut().enumerate() {
@@ -249,7 +252,8 @@ fn large_batches() {
     let run = |threads: usize, simd: SimdLevel| {
         let pool = Pool::new(threads).expect("threads");
         let mut engine =
-            Cpu::with_kernels(network.clone(), LARGE, 3, pool, simd, ConvolutionAlgorithm::Winograd).expect("valid");
+            Cpu::with_options(network.clone(), LARGE, 3, pool, CpuOptions { simd, ..CpuOptions::default() })
+                .expect("valid");
         let logits = engine.forward(&images, true).expect("fits").to_vec();
         engine.backward(&random(LARGE * 10, 2)).expect("fits");
         (logits, engine.tensors(TensorKind::Gradients).expect("on the CPU"))

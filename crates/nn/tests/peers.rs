@@ -5,7 +5,9 @@ use std::collections::VecDeque;
 use std::sync::{Arc, Barrier, Mutex};
 
 use equipoise_nn::network::Head;
-use equipoise_nn::{Architecture, Cpu, Engine, Network, NnError, Optimizer, Peers, Slices, TensorKind, sum_by_rank};
+use equipoise_nn::{
+    Architecture, Cpu, CpuOptions, Engine, Network, NnError, Optimizer, Peers, Slices, TensorKind, sum_by_rank,
+};
 use equipoise_pool::Pool;
 use equipoise_random::Draws;
 
@@ -129,7 +131,14 @@ fn train_all(case: &Case, size: usize, threads: usize) -> Ended {
     });
     let work = |rank: usize| {
         let peers = Thread { rank, size, room: Arc::clone(&room), started: VecDeque::new() };
-        let engine = Cpu::with_peers(case.network.clone(), case.batch_size, 7, pool(), Box::new(peers)).expect("valid");
+        let engine = Cpu::with_options(
+            case.network.clone(),
+            case.batch_size,
+            7,
+            pool(),
+            CpuOptions { peers: Some(Box::new(peers)), ..CpuOptions::default() },
+        )
+        .expect("valid");
         train(case, engine, rank, size)
     };
     let mut ended: Vec<Ended> = std::thread::scope(|scope| {
@@ -201,7 +210,14 @@ fn a_bad_image_ends_the_pass_of_all() {
     });
     let work = |rank: usize| {
         let peers = Thread { rank, size: 2, room: Arc::clone(&room), started: VecDeque::new() };
-        let mut engine = Cpu::with_peers(network.clone(), 32, 0, Pool::single(), Box::new(peers)).expect("valid");
+        let mut engine = Cpu::with_options(
+            network.clone(),
+            32,
+            0,
+            Pool::single(),
+            CpuOptions { peers: Some(Box::new(peers)), ..CpuOptions::default() },
+        )
+        .expect("valid");
         let mut images = vec![0.5; 16 * 3 * 8 * 8];
         images[5] = if rank == 1 { f32::NAN } else { 0.0 };
         engine.forward(&images, true).map(<[f32]>::len).expect_err("one of them is bad")

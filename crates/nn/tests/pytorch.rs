@@ -3,9 +3,8 @@
 mod common;
 
 use common::random;
-use equipoise_nn::{ConvolutionAlgorithm, Cpu, Engine, Network, TensorKind};
+use equipoise_nn::{ConvolutionAlgorithm, Cpu, CpuOptions, Engine, Network, TensorKind};
 use equipoise_pool::Pool;
-use equipoise_simd::SimdLevel;
 use serde::Deserialize;
 
 #[derive(Deserialize)]
@@ -77,8 +76,10 @@ fn logits_and_gradients_are_pytorchs() {
         };
         for algorithm in [ConvolutionAlgorithm::Winograd, ConvolutionAlgorithm::Direct] {
             let pool = Pool::new(2).expect("threads");
-            let mut engine =
-                Cpu::with_kernels(network.clone(), case.images, 0, pool, SimdLevel::best(), algorithm).expect("valid");
+            let mut engine = {
+                let options = CpuOptions { algorithm, ..CpuOptions::default() };
+                Cpu::with_options(network.clone(), case.images, 0, pool, options).expect("valid")
+            };
             engine.set_tensors(TensorKind::Parameters, &values).expect("the same shapes");
             let images = random(case.images * case.channels * case.size * case.size, 1);
             let logits = engine.forward(&images, true).expect("fits").to_vec();

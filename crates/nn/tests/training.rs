@@ -7,9 +7,8 @@ use equipoise_data::batch::normalize::Normalize;
 use equipoise_data::batch::sampler::{Sampler, SamplerKind, Shard};
 use equipoise_data::batch::small::SmallTransform;
 use equipoise_data::{Pixels, Split};
-use equipoise_nn::{Architecture, ConvolutionAlgorithm, Cpu, Engine, Network, Optimizer};
+use equipoise_nn::{Architecture, ConvolutionAlgorithm, Cpu, CpuOptions, Engine, Network, Optimizer};
 use equipoise_pool::Pool;
-use equipoise_simd::SimdLevel;
 
 const BATCH: usize = 64;
 
@@ -29,7 +28,10 @@ fn pixels(split: &Split) -> &Pixels {
 fn train(split: &Split, indices: &[u32], epochs: u64, seed: u64, augment: bool, kernels: ConvolutionAlgorithm) -> Run {
     let pool = Pool::new(2).expect("threads");
     let network = Network::new(Architecture::ResNet8, 1, [28, 28], 10).expect("known");
-    let mut engine = Cpu::with_kernels(network, BATCH, seed, pool.clone(), SimdLevel::best(), kernels).expect("valid");
+    let mut engine = {
+        let options = CpuOptions { algorithm: kernels, ..CpuOptions::default() };
+        Cpu::with_options(network, BATCH, seed, pool.clone(), options).expect("valid")
+    };
     let images = pixels(split);
     let normalize = Normalize::of(images, indices);
     let plain = SmallTransform::plain(normalize.clone());

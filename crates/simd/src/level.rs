@@ -14,6 +14,18 @@ pub struct Avx2(());
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Avx512(());
 
+/// Proof that this CPU has what [`Avx512`] proves, and AVX512_BF16. Only [`SimdLevel::available`] makes one.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub struct Avx512Bf16(());
+
+impl Avx512Bf16 {
+    /// The level without bf16.
+    #[must_use]
+    pub fn avx512(self) -> Avx512 {
+        Avx512(())
+    }
+}
+
 /// A level of instructions that this CPU has, with its proof.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum SimdLevel {
@@ -23,6 +35,8 @@ pub enum SimdLevel {
     Avx2(Avx2),
     /// x86-64 with AVX-512 F, DQ, BW and VL.
     Avx512(Avx512),
+    /// The same with instructions for bf16.
+    Avx512Bf16(Avx512Bf16),
 }
 
 impl SimdLevel {
@@ -34,6 +48,14 @@ impl SimdLevel {
             use std::arch::is_x86_feature_detected as has;
             if has!("avx2") && has!("fma") {
                 if has!("avx512f") && has!("avx512dq") && has!("avx512bw") && has!("avx512vl") {
+                    if has!("avx512bf16") {
+                        return &[
+                            Self::Portable,
+                            Self::Avx2(Avx2(())),
+                            Self::Avx512(Avx512(())),
+                            Self::Avx512Bf16(Avx512Bf16(())),
+                        ];
+                    }
                     return &[Self::Portable, Self::Avx2(Avx2(())), Self::Avx512(Avx512(()))];
                 }
                 return &[Self::Portable, Self::Avx2(Avx2(()))];
@@ -62,6 +84,7 @@ impl fmt::Debug for SimdLevel {
             Self::Portable => "Portable",
             Self::Avx2(_) => "Avx2",
             Self::Avx512(_) => "Avx512",
+            Self::Avx512Bf16(_) => "Avx512Bf16",
         })
     }
 }

@@ -8,6 +8,7 @@
 //! Every lane is computed in the same order at all levels, so that all levels with fused multiply-add give the same
 //! bits.
 
+mod bf16;
 mod dispatch;
 mod level;
 mod portable;
@@ -17,7 +18,8 @@ mod wide;
 #[cfg(target_arch = "x86_64")]
 mod x86;
 
-pub use level::{Avx2, Avx512, Portable, SimdLevel};
+pub use bf16::Bf16;
+pub use level::{Avx2, Avx512, Avx512Bf16, Portable, SimdLevel};
 pub use portable::FUSED;
 pub use prefetch::{prefetch, prefetch_line};
 pub use vector::Simd;

@@ -1,6 +1,7 @@
 //! The portable level: plain Rust, from which the compiler makes 128-bit vectors (SSE2, NEON).
 
-use crate::{Portable, Simd, SimdLevel};
+use crate::bf16::{flush, round};
+use crate::{Bf16, Portable, Simd, SimdLevel};
 
 /// Whether the portable level fuses multiply-add: only where the target's baseline has the instruction, because
 /// `mul_add` is a slow library call elsewhere.
@@ -16,6 +17,16 @@ fn each(f: impl Fn(usize) -> f32) -> V {
 #[inline(always)]
 fn mul_add(a: f32, b: f32, c: f32) -> f32 {
     if FUSED { a.mul_add(b, c) } else { a * b + c }
+}
+
+/// c plus the products of two pairs of bf16 numbers.
+#[inline(always)]
+fn dot(a: f32, b: f32, c: f32) -> f32 {
+    let [a, b] = [a.to_bits(), b.to_bits()];
+    // a product is exact, so that the sum is rounded once
+    let flushed = |sum: f32| f32::from_bits(flush(sum.to_bits(), sum.abs().to_bits()));
+    let upper = flushed(f32::from_bits(a & 0xffff_0000) * f32::from_bits(b & 0xffff_0000) + c);
+    flushed(f32::from_bits(a << 16) * f32::from_bits(b << 16) + upper)
 }
 
 /// Functions of [`Simd`] by lane.
@@ -51,6 +62,26 @@ unsafe impl Simd for Portable {
             let raised = p[i].to_bits().wrapping_add(n[i].to_bits() << 23);
             f32::from_bits(if x[i] > limit { raised } else { 0 })
         };
+        pair_bf16(low: V, high: V) = |i| f32::from_bits(round(low[i].to_bits()) >> 16 | round(high[i].to_bits()));
+        dot_bf16(a: V, b: V, c: V) = |i| dot(a[i], b[i], c[i]);
+    }
+    #[inline(always)]
+    unsafe fn load_bf16(self, from: *const Bf16) -> V {
+        // SAFETY: by the contract, there are four values.
+        each(|i| unsafe { *from.add(i) }.to_f32())
+    }
+    #[inline(always)]
+    unsafe fn store_bf16(self, into: *mut Bf16, v: V) {
+        for (i, x) in v.into_iter().enumerate() {
+            // SAFETY: by the contract, there is room for four values.
+            unsafe { *into.add(i) = Bf16::from_f32(x) };
+        }
+    }
+    #[inline(always)]
+    unsafe fn load_pairs(self, low: *const Bf16, high: *const Bf16) -> V {
+        // SAFETY: by the contract, there are four values at both places.
+        let pair = |i: usize| unsafe { u32::from((*low.add(i)).0) | u32::from((*high.add(i)).0) << 16 };
+        each(|i| f32::from_bits(pair(i)))
     }
     #[inline(always)]
     fn above(self, v: V, limit: f32) -> u16 {

@@ -1,6 +1,6 @@
 //! What a kernel can do with a vector of f32.
 
-use crate::SimdLevel;
+use crate::{Bf16, SimdLevel};
 
 /// The instructions of a level, and the proof that this CPU has them.
 ///
@@ -59,6 +59,31 @@ pub unsafe trait Simd: Copy {
         // SAFETY: by the contract, `into` is valid for `WIDTH` values, of which a vector consists.
         unsafe { into.cast::<Self::V>().write_unaligned(v) }
     }
+
+    /// Reads a vector of bf16 numbers.
+    ///
+    /// # Safety
+    /// `from` must be valid for reading [`WIDTH`](Self::WIDTH) values.
+    unsafe fn load_bf16(self, from: *const Bf16) -> Self::V;
+
+    /// Rounds a vector to bf16 and writes it.
+    ///
+    /// # Safety
+    /// `into` must be valid for writing [`WIDTH`](Self::WIDTH) values.
+    unsafe fn store_bf16(self, into: *mut Bf16, v: Self::V);
+
+    /// Pairs of bf16 numbers from two places: those at `low` in the lower halves, those at `high` in the upper halves.
+    ///
+    /// # Safety
+    /// Both must be valid for reading [`WIDTH`](Self::WIDTH) values.
+    unsafe fn load_pairs(self, low: *const Bf16, high: *const Bf16) -> Self::V;
+
+    /// Pairs of bf16 numbers, one in every lane: `low` rounded in its lower half, `high` in its upper half.
+    fn pair_bf16(self, low: Self::V, high: Self::V) -> Self::V;
+
+    /// c plus the products of the pairs of a and b: first those of the upper halves, then those of the lower halves, each
+    /// sum rounded to f32 and zero if it is too small to be normal. Neither a nor b has numbers of that kind.
+    fn dot_bf16(self, a: Self::V, b: Self::V, c: Self::V) -> Self::V;
 
     /// Reads a vector from an array of its width; any other width does not compile.
     #[inline(always)]

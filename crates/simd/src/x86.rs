@@ -2,13 +2,14 @@
 
 use std::arch::x86_64::*;
 
-use crate::{Avx2, Avx512, Simd, SimdLevel};
+use crate::{Avx2, Avx512, Avx512Bf16, Bf16, Simd, SimdLevel};
 
 /// Implements [`Simd`] for a token: its vector, the number of registers, its functions.
 macro_rules! implement {
     (
         $token:ident, $v:ty, $registers:literal;
         $($name:ident($($arg:ident: $type:ty),*) -> $out:ty = $body:expr;)*
+        $(@memory { $($unsafe_name:ident($($unsafe_arg:ident: $unsafe_type:ty),*) $(-> $unsafe_out:ty)? = $unsafe_body:expr;)* })?
     ) => {
         // SAFETY: a token is only made after its instructions were detected, and a vector is a register of f32.
         unsafe impl Simd for $token {
@@ -26,28 +27,144 @@ macro_rules! implement {
                     unsafe { $body }
                 }
             )*
+            $($(
+                #[inline(always)]
+                unsafe fn $unsafe_name(self, $($unsafe_arg: $unsafe_type),*) $(-> $unsafe_out)? {
+                    // SAFETY: `self` proves that the CPU has these instructions; the caller keeps the contract of the trait.
+                    unsafe { $unsafe_body }
+                }
+            )*)?
         }
     };
 }
 
 type W = __m512;
-implement! {
-    Avx512, W, 32;
-    splat(x: f32) -> W = _mm512_set1_ps(x);
-    add(a: W, b: W) -> W = _mm512_add_ps(a, b);
-    sub(a: W, b: W) -> W = _mm512_sub_ps(a, b);
-    mul(a: W, b: W) -> W = _mm512_mul_ps(a, b);
-    fma(a: W, b: W, c: W) -> W = _mm512_fmadd_ps(a, b, c);
-    fnma(a: W, b: W, c: W) -> W = _mm512_fnmadd_ps(a, b, c);
-    max(a: W, b: W) -> W = _mm512_max_ps(a, b);
-    min(a: W, b: W) -> W = _mm512_min_ps(a, b);
-    where_positive(by: W, v: W) -> W = _mm512_maskz_mov_ps(_mm512_cmp_ps_mask::<_CMP_GT_OQ>(by, _mm512_setzero_ps()), v);
-    ldexp_above(p: W, n: W, x: W, limit: f32) -> W = {
-        let above = _mm512_cmp_ps_mask::<_CMP_GT_OQ>(x, _mm512_set1_ps(limit));
-        let n = _mm512_slli_epi32::<23>(_mm512_castps_si512(n));
-        _mm512_castsi512_ps(_mm512_maskz_add_epi32(above, _mm512_castps_si512(p), n))
+/// Implements [`Simd`] for a token of AVX-512, with more functions.
+macro_rules! implement_avx512 {
+    ($token:ident; $($more:tt)*) => {
+        implement! {
+            $token, W, 32;
+            splat(x: f32) -> W = _mm512_set1_ps(x);
+            add(a: W, b: W) -> W = _mm512_add_ps(a, b);
+            sub(a: W, b: W) -> W = _mm512_sub_ps(a, b);
+            mul(a: W, b: W) -> W = _mm512_mul_ps(a, b);
+            fma(a: W, b: W, c: W) -> W = _mm512_fmadd_ps(a, b, c);
+            fnma(a: W, b: W, c: W) -> W = _mm512_fnmadd_ps(a, b, c);
+            max(a: W, b: W) -> W = _mm512_max_ps(a, b);
+            min(a: W, b: W) -> W = _mm512_min_ps(a, b);
+            where_positive(by: W, v: W) -> W = _mm512_maskz_mov_ps(_mm512_cmp_ps_mask::<_CMP_GT_OQ>(by, _mm512_setzero_ps()), v);
+            ldexp_above(p: W, n: W, x: W, limit: f32) -> W = {
+                let above = _mm512_cmp_ps_mask::<_CMP_GT_OQ>(x, _mm512_set1_ps(limit));
+                let n = _mm512_slli_epi32::<23>(_mm512_castps_si512(n));
+                _mm512_castsi512_ps(_mm512_maskz_add_epi32(above, _mm512_castps_si512(p), n))
+            };
+            above(v: W, limit: f32) -> u16 = _mm512_cmp_ps_mask::<_CMP_GT_OQ>(v, _mm512_set1_ps(limit));
+            $($more)*
+        }
     };
-    above(v: W, limit: f32) -> u16 = _mm512_cmp_ps_mask::<_CMP_GT_OQ>(v, _mm512_set1_ps(limit));
+}
+implement_avx512! {
+    Avx512;
+    pair_bf16(low: W, high: W) -> W = {
+        _mm512_castsi512_ps(_mm512_or_si512(_mm512_srli_epi32::<16>(round512(low)), round512(high)))
+    };
+    dot_bf16(a: W, b: W, c: W) -> W = {
+        let [a, b] = [_mm512_castps_si512(a), _mm512_castps_si512(b)];
+        let upper = _mm512_set1_epi32(0xffff_0000_u32 as i32);
+        let [a1, b1] = [_mm512_and_si512(a, upper), _mm512_and_si512(b, upper)];
+        let [a0, b0] = [_mm512_slli_epi32::<16>(a), _mm512_slli_epi32::<16>(b)];
+        let sum = flush512(_mm512_fmadd_ps(_mm512_castsi512_ps(a1), _mm512_castsi512_ps(b1), c));
+        flush512(_mm512_fmadd_ps(_mm512_castsi512_ps(a0), _mm512_castsi512_ps(b0), sum))
+    };
+    @memory {
+        load_bf16(from: *const Bf16) -> W = {
+            let wide = _mm512_cvtepu16_epi32(_mm256_loadu_si256(from.cast()));
+            _mm512_castsi512_ps(_mm512_slli_epi32::<16>(wide))
+        };
+        store_bf16(into: *mut Bf16, v: W) = {
+            _mm256_storeu_si256(into.cast(), _mm512_cvtepi32_epi16(_mm512_srli_epi32::<16>(round512(v))))
+        };
+        load_pairs(low: *const Bf16, high: *const Bf16) -> W = {
+            let low = _mm512_cvtepu16_epi32(_mm256_loadu_si256(low.cast()));
+            let high = _mm512_cvtepu16_epi32(_mm256_loadu_si256(high.cast()));
+            _mm512_castsi512_ps(_mm512_or_si512(low, _mm512_slli_epi32::<16>(high)))
+        };
+    }
+}
+implement_avx512! {
+    Avx512Bf16;
+    pair_bf16(low: W, high: W) -> W = {
+        // the lower numbers come first, and then the upper ones
+        let both: __m512i = std::mem::transmute(_mm512_cvtne2ps_pbh(high, low));
+        _mm512_castsi512_ps(_mm512_permutexvar_epi16(interleaved(), both))
+    };
+    dot_bf16(a: W, b: W, c: W) -> W = _mm512_dpbf16_ps(c, std::mem::transmute::<W, __m512bh>(a), std::mem::transmute::<W, __m512bh>(b));
+    @memory {
+        load_bf16(from: *const Bf16) -> W = {
+            let wide = _mm512_cvtepu16_epi32(_mm256_loadu_si256(from.cast()));
+            _mm512_castsi512_ps(_mm512_slli_epi32::<16>(wide))
+        };
+        store_bf16(into: *mut Bf16, v: W) = {
+            _mm256_storeu_si256(into.cast(), std::mem::transmute::<__m256bh, __m256i>(_mm512_cvtneps_pbh(v)))
+        };
+        load_pairs(low: *const Bf16, high: *const Bf16) -> W = {
+            let low = _mm512_castsi256_si512(_mm256_loadu_si256(low.cast()));
+            let both = _mm512_inserti64x4::<1>(low, _mm256_loadu_si256(high.cast()));
+            _mm512_castsi512_ps(_mm512_permutexvar_epi16(interleaved(), both))
+        };
+    }
+}
+
+/// The bits of f32 rounded to bf16, by the rule of `bf16::round`.
+///
+/// # Safety
+/// The CPU must have AVX-512 F.
+#[inline(always)]
+unsafe fn round512(v: W) -> __m512i {
+    // SAFETY: the contract.
+    unsafe {
+        let bits = _mm512_castps_si512(v);
+        let magnitude = _mm512_and_si512(bits, _mm512_set1_epi32(0x7fff_ffff));
+        let is_nan = _mm512_cmpgt_epi32_mask(magnitude, _mm512_set1_epi32(0x7f80_0000));
+        let is_tiny = _mm512_cmplt_epi32_mask(magnitude, _mm512_set1_epi32(0x0080_0000));
+        let odd = _mm512_and_si512(_mm512_srli_epi32::<16>(bits), _mm512_set1_epi32(1));
+        let rounded = _mm512_add_epi32(bits, _mm512_add_epi32(odd, _mm512_set1_epi32(0x7fff)));
+        let rounded = _mm512_mask_or_epi32(rounded, is_nan, bits, _mm512_set1_epi32(0x0040_0000));
+        let rounded = _mm512_and_si512(rounded, _mm512_set1_epi32(0xffff_0000_u32 as i32));
+        _mm512_mask_and_epi32(rounded, is_tiny, rounded, _mm512_set1_epi32(i32::MIN))
+    }
+}
+
+/// Numbers too small to be normal become zeros of the same sign.
+///
+/// # Safety
+/// The CPU must have AVX-512 F.
+#[inline(always)]
+unsafe fn flush512(v: W) -> W {
+    // SAFETY: the contract.
+    unsafe {
+        let bits = _mm512_castps_si512(v);
+        let magnitude = _mm512_and_si512(bits, _mm512_set1_epi32(0x7fff_ffff));
+        let is_tiny = _mm512_cmplt_epi32_mask(magnitude, _mm512_set1_epi32(0x0080_0000));
+        _mm512_castsi512_ps(_mm512_mask_and_epi32(bits, is_tiny, bits, _mm512_set1_epi32(i32::MIN)))
+    }
+}
+
+/// The places of the numbers of two halves of a vector, taken in turn.
+#[inline(always)]
+fn interleaved() -> __m512i {
+    const PLACES: [u16; 32] = {
+        let mut places = [0; 32];
+        let mut i = 0;
+        while i < 16 {
+            places[2 * i] = i as u16;
+            places[2 * i + 1] = 16 + i as u16;
+            i += 1;
+        }
+        places
+    };
+    // SAFETY: both have 64 bytes, of any bits.
+    unsafe { std::mem::transmute(PLACES) }
 }
 
 type H = __m256;
@@ -68,4 +185,78 @@ implement! {
         _mm256_and_ps(_mm256_castsi256_ps(_mm256_add_epi32(_mm256_castps_si256(p), n)), above)
     };
     above(v: H, limit: f32) -> u16 = _mm256_movemask_ps(_mm256_cmp_ps::<_CMP_GT_OQ>(v, _mm256_set1_ps(limit))) as u16;
+    pair_bf16(low: H, high: H) -> H = {
+        _mm256_castsi256_ps(_mm256_or_si256(_mm256_srli_epi32::<16>(round256(low)), round256(high)))
+    };
+    dot_bf16(a: H, b: H, c: H) -> H = {
+        let [a, b] = [_mm256_castps_si256(a), _mm256_castps_si256(b)];
+        let upper = _mm256_set1_epi32(0xffff_0000_u32 as i32);
+        let [a1, b1] = [_mm256_and_si256(a, upper), _mm256_and_si256(b, upper)];
+        let [a0, b0] = [_mm256_slli_epi32::<16>(a), _mm256_slli_epi32::<16>(b)];
+        let sum = flush256(_mm256_fmadd_ps(_mm256_castsi256_ps(a1), _mm256_castsi256_ps(b1), c));
+        flush256(_mm256_fmadd_ps(_mm256_castsi256_ps(a0), _mm256_castsi256_ps(b0), sum))
+    };
+    @memory {
+        load_bf16(from: *const Bf16) -> H = {
+            let wide = _mm256_cvtepu16_epi32(_mm_loadu_si128(from.cast()));
+            _mm256_castsi256_ps(_mm256_slli_epi32::<16>(wide))
+        };
+        store_bf16(into: *mut Bf16, v: H) = {
+            let upper = _mm256_srli_epi32::<16>(round256(v));
+            // both halves of the vector, packed into the lower quarters of each
+            let packed = _mm256_permute4x64_epi64::<0b1000>(_mm256_packus_epi32(upper, upper));
+            _mm_storeu_si128(into.cast(), _mm256_castsi256_si128(packed))
+        };
+        load_pairs(low: *const Bf16, high: *const Bf16) -> H = {
+            let low = _mm256_cvtepu16_epi32(_mm_loadu_si128(low.cast()));
+            let high = _mm256_cvtepu16_epi32(_mm_loadu_si128(high.cast()));
+            _mm256_castsi256_ps(_mm256_or_si256(low, _mm256_slli_epi32::<16>(high)))
+        };
+    }
+}
+
+/// The bits of f32 rounded to bf16, by the rule of `bf16::round`.
+///
+/// # Safety
+/// The CPU must have AVX2.
+#[inline(always)]
+unsafe fn round256(v: H) -> __m256i {
+    // SAFETY: the contract.
+    unsafe {
+        let bits = _mm256_castps_si256(v);
+        let magnitude = _mm256_and_si256(bits, _mm256_set1_epi32(0x7fff_ffff));
+        let is_nan = _mm256_cmpgt_epi32(magnitude, _mm256_set1_epi32(0x7f80_0000));
+        let odd = _mm256_and_si256(_mm256_srli_epi32::<16>(bits), _mm256_set1_epi32(1));
+        let rounded = _mm256_add_epi32(bits, _mm256_add_epi32(odd, _mm256_set1_epi32(0x7fff)));
+        let quiet = _mm256_or_si256(bits, _mm256_set1_epi32(0x0040_0000));
+        let rounded = _mm256_blendv_epi8(rounded, quiet, is_nan);
+        let rounded = _mm256_and_si256(rounded, _mm256_set1_epi32(0xffff_0000_u32 as i32));
+        flushed256(rounded, magnitude)
+    }
+}
+
+/// Numbers too small to be normal become zeros of the same sign.
+///
+/// # Safety
+/// The CPU must have AVX2.
+#[inline(always)]
+unsafe fn flush256(v: H) -> H {
+    // SAFETY: the contract.
+    unsafe {
+        let bits = _mm256_castps_si256(v);
+        _mm256_castsi256_ps(flushed256(bits, _mm256_and_si256(bits, _mm256_set1_epi32(0x7fff_ffff))))
+    }
+}
+
+/// `bits`, or the sign alone where this magnitude is too small to be normal.
+///
+/// # Safety
+/// The CPU must have AVX2.
+#[inline(always)]
+unsafe fn flushed256(bits: __m256i, magnitude: __m256i) -> __m256i {
+    // SAFETY: the contract.
+    unsafe {
+        let is_tiny = _mm256_cmpgt_epi32(_mm256_set1_epi32(0x0080_0000), magnitude);
+        _mm256_blendv_epi8(bits, _mm256_and_si256(bits, _mm256_set1_epi32(i32::MIN)), is_tiny)
+    }
 }

@@ -1,6 +1,6 @@
 //! Every function at every level against its definition, lane by lane.
 
-use equipoise_simd::{FUSED, Simd, SimdLevel, dispatch};
+use equipoise_simd::{Bf16, FUSED, Simd, SimdLevel, dispatch};
 
 type Lanes = [f32; 16];
 
@@ -82,5 +82,80 @@ fn wide_vectors_have_sixteen_lanes_at_every_level() {
     for &level in SimdLevel::available() {
         assert_eq!(wide_width(level), 16);
         assert!(16usize.is_multiple_of(native_width(level)), "{level:?}");
+    }
+}
+
+/// Functions of bf16, on bits: pairs, pairs of loaded numbers, sums of products, and numbers there and back.
+#[inline(always)]
+fn bf16_kernel<I: Simd>(simd: I, a: &Lanes, b: &Lanes, c: &Lanes) -> [[u32; 16]; 4] {
+    let mut results = [[0u32; 16]; 4];
+    for at in (0..16).step_by(I::WIDTH) {
+        let mut stored = [[Bf16::default(); 16]; 2];
+        // SAFETY: every array has 16 values, which `WIDTH` divides.
+        unsafe {
+            let [a, b, c] = [a, b, c].map(|lanes| simd.load(lanes.as_ptr().add(at)));
+            let pairs = simd.pair_bf16(a, b);
+            simd.store_bf16(stored[0].as_mut_ptr(), a);
+            simd.store_bf16(stored[1].as_mut_ptr(), b);
+            let loaded = simd.load_pairs(stored[0].as_ptr(), stored[1].as_ptr());
+            let dot = simd.dot_bf16(pairs, simd.pair_bf16(b, c), c);
+            for (result, v) in results.iter_mut().zip([pairs, loaded, dot, simd.load_bf16(stored[0].as_ptr())]) {
+                simd.store(result.as_mut_ptr().add(at).cast(), v);
+            }
+        }
+    }
+    results
+}
+dispatch!(fn bf16(a: &Lanes, b: &Lanes, c: &Lanes) -> [[u32; 16]; 4] = bf16_kernel with bf16);
+
+/// Numbers of every kind in f32, from their bits.
+fn any_numbers(salt: u32) -> Lanes {
+    std::array::from_fn(|i| {
+        let bits = (i as u32 + 16 * salt).wrapping_mul(0x9e37_79b9) ^ salt.wrapping_mul(0x85eb_ca6b);
+        match (i as u32 + salt) % 8 {
+            // ties, and numbers beside them
+            0 => f32::from_bits(bits & 0xffff_0000 | 0x8000),
+            1 => f32::from_bits(bits & 0xffff_0000 | 0x8001),
+            // near one
+            2..=5 => f32::from_bits(bits & 0x807f_ffff | 0x3f80_0000),
+            // tiny
+            6 => f32::from_bits(bits & 0x81ff_ffff),
+            _ => f32::from_bits(bits),
+        }
+    })
+}
+
+#[test]
+fn bf16_at_every_level_is_what_its_definition_says() {
+    let define = |x: f32| -> u32 {
+        if x.is_nan() {
+            return x.to_bits() >> 16 | 0x40;
+        }
+        if x.abs() < f32::MIN_POSITIVE {
+            return x.to_bits() >> 16 & 0x8000;
+        }
+        // the nearer of the two neighbors, the even one of equally near ones
+        let (down, up) = (x.to_bits() & 0xffff_0000, (x.to_bits() & 0xffff_0000).wrapping_add(0x1_0000));
+        let far = x.to_bits() & 0xffff;
+        if far > 0x8000 || far == 0x8000 && down & 0x1_0000 != 0 { up >> 16 } else { down >> 16 }
+    };
+    let number = |bits: u32| f32::from_bits(bits << 16);
+    let flushed = |x: f32| if x.abs() < f32::MIN_POSITIVE { 0.0 * x } else { x };
+    for salt in 0..500 {
+        let [a, b, c] = [3 * salt, 3 * salt + 1, 3 * salt + 2].map(any_numbers);
+        let c = c.map(flushed);
+        for &level in SimdLevel::available() {
+            let [pairs, loaded, dot, back] = bf16(level, &a, &b, &c);
+            for i in 0..16 {
+                let [x, y, z] = [a[i], b[i], c[i]].map(define);
+                assert_eq!([pairs[i], loaded[i]], [x | y << 16; 2], "{level:?}: {} {}", a[i], b[i]);
+                assert_eq!(back[i], x << 16, "{level:?}: {}", a[i]);
+                let upper = flushed(number(y).mul_add(number(z), c[i]));
+                let want = flushed(number(x).mul_add(number(y), upper));
+                let got = f32::from_bits(dot[i]);
+                let same = got.to_bits() == want.to_bits() || got.is_nan() && want.is_nan();
+                assert!(same, "{level:?}: {got:e} for {want:e}: {} {} {}", a[i], b[i], c[i]);
+            }
+        }
     }
 }

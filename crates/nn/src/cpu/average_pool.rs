@@ -2,13 +2,14 @@
 
 use equipoise_simd::{Simd, dispatch};
 
-use super::Cpu;
+use super::CpuOf;
 use super::head::normalize;
 use super::scratch::Shared;
 use crate::kernel::convolution::Scratch;
 use crate::kernel::fused_norm::{Band, Frame, ShortcutBack, Sink, Source, drain, fill};
+use crate::kernel::value::Activation;
 
-impl Cpu {
+impl<T: Activation> CpuOf<T> {
     /// The frame of the last block's output.
     pub(super) fn feature_frame(&self) -> Frame {
         let last = &self.layers[self.blocks[self.blocks.len() - 1].last()];
@@ -65,7 +66,7 @@ dispatch! {
     /// The frame's channels are a multiple of 16, the width of the widest vector. `source` is valid for image `n` of the
     /// frame's pixels and channels. `scratch` is valid for reading and writing the frame, whose rows follow each other,
     /// and `features` for writing a value per channel; they overlap nothing else.
-    pub(super) unsafe fn average(source: &Source, n: usize, frame: &Frame, scratch: *mut f32, features: *mut f32) = average_kernel
+    pub(super) unsafe fn average<T: Activation>(source: &Source<T>, n: usize, frame: &Frame, scratch: *mut f32, features: *mut f32) = average_kernel with bf16
 }
 
 dispatch! {
@@ -76,15 +77,15 @@ dispatch! {
     /// The frame's channels are a multiple of 16, the width of the widest vector, and `gradient` has a value for each of
     /// them. `sink` is valid for image `n` of the frame's pixels and channels; `frame.row` is 0. `scratch.input` is valid
     /// for reading and writing a row of pixels; `scratch.sums` and `sums` for three values per channel.
-    unsafe fn spread(sink: &Sink, n: usize, frame: &Frame, gradient: &[f32], scratch: &Scratch, sums: *mut f64) = spread_kernel
+    unsafe fn spread<T: Activation>(sink: &Sink<T>, n: usize, frame: &Frame, gradient: &[f32], scratch: &Scratch, sums: *mut f64) = spread_kernel with bf16
 }
 
 /// # Safety
 /// The contract of [`average`].
 #[inline(always)]
-unsafe fn average_kernel<I: Simd>(
+unsafe fn average_kernel<I: Simd, T: Activation>(
     simd: I,
-    source: &Source,
+    source: &Source<T>,
     n: usize,
     frame: &Frame,
     scratch: *mut f32,
@@ -108,9 +109,9 @@ unsafe fn average_kernel<I: Simd>(
 /// # Safety
 /// The contract of [`spread`].
 #[inline(always)]
-unsafe fn spread_kernel<I: Simd>(
+unsafe fn spread_kernel<I: Simd, T: Activation>(
     simd: I,
-    sink: &Sink,
+    sink: &Sink<T>,
     n: usize,
     frame: &Frame,
     gradient: &[f32],

@@ -1,14 +1,15 @@
 //! The backward pass of the backbone.
 
-use super::Cpu;
+use super::CpuOf;
 use super::plan::channel_step;
 use super::scratch::Shared;
 use super::sums::Parts;
 use crate::error::NnError;
 use crate::kernel::convolution::Backward;
 use crate::kernel::fused_norm::{ShortcutBack, Sink, Source};
+use crate::kernel::value::Activation;
 
-impl Cpu {
+impl<T: Activation> CpuOf<T> {
     /// Computes the gradients of all layers from that of the features.
     pub(super) fn backbone_backward(&mut self, images: usize) -> Result<(), NnError> {
         self.average_pool_backward(images);
@@ -69,12 +70,12 @@ impl Cpu {
     }
 
     /// Runs a layer's backward pass and sums its weight gradients. Returns the parts whose sums are in `partial_sums`.
-    fn layer_backward(
+    fn layer_backward<S: Activation>(
         &mut self,
         number: usize,
-        source: Source,
-        g: *const f32,
-        sink: Sink,
+        input: Source<S>,
+        g: *const T,
+        sink: Sink<S>,
         images: usize,
     ) -> Result<Parts, NnError> {
         let layer = &self.layers[number];
@@ -82,8 +83,9 @@ impl Cpu {
         let inputs = convolution.geometry.inputs;
         let tasks = images.div_ceil(slice_images);
         self.partial_sums[..3 * tasks * inputs].fill(0.0);
-        let (source, sink) = (Shared::new(source), Shared::new(sink));
-        let (back, weights) = (Shared::new(layer.output_gradient(g)), Shared::new(layer.backward_weights.as_ptr()));
+        let (source, sink) = (Shared::new(input), Shared::new(sink));
+        let (back, weights) =
+            (Shared::new(layer.output_gradient(g)), Shared::new(layer.backward_weights.as_ptr().cast::<S>()));
         let slices = Shared::new(self.slice_gradients.as_mut_ptr());
         let partial_sums = Shared::new(self.partial_sums.as_mut_ptr());
         self.tasks.run(tasks, |task, next, scratch| {

@@ -4,9 +4,10 @@
 //! with respect to the batch norm's output. This file computes a, b and the three k; `kernel/fused_norm.rs` applies
 //! them.
 
-use super::Cpu;
+use super::CpuOf;
 use super::plan::Layer;
 use crate::kernel::fused_norm::{Centered, Normed, OutputGradient};
+use crate::kernel::value::Activation;
 
 /// Added to the variance.
 const EPSILON: f64 = 1e-5;
@@ -20,15 +21,9 @@ const B: usize = 1;
 const MEAN: usize = 2;
 const K: usize = 3;
 
-impl Layer {
+impl<T: Activation> Layer<T> {
     fn row(&self, row: usize) -> *const f32 {
         self.coefficients[row * self.channels()..].as_ptr()
-    }
-
-    /// The factors a and the summands b of the channels.
-    pub(super) fn scale_and_shift(&self) -> (&[f32], &[f32]) {
-        let channels = self.channels();
-        (&self.coefficients[A * channels..][..channels], &self.coefficients[B * channels..][..channels])
     }
 
     pub(super) fn mean(&self) -> &[f32] {
@@ -37,22 +32,22 @@ impl Layer {
     }
 
     /// The layer's output after its batch norm.
-    pub(super) fn normed(&self) -> Normed {
+    pub(super) fn normed(&self) -> Normed<T> {
         self.normed_at(self.output.as_ptr())
     }
 
     /// The batch norm of an output that is kept elsewhere.
-    pub(super) fn normed_at(&self, y: *const f32) -> Normed {
+    pub(super) fn normed_at(&self, y: *const T) -> Normed<T> {
         Normed { y, a: self.row(A), b: self.row(B) }
     }
 
     /// The layer's output with its mean, from which the sums of the backward pass are taken.
-    pub(super) fn centered(&self) -> Centered {
+    pub(super) fn centered(&self) -> Centered<T> {
         Centered { y: self.output.as_ptr(), mean: self.row(MEAN) }
     }
 
     /// The gradient of the layer's output from the gradient `g` of its batch norm.
-    pub(super) fn output_gradient(&self, g: *const f32) -> OutputGradient {
+    pub(super) fn output_gradient(&self, g: *const T) -> OutputGradient<T> {
         OutputGradient { g, y: self.output.as_ptr(), k: self.row(K) }
     }
 
@@ -68,7 +63,7 @@ impl Layer {
     }
 }
 
-impl Cpu {
+impl<T: Activation> CpuOf<T> {
     /// Sets a layer's batch norm to the batch's statistics, which get this share of the running ones. `sums` has the sums
     /// of y - running mean and of its square.
     pub(super) fn norm_by_batch(&mut self, number: usize, share: f32) {

@@ -2,10 +2,11 @@
 
 use equipoise_pool::Pool;
 
-use super::Cpu;
+use super::CpuOf;
 use super::optimizer::CHUNK;
 use crate::buffer::Buffer;
 use crate::error::NnError;
+use crate::kernel::value::Activation;
 
 /// The EMA of the parameters and of the running statistics.
 pub(super) struct Ema {
@@ -29,7 +30,7 @@ fn update(pool: &Pool, average: &mut [f32], current: &[f32], decay: f32) {
     });
 }
 
-impl Cpu {
+impl<T: Activation> CpuOf<T> {
     pub(super) fn ema_start(&mut self) {
         self.ema = Some(Ema { parameters: copy(&self.parameters), statistics: copy(&self.statistics) });
     }

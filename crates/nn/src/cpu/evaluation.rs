@@ -3,19 +3,20 @@
 
 use std::ops::Range;
 
-use super::Cpu;
+use super::CpuOf;
 use super::average_pool::average;
 use super::head::normalize;
 use super::residual::BlockOutputs;
 use super::scratch::{Shared, ThreadScratch};
 use crate::kernel::convolution::{Forward, Scratch};
 use crate::kernel::fused_norm::Source;
+use crate::kernel::value::Activation;
 use crate::network::Network;
 
 /// Images that go through the network together: few enough for the cache, enough for every load of the weights.
 pub(super) const GROUP: usize = 4;
 
-impl Cpu {
+impl<T: Activation> CpuOf<T> {
     /// Computes the features of a batch with the running statistics.
     pub(super) fn backbone_evaluate(&mut self, images: usize) {
         self.norm_by_running_statistics();
@@ -41,7 +42,7 @@ impl Cpu {
         features: *mut f32,
         lengths: *mut f32,
     ) {
-        let (kernel, memory, number) = (scratch.kernel(), scratch.evaluation(), images.len());
+        let (kernel, memory, number) = (scratch.kernel(), scratch.evaluation::<T>(), images.len());
         let Network { channels, size: [height, width], .. } = self.network;
         let first_image = self.activations.images[images.start * height * width * channels..].as_ptr();
         let [mut input, mut next_input] = memory.block_inputs;
@@ -53,7 +54,7 @@ impl Cpu {
             for (number_of_block, block) in self.blocks.iter().enumerate() {
                 let mut source = if number_of_block == 0 && self.network.stem.pool {
                     for n in 0..number {
-                        self.layers[0].max_pool(memory.last, n, input, None);
+                        self.layers[0].max_pool(self.tasks.simd, memory.last, n, input, None);
                     }
                     Source::Plain(input)
                 } else {
@@ -81,9 +82,16 @@ impl Cpu {
     /// # Safety
     /// The source must be valid for reads and `y` for writes of `number` images of this layer, and `scratch` must be
     /// the task's own.
-    unsafe fn evaluate_layer(&self, layer: usize, source: Source, y: *mut f32, number: usize, scratch: &Scratch) {
+    unsafe fn evaluate_layer<S: Activation>(
+        &self,
+        layer: usize,
+        source: Source<S>,
+        y: *mut T,
+        number: usize,
+        scratch: &Scratch,
+    ) {
         let layer = &self.layers[layer];
-        let weights = layer.forward_weights.as_ptr();
+        let weights = layer.forward_weights.as_ptr().cast::<S>();
         let run = Forward { source, images: 0..number, after: None, cached: true, weights, y, sums: None };
         // SAFETY: by the contract, the source, `y` and the scratch fit this layer; its weights are packed for this
         // convolution.
@@ -96,7 +104,7 @@ impl Cpu {
     /// The source must be valid for a group of images, and `features` and `lengths` for writes of the rows of `images`.
     unsafe fn evaluate_features(
         &self,
-        source: &Source,
+        source: &Source<T>,
         images: Range<usize>,
         scratch: &Scratch,
         features: *mut f32,

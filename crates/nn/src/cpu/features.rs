@@ -3,7 +3,7 @@
 
 use std::ops::Range;
 
-use super::Cpu;
+use super::CpuOf;
 use super::dense::{DenseShape, TASK_ROWS};
 use super::head::{HeadLayer, normalize};
 use super::plan::Offsets;
@@ -11,6 +11,7 @@ use crate::buffer::Buffer;
 use crate::error::NnError;
 use crate::kernel::convolution::{Convolution, ConvolutionAlgorithm, Geometry};
 use crate::kernel::stored;
+use crate::kernel::value::Activation;
 use crate::network::Network;
 
 /// The hidden layer of a head on features. Its convolution tells how weights are packed.
@@ -29,7 +30,7 @@ impl HiddenLayer {
     pub(super) fn new(network: &Network, batch_size: usize, offsets: &mut Offsets) -> Option<Self> {
         let (inputs, outputs) = (stored(network.channels), stored(network.hidden()?));
         let geometry = Geometry { inputs, outputs, kernel: 1, stride: 1, pad: 0, size: [1, 1] };
-        let convolution = Convolution::new(geometry, ConvolutionAlgorithm::Direct, batch_size);
+        let convolution = Convolution::new::<f32>(geometry, ConvolutionAlgorithm::Direct, batch_size);
         Some(Self {
             weight: offsets.take_parameters(geometry.weights()),
             bias: offsets.take_parameters(outputs),
@@ -46,7 +47,7 @@ impl HiddenLayer {
     }
 }
 
-impl Cpu {
+impl<T: Activation> CpuOf<T> {
     /// Computes the logits of a batch of rows without bias and scale, and what the head reads of them. Returns their number.
     pub(super) fn features_forward(&mut self, rows: &[f32]) -> Result<usize, NnError> {
         let number = self.check_rows(rows)?;

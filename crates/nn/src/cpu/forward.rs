@@ -1,14 +1,15 @@
 //! The forward pass in training.
 
-use super::Cpu;
+use super::CpuOf;
 use super::scratch::Shared;
 use super::sums::Parts;
 use crate::error::NnError;
 use crate::kernel::convolution::Forward;
 use crate::kernel::fused_norm::Source;
+use crate::kernel::value::Activation;
 use crate::network::Network;
 
-impl Cpu {
+impl<T: Activation> CpuOf<T> {
     /// Copies the caller's images, which have channel after channel, and returns their number.
     pub(super) fn read_images(&mut self, images: &[f32]) -> Result<usize, NnError> {
         let Network { channels, size: [height, width], .. } = self.network;
@@ -70,10 +71,10 @@ impl Cpu {
     }
 
     /// Runs a layer's convolution, and sets its batch norm to the batch's statistics if these get a share of the running ones.
-    fn layer_forward(
+    fn layer_forward<S: Activation>(
         &mut self,
         number: usize,
-        source: Source,
+        source: Source<S>,
         images: usize,
         share: Option<f32>,
     ) -> Result<(), NnError> {
@@ -86,7 +87,7 @@ impl Cpu {
         let partial_sums = &mut self.partial_sums[..tasks * 2 * channels];
         partial_sums.fill(0.0);
         let (source, y) = (Shared::new(source), Shared::new(layer.output.as_mut_ptr()));
-        let weights = Shared::new(layer.forward_weights.as_ptr());
+        let weights = Shared::new(layer.forward_weights.as_ptr().cast::<S>());
         let mean = Shared::new(self.statistics[layer.mean.clone()].as_ptr());
         let partial_sums = Shared::new(partial_sums.as_mut_ptr());
         let (convolution, simd, has_sums) = (&layer.convolution, self.tasks.simd, share.is_some());

@@ -6,7 +6,7 @@
 
 use std::ops::Range;
 
-use super::Cpu;
+use super::CpuOf;
 use super::plan::{Offsets, PlanOptions};
 use super::scratch::Shared;
 use crate::buffer::Buffer;
@@ -14,6 +14,7 @@ use crate::error::NnError;
 use crate::kernel::convolution::{Backward, Convolution, ConvolutionAlgorithm, Forward, Geometry};
 use crate::kernel::fused_norm::{OutputGradient, ShortcutBack, Sink, Source};
 use crate::kernel::stored;
+use crate::kernel::value::Activation;
 use crate::network::{Head, Network};
 
 /// The head, ready to run.
@@ -65,7 +66,7 @@ impl HeadLayer {
         let images = options.images;
         let (inputs, outputs) = (stored(network.features()), stored(network.classes));
         let geometry = Geometry { inputs, outputs, kernel: 1, stride: 1, pad: 0, size: [1, 1] };
-        let convolution = Convolution::new(geometry, ConvolutionAlgorithm::Direct, options.slices.images());
+        let convolution = Convolution::new::<f32>(geometry, ConvolutionAlgorithm::Direct, options.slices.images());
         let mut identity = Buffer::new(3 * outputs);
         identity[..outputs].fill(1.0);
         Self {
@@ -182,7 +183,7 @@ impl HeadLayer {
     }
 }
 
-impl Cpu {
+impl<T: Activation> CpuOf<T> {
     /// Computes the logits from the features.
     pub(super) fn head_forward(&mut self, images: usize) {
         // rows of features have passed through the head already

@@ -1,8 +1,13 @@
 //! The stem's max pool: 3 x 3, stride 2, of relu(a y + b).
 
-use super::Cpu;
+use equipoise_simd::{Simd, SimdLevel, dispatch};
+
+use super::CpuOf;
 use super::plan::Layer;
 use super::scratch::Shared;
+use crate::kernel::CHANNELS;
+use crate::kernel::fused_norm::Normed;
+use crate::kernel::value::Activation;
 use crate::network::pooled;
 
 /// The row or column of a tap of a window, if it lies inside the image.
@@ -10,89 +15,152 @@ fn inside(window: usize, tap: usize, size: usize) -> Option<usize> {
     (2 * window + tap).checked_sub(1).filter(|at| *at < size)
 }
 
-impl Layer {
+impl<T: Activation> Layer<T> {
     /// Pools image `n` of `y` after batch norm and ReLU. `taps` gets the tap that each value came from.
     ///
     /// # Safety
     /// `y` must be valid for reads of images 0 to `n` of the layer's output, all of them initialized; `z` and `taps` for
-    /// writes of images 0 to `n` of the pooled output, and image `n` of `z` must be initialized. The three overlap neither
-    /// each other nor the layer's parameters, and nobody else uses image `n` of `z` and `taps` meanwhile.
-    pub(super) unsafe fn max_pool(&self, y: *const f32, n: usize, z: *mut f32, taps: Option<*mut u8>) {
-        let ([height, width], channels) = (self.convolution.geometry.out(), self.channels());
-        let [rows, columns] = pooled([height, width]);
-        let (a, b) = self.scale_and_shift();
-        let (input, output) = (height * width * channels, rows * columns * channels);
-        // SAFETY: by the contract, `y` is valid for reading image `n` and `z` for writing it.
-        let (y, z) = unsafe {
-            (
-                std::slice::from_raw_parts(y.add(n * input), input),
-                std::slice::from_raw_parts_mut(z.add(n * output), output),
-            )
-        };
-        let mut taken = vec![0u8; channels];
-        for (pixel, z) in z.chunks_exact_mut(channels).enumerate() {
-            let (row, column) = (pixel / columns, pixel % columns);
-            z.fill(f32::NEG_INFINITY);
-            for tap in 0..9 {
-                let from = (inside(row, tap / 3, height), inside(column, tap % 3, width));
-                let (Some(from_row), Some(from_column)) = from else { continue };
-                let y = &y[(from_row * width + from_column) * channels..][..channels];
-                for c in 0..channels {
-                    let value = (a[c] * y[c] + b[c]).max(0.0);
-                    // the first of equal values, as in PyTorch
-                    if value > z[c] {
-                        z[c] = value;
-                        taken[c] = tap as u8;
-                    }
-                }
-            }
-            if let Some(taps) = taps {
-                // SAFETY: by the contract, `taps` is valid for writing image `n`, and `pixel` lies inside it.
-                unsafe {
-                    std::ptr::copy_nonoverlapping(taken.as_ptr(), taps.add(n * output + pixel * channels), channels);
-                }
-            }
+    /// writes of images 0 to `n` of the pooled output. The three overlap neither each other nor the layer's parameters, and
+    /// nobody else uses image `n` of `z` and `taps` meanwhile.
+    pub(super) unsafe fn max_pool(&self, level: SimdLevel, y: *const T, n: usize, z: *mut T, taps: Option<*mut u8>) {
+        let (size, channels) = (self.convolution.geometry.out(), self.channels());
+        let [rows, columns] = pooled(size);
+        let (input, output) = (size[0] * size[1] * channels, rows * columns * channels);
+        // SAFETY: by the contract, `y` is valid for reading image `n`, and `z` and `taps` for writing it; layers have a
+        // multiple of 16 channels.
+        unsafe {
+            let taps = taps.map(|taps| taps.add(n * output));
+            pool_image(level, size, self.normed_at(y.add(n * input)), channels, z.add(n * output), taps);
         }
     }
+}
 
-    /// Goes back through the pool and the ReLU of one image: `out` gets the gradient of the batch norm's output, and
-    /// `sums` the sums of g and of g (y - mean) by channel.
-    fn max_pool_backward(&self, g: &[f32], taps: &[u8], y: &[f32], out: &mut [f32], sums: &mut [f64]) {
-        let ([height, width], channels) = (self.convolution.geometry.out(), self.channels());
-        let [_, columns] = pooled([height, width]);
-        out.fill(0.0);
-        for (pixel, (g, taps)) in g.chunks_exact(channels).zip(taps.chunks_exact(channels)).enumerate() {
-            let (row, column) = (pixel / columns, pixel % columns);
-            for c in 0..channels {
-                let tap = usize::from(taps[c]);
-                let (to_row, to_column) = (2 * row + tap / 3 - 1, 2 * column + tap % 3 - 1);
-                out[(to_row * width + to_column) * channels + c] += g[c];
-            }
-        }
-        let ((a, b), mean) = (self.scale_and_shift(), self.mean());
-        for (out, y) in out.chunks_exact_mut(channels).zip(y.chunks_exact(channels)) {
-            for c in 0..channels {
-                if a[c] * y[c] + b[c] > 0.0 {
-                    sums[c] += f64::from(out[c]);
-                    sums[channels + c] += f64::from(out[c]) * f64::from(y[c] - mean[c]);
-                } else {
-                    out[c] = 0.0;
+dispatch! {
+    /// Pools an image after batch norm and ReLU.
+    ///
+    /// # Safety
+    /// `normed` is valid for reading an image of this size and of `channels`, a multiple of 16; `z` and `taps` for writing the
+    /// pooled image. They do not overlap.
+    unsafe fn pool_image<T: Activation>(size: [usize; 2], normed: Normed<T>, channels: usize, z: *mut T, taps: Option<*mut u8>) = pool_kernel with bf16
+}
+
+dispatch! {
+    /// Goes back through the pool and the ReLU of an image: `out` gets the gradient of the batch norm's output, and `sums` the
+    /// sums of g and of g (y - mean) by channel.
+    ///
+    /// # Safety
+    /// `normed` is valid for reading an image of this size and of `channels`, a multiple of 16, and `mean` for a value per
+    /// channel; `g` and `taps` for reading the pooled image, `out` for writing the image, and `sums` for reading and writing two
+    /// values per channel. They do not overlap.
+    unsafe fn pool_image_back<T: Activation>(
+        size: [usize; 2], normed: Normed<T>, mean: &[f32], g: *const T, taps: *const u8, out: *mut T, sums: *mut f64
+    ) = pool_back_kernel with bf16
+}
+
+/// # Safety
+/// The contract of [`pool_image`].
+#[inline(always)]
+unsafe fn pool_kernel<I: Simd, T: Activation>(
+    simd: I,
+    [height, width]: [usize; 2],
+    normed: Normed<T>,
+    channels: usize,
+    z: *mut T,
+    taps: Option<*mut u8>,
+) {
+    let [rows, columns] = pooled([height, width]);
+    let zero = simd.splat(0.0);
+    for pixel in 0..rows * columns {
+        for k in (0..channels).step_by(I::WIDTH) {
+            // SAFETY: k and the pixels lie inside the channels and the images, for which the contract makes the pointers valid.
+            unsafe {
+                let (a, b) = (simd.load(normed.a.add(k)), simd.load(normed.b.add(k)));
+                let (mut best, mut taken) = (simd.splat(-1.0), zero);
+                for tap in 0..9 {
+                    let from = (inside(pixel / columns, tap / 3, height), inside(pixel % columns, tap % 3, width));
+                    let (Some(row), Some(column)) = from else { continue };
+                    let y = T::load(simd, normed.y.add((row * width + column) * channels + k));
+                    let value = simd.max(simd.add(simd.mul(a, y), b), zero);
+                    // the first of equal values, as in PyTorch
+                    let more = simd.sub(value, best);
+                    taken = simd.add(taken, simd.where_positive(more, simd.sub(simd.splat(tap as f32), taken)));
+                    best = simd.max(value, best);
+                }
+                let at = pixel * channels + k;
+                T::store(simd, z.add(at), best);
+                if let Some(taps) = taps {
+                    let mut lanes = [0.0; CHANNELS];
+                    simd.store(lanes.as_mut_ptr(), taken);
+                    for (i, tap) in lanes.iter().enumerate().take(I::WIDTH) {
+                        *taps.add(at + i) = *tap as u8;
+                    }
                 }
             }
         }
     }
 }
 
-impl Cpu {
+/// # Safety
+/// The contract of [`pool_image_back`].
+#[inline(always)]
+unsafe fn pool_back_kernel<I: Simd, T: Activation>(
+    simd: I,
+    [height, width]: [usize; 2],
+    normed: Normed<T>,
+    mean: &[f32],
+    g: *const T,
+    taps: *const u8,
+    out: *mut T,
+    sums: *mut f64,
+) {
+    let ([rows, columns], channels) = (pooled([height, width]), mean.len());
+    for pixel in 0..height * width {
+        let (row, column) = (pixel / width, pixel % width);
+        for k in (0..channels).step_by(I::WIDTH) {
+            // SAFETY: k, the pixels and the windows lie inside the channels and the images, for which the contract makes the
+            // pointers valid.
+            unsafe {
+                let mut gradient = simd.splat(0.0);
+                for window_row in row / 2..rows.min(row.div_ceil(2) + 1) {
+                    for window_column in column / 2..columns.min(column.div_ceil(2) + 1) {
+                        let tap = (row + 1 - 2 * window_row) * 3 + column + 1 - 2 * window_column;
+                        let at = (window_row * columns + window_column) * channels + k;
+                        let mut lanes = [0.0; CHANNELS];
+                        for (i, lane) in lanes.iter_mut().enumerate().take(I::WIDTH) {
+                            *lane = f32::from(*taps.add(at + i)) - tap as f32;
+                        }
+                        let other = simd.load(lanes.as_ptr());
+                        let same = simd.fnma(other, other, simd.splat(1.0));
+                        gradient = simd.add(gradient, simd.where_positive(same, T::load(simd, g.add(at))));
+                    }
+                }
+                let at = pixel * channels + k;
+                let y = T::load(simd, normed.y.add(at));
+                let value = simd.add(simd.mul(simd.load(normed.a.add(k)), y), simd.load(normed.b.add(k)));
+                let gradient = simd.where_positive(value, gradient);
+                T::store(simd, out.add(at), gradient);
+                let (mut gradients, mut centered) = ([0.0; CHANNELS], [0.0; CHANNELS]);
+                simd.store(gradients.as_mut_ptr(), gradient);
+                simd.store(centered.as_mut_ptr(), simd.sub(y, simd.load(mean.as_ptr().add(k))));
+                for i in 0..I::WIDTH {
+                    *sums.add(k + i) += f64::from(gradients[i]);
+                    *sums.add(channels + k + i) += f64::from(gradients[i]) * f64::from(centered[i]);
+                }
+            }
+        }
+    }
+}
+
+impl<T: Activation> CpuOf<T> {
     /// Pools the stem's output into the first block's input.
     pub(super) fn max_pool_forward(&mut self, images: usize) {
         let stem = &self.layers[0];
         let z = Shared::new(self.activations.block_inputs[0].as_mut_ptr());
-        let taps = Shared::new(self.activations.pool_taps.as_mut_ptr());
+        let (taps, simd) = (Shared::new(self.activations.pool_taps.as_mut_ptr()), self.tasks.simd);
         self.tasks.pool.run(images, |n| {
             // SAFETY: the stem's output, the first block's input and the taps have `batch_size` images; each task has
             // its own image.
-            unsafe { stem.max_pool(stem.output.as_ptr(), n, z.get(), Some(taps.get())) };
+            unsafe { stem.max_pool(simd, stem.output.as_ptr(), n, z.get(), Some(taps.get())) };
         });
     }
 
@@ -104,13 +172,18 @@ impl Cpu {
         let (input, output) = (height * width * channels, rows * columns * channels);
         let [first, second] = &mut self.activation_gradients.blocks;
         let (g, out) = if current == 0 { (&*first, second) } else { (&*second, first) };
-        let taps = &self.activations.pool_taps;
+        let (taps, simd) = (&self.activations.pool_taps, self.tasks.simd);
         self.partial_sums[..3 * images * channels].fill(0.0);
         let sums = self.partial_sums.chunks_exact_mut(3 * channels);
-        let mut tasks: Vec<(&mut [f32], &mut [f64])> = out.chunks_exact_mut(input).zip(sums).take(images).collect();
+        let mut tasks: Vec<(&mut [T], &mut [f64])> = out.chunks_exact_mut(input).zip(sums).take(images).collect();
         self.tasks.pool.each(&mut tasks, |n, (out, sums)| {
             let (g, taps) = (&g[n * output..][..output], &taps[n * output..][..output]);
-            stem.max_pool_backward(g, taps, &stem.output[n * input..][..input], out, sums);
+            let normed = stem.normed_at(stem.output[n * input..][..input].as_ptr());
+            let (out, sums) = (out.as_mut_ptr(), sums.as_mut_ptr());
+            // SAFETY: the slices have an image each, and the sums three values per channel; layers have a multiple of 16 channels.
+            unsafe {
+                pool_image_back(simd, [height, width], normed, stem.mean(), g.as_ptr(), taps.as_ptr(), out, sums);
+            }
         });
     }
 }

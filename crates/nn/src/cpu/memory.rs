@@ -5,20 +5,21 @@ use super::plan::Plan;
 use crate::buffer::Buffer;
 use crate::kernel::convolution::Geometry;
 use crate::kernel::stored;
+use crate::kernel::value::Activation;
 use crate::network::{Network, pooled};
 
 /// Values of a forward pass in training that the backward pass needs, beside every layer's output.
-pub(super) struct Activations {
+pub(super) struct Activations<T> {
     /// The images, with the channels of a pixel side by side.
     pub(super) images: Buffer,
     /// The input of every block, and the output of the last one.
-    pub(super) block_inputs: Vec<Buffer>,
+    pub(super) block_inputs: Vec<Buffer<T>>,
     /// The pixel of the window that the stem's max pool took.
     pub(super) pool_taps: Vec<u8>,
 }
 
-impl Activations {
-    pub(super) fn new(plan: &Plan, network: &Network, batch_size: usize) -> Self {
+impl<T: Activation> Activations<T> {
+    pub(super) fn new(plan: &Plan<T>, network: &Network, batch_size: usize) -> Self {
         let length = |size: [usize; 2], channels: usize| batch_size * size[0] * size[1] * channels;
         // a head on features reads them where its first layer does
         let Some(stem) = plan.layers.first() else {
@@ -37,19 +38,19 @@ impl Activations {
 }
 
 /// Gradients of activations. Each is needed for a short time only, so that layers share them.
-pub(super) struct ActivationGradients {
+pub(super) struct ActivationGradients<T> {
     /// Gradients of the outputs of a block and of the one before it, in turn.
-    pub(super) blocks: [Buffer; 2],
+    pub(super) blocks: [Buffer<T>; 2],
     /// Gradients inside a block, in turn.
-    pub(super) inner: [Buffer; 2],
+    pub(super) inner: [Buffer<T>; 2],
     /// The gradient of a projection's input.
-    pub(super) projection: Buffer,
+    pub(super) projection: Buffer<T>,
     /// The gradient of the features.
     pub(super) features: Buffer,
 }
 
-impl ActivationGradients {
-    pub(super) fn new(plan: &Plan, network: &Network, batch_size: usize) -> Self {
+impl<T: Activation> ActivationGradients<T> {
+    pub(super) fn new(plan: &Plan<T>, network: &Network, batch_size: usize) -> Self {
         let stem = plan.layers.first().map_or(0, |layer| layer.output.len());
         let (mut block_length, mut inner, mut projection) = (stem, 0, 0);
         // without layers before it, nobody needs the gradient of what the head reads
@@ -73,9 +74,9 @@ impl ActivationGradients {
     }
 }
 
-/// Estimates the bytes of an engine: what it keeps of a batch, three gradients, the parameters, and the threads'
-/// scratch.
-pub(super) fn bytes(network: &Network, batch_size: usize, threads: usize) -> u64 {
+/// Estimates the bytes of an engine: what it keeps of a batch and three gradients, in values of `size` bytes, the
+/// parameters, and the threads' scratch.
+pub(super) fn bytes(network: &Network, batch_size: usize, threads: usize, size: usize) -> u64 {
     let values = |size: [usize; 2], channels: usize| (size[0] * size[1] * stored(channels)) as u64;
     let (layers, blocks) = network.layers();
     let outputs = || layers.iter().map(|layer| values(layer.out(), layer.outputs));
@@ -83,13 +84,13 @@ pub(super) fn bytes(network: &Network, batch_size: usize, threads: usize) -> u64
     let block_outputs = blocks.iter().map(|block| &layers[block.last()]).map(|last| values(last.out(), last.outputs));
     let kept = outputs().sum::<u64>() + block_outputs.sum::<u64>();
     let image = (network.channels * network.size[0] * network.size[1]) as u64;
-    let per_image =
-        kept + 3 * largest + 2 * image + 3 * stored(network.features()) as u64 + 3 * stored(network.classes) as u64;
-    let parameters = 12 * network.parameter_count() as u64;
+    let in_f32 = 2 * image + 3 * stored(network.features()) as u64 + 3 * stored(network.classes) as u64;
+    let per_image = size as u64 * (kept + 3 * largest) + 4 * in_f32;
+    let parameters = 48 * network.parameter_count() as u64;
     // a thread's frames and tiles of a few images, and the transformed weights of a layer
     let windows = layers.iter().filter(|layer| layer.kernel > 1);
     let transformed = windows.map(|layer| 36 * (stored(layer.inputs) * stored(layer.outputs)) as u64);
-    let per_thread = transformed.max().unwrap_or(0) + 7 * evaluation::GROUP as u64 * largest;
+    let per_thread = 4 * (transformed.max().unwrap_or(0) + 7 * evaluation::GROUP as u64 * largest);
     let all = (batch_size as u64).saturating_mul(per_image).saturating_add(parameters);
-    all.saturating_add(per_thread.saturating_mul(threads as u64)).saturating_mul(4)
+    all.saturating_add(per_thread.saturating_mul(threads as u64))
 }

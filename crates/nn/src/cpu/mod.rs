@@ -6,6 +6,7 @@
 //!
 //! | file | what lives there |
 //! |---|---|
+//! | `precision` | the engine for a chosen precision, which is what the rest of the workspace sees |
 //! | `plan` | layers, where their values are, how passes are cut into tasks |
 //! | `memory` | what is kept of a batch between passes |
 //! | `scratch` | tasks and their scratch memory |
@@ -30,6 +31,7 @@ mod memory;
 mod optimizer;
 mod packing;
 mod plan;
+mod precision;
 mod residual;
 mod scratch;
 mod sums;
@@ -51,15 +53,18 @@ use crate::engine::{Engine, Optimizer, TensorKind};
 use crate::error::NnError;
 use crate::kernel::convolution::ConvolutionAlgorithm;
 use crate::network::{Network, ResidualBlock};
-use crate::slices::{Peers, Slices, Traffic};
+use crate::slices::{Peers, Slices};
+
+pub use self::precision::{Cpu, CpuOptions, Precision};
+use crate::kernel::value::Activation;
 
 /// Most bytes of an engine. It is more than any machine has, and refused before sizes overflow.
 const MOST_BYTES: u64 = 1 << 42;
 /// Most images of a batch.
 const MOST_IMAGES: usize = 1 << 16;
 
-/// Trains and evaluates a network on the CPU.
-pub struct Cpu {
+/// Trains and evaluates a network on the CPU, with activations of type T.
+pub(crate) struct CpuOf<T> {
     network: Network,
     /// Most images that this process computes at a time.
     batch_size: usize,
@@ -68,7 +73,7 @@ pub struct Cpu {
     own_slices: usize,
     peers: Option<Box<dyn Peers>>,
     tasks: Tasks,
-    layers: Vec<Layer>,
+    layers: Vec<Layer<T>>,
     blocks: Vec<ResidualBlock>,
     /// The hidden layer of a head on features.
     hidden: Option<HiddenLayer>,
@@ -81,8 +86,8 @@ pub struct Cpu {
     /// Flat buffer of the running means and variances.
     statistics: Buffer,
     ema: Option<Ema>,
-    activations: Activations,
-    activation_gradients: ActivationGradients,
+    activations: Activations<T>,
+    activation_gradients: ActivationGradients<T>,
     /// Weight gradients of the slices of one layer.
     slice_gradients: Buffer,
     /// Partial sums of batch norms, part after part.
@@ -107,59 +112,7 @@ pub struct Cpu {
     packing: Vec<(usize, Range<usize>)>,
 }
 
-impl Cpu {
-    /// Builds an engine for batches of up to `batch_size` images, with initial parameters drawn from a seed.
-    ///
-    /// # Errors
-    /// For a description out of range, and a batch size that is 0, too large, or takes more memory than any machine
-    /// has.
-    pub fn new(network: Network, batch_size: usize, seed: u64, pool: Pool) -> Result<Self, NnError> {
-        Self::with_kernels(network, batch_size, seed, pool, SimdLevel::best(), ConvolutionAlgorithm::default())
-    }
-
-    /// Builds an engine with a chosen level of instructions and algorithm of convolution.
-    ///
-    /// # Errors
-    /// As [`new`](Self::new).
-    pub fn with_kernels(
-        network: Network,
-        batch_size: usize,
-        seed: u64,
-        pool: Pool,
-        simd: SimdLevel,
-        algorithm: ConvolutionAlgorithm,
-    ) -> Result<Self, NnError> {
-        Self::build(network, batch_size, seed, pool, (simd, algorithm), None)
-    }
-
-    /// Builds an engine that computes its rows of batches of `batch_size` images, while other processes compute theirs. Every
-    /// process passes the rows that [`Slices::rows`] gives it.
-    ///
-    /// # Errors
-    /// As [`new`](Self::new).
-    pub fn with_peers(
-        network: Network,
-        batch_size: usize,
-        seed: u64,
-        pool: Pool,
-        peers: Box<dyn Peers>,
-    ) -> Result<Self, NnError> {
-        let kernels = (SimdLevel::best(), ConvolutionAlgorithm::default());
-        Self::build(network, batch_size, seed, pool, kernels, Some(peers))
-    }
-
-    /// What this process has sent to its peers.
-    #[must_use]
-    pub fn traffic(&self) -> Traffic {
-        self.peers.as_ref().map_or_else(Traffic::default, |peers| peers.traffic())
-    }
-
-    /// Bytes of all gradients, as they travel between processes.
-    #[must_use]
-    pub fn gradient_bytes(&self) -> usize {
-        size_of_val(&self.gradients[..])
-    }
-
+impl<T: Activation> CpuOf<T> {
     fn build(
         network: Network,
         batch_size: usize,
@@ -174,7 +127,7 @@ impl Cpu {
         }
         let slices = Slices::new(batch_size, peers.as_ref().map_or(1, |peers| peers.size()));
         let [own_slices, batch_size] = sums::share(batch_size, &slices, peers.as_deref());
-        let bytes = Self::bytes(&network, batch_size, pool.threads());
+        let bytes = memory::bytes(&network, batch_size, pool.threads(), size_of::<T>());
         if bytes > MOST_BYTES {
             return Err(NnError::Memory { batch_size, bytes });
         }
@@ -232,15 +185,9 @@ impl Cpu {
     fn statistics_share(&self) -> Option<f32> {
         (!self.frozen_norms).then_some(if self.ascended { 0.0 } else { batch_norm::MOMENTUM })
     }
-
-    /// Estimates the bytes of memory that an engine takes.
-    #[must_use]
-    pub fn bytes(network: &Network, batch_size: usize, threads: usize) -> u64 {
-        memory::bytes(network, batch_size, threads)
-    }
 }
 
-impl Engine for Cpu {
+impl<T: Activation> Engine for CpuOf<T> {
     fn network(&self) -> &Network {
         &self.network
     }

@@ -4,9 +4,10 @@ use std::ops::Range;
 
 use equipoise_pool::Pool;
 
-use super::Cpu;
+use super::CpuOf;
 use crate::buffer::Buffer;
 use crate::engine::{Optimizer, UpdateRule};
+use crate::kernel::value::Activation;
 
 /// Values of a task.
 pub(super) const CHUNK: usize = 1 << 13;
@@ -92,7 +93,7 @@ impl AdamCoefficients {
     }
 }
 
-impl Cpu {
+impl<T: Activation> CpuOf<T> {
     /// Updates the parameters unless the gradients' norm, which is returned, is not finite.
     pub(super) fn optimizer_step(&mut self, optimizer: &Optimizer) -> f64 {
         let norm = global_norm(&self.gradients, &self.tasks.pool);

@@ -1,19 +1,22 @@
 //! Brings the parameters into the order in which the kernels read them.
 
-use super::Cpu;
+use super::CpuOf;
 use super::scratch::Shared;
 use crate::kernel::convolution::Convolution;
+use crate::kernel::value::Activation;
 
-/// A convolution with its weights, and where they are packed for both passes.
+/// A convolution with its weights, and where their words are packed for both passes.
 struct Packing<'a> {
     convolution: &'a Convolution,
     weights: Shared<*const f32>,
     forward: Shared<*mut f32>,
     /// Null if no backward pass needs them.
     backward: Shared<*mut f32>,
+    /// Whether the convolution multiplies f32, whatever the activations are.
+    is_f32: bool,
 }
 
-impl Cpu {
+impl<T: Activation> CpuOf<T> {
     /// Packs the weights of all layers; the weights of a cosine head are normalized first.
     pub(super) fn pack(&mut self) {
         let head = &mut self.head;
@@ -31,6 +34,7 @@ impl Cpu {
                 weights: Shared::new(parameters[layer.weight.clone()].as_ptr()),
                 forward: Shared::new(layer.forward_weights.as_mut_ptr()),
                 backward: Shared::new(backward),
+                is_f32: number == 0,
             });
         }
         let is_first = self.network.is_on_features() && self.hidden.is_none();
@@ -41,6 +45,7 @@ impl Cpu {
                 forward: Shared::new(hidden.forward_weights.as_mut_ptr()),
                 // the gradient of the features is not computed
                 backward: Shared::new(std::ptr::null_mut()),
+                is_f32: true,
             });
         }
         let backward = if is_first { std::ptr::null_mut() } else { head.backward_weights.as_mut_ptr() };
@@ -49,14 +54,22 @@ impl Cpu {
             weights: Shared::new(head_weights),
             forward: Shared::new(head.forward_weights.as_mut_ptr()),
             backward: Shared::new(backward),
+            is_f32: true,
         });
         let (pieces, simd) = (&self.packing, self.tasks.simd);
         self.tasks.pool.run(pieces.len(), |task| {
             let (number, channels) = pieces[task].clone();
-            let Packing { convolution, weights, forward, backward } = &packings[number];
+            let Packing { convolution, weights, forward, backward, is_f32 } = &packings[number];
             // SAFETY: the weights and both packed buffers have the sizes that the convolution asked for, and each task
             // packs channels of its own.
-            unsafe { convolution.pack(simd, weights.get(), channels, forward.get(), backward.get()) };
+            unsafe {
+                if *is_f32 {
+                    convolution.pack(simd, weights.get(), channels, forward.get(), backward.get());
+                } else {
+                    let (forward, backward) = (forward.get().cast::<T>(), backward.get().cast::<T>());
+                    convolution.pack(simd, weights.get(), channels, forward, backward);
+                }
+            };
         });
     }
 }

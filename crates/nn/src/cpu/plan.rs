@@ -10,6 +10,7 @@ use super::features::HiddenLayer;
 use super::head::HeadLayer;
 use crate::buffer::Buffer;
 use crate::kernel::convolution::{Convolution, ConvolutionAlgorithm, Geometry, ScratchSize};
+use crate::kernel::value::Activation;
 use crate::kernel::{CHANNELS, stored};
 use crate::network::{Layer as LayerDescription, Network, ResidualBlock};
 use crate::slices::Slices;
@@ -18,7 +19,7 @@ use crate::slices::Slices;
 const TASKS_OF_SLICE: usize = 2;
 
 /// A convolution with its batch norm, ready to run.
-pub(super) struct Layer {
+pub(super) struct Layer<T> {
     pub(super) convolution: Convolution,
     /// Input and output channels without padding.
     pub(super) unpadded: [usize; 2],
@@ -34,8 +35,8 @@ pub(super) struct Layer {
     pub(super) task_images: usize,
     pub(super) slice_tasks: usize,
     /// The convolution's output y.
-    pub(super) output: Buffer,
-    /// The weights as the kernels of the forward and of the backward pass read them.
+    pub(super) output: Buffer<T>,
+    /// The weights as the kernels of the forward and of the backward pass read them: words of f32, or of pairs.
     pub(super) forward_weights: Buffer,
     pub(super) backward_weights: Buffer,
     /// The rows that `batch_norm.rs` lists.
@@ -44,7 +45,7 @@ pub(super) struct Layer {
     pub(super) inverse_deviation: Vec<f64>,
 }
 
-impl Layer {
+impl<T: Activation> Layer<T> {
     fn new(first: bool, layer: &LayerDescription, offsets: &mut Offsets, options: &PlanOptions) -> Self {
         let geometry = Geometry {
             // the caller's images are not padded
@@ -56,10 +57,14 @@ impl Layer {
             size: layer.size,
         };
         let slice_images = options.slices.images();
-        let convolution = Convolution::new(geometry, options.algorithm, slice_images);
+        // images are f32, and so is the stem's arithmetic
+        let (convolution, depth) = match first {
+            true => (Convolution::new::<f32>(geometry, options.algorithm, slice_images), 1),
+            false => (Convolution::new::<T>(geometry, options.algorithm, slice_images), T::DEPTH),
+        };
         let task_images = slice_images.div_ceil(TASKS_OF_SLICE).next_multiple_of(convolution.forward.group);
         let (channels, [height, width]) = (geometry.outputs, geometry.out());
-        let packed = convolution.packed();
+        let packed = convolution.packed() / depth;
         Self {
             unpadded: [layer.inputs, layer.outputs],
             task_images,
@@ -114,8 +119,8 @@ impl Offsets {
 }
 
 /// All layers of a network.
-pub(super) struct Plan {
-    pub(super) layers: Vec<Layer>,
+pub(super) struct Plan<T> {
+    pub(super) layers: Vec<Layer<T>>,
     pub(super) blocks: Vec<ResidualBlock>,
     /// The hidden layer of a head on features.
     pub(super) hidden: Option<HiddenLayer>,
@@ -124,7 +129,7 @@ pub(super) struct Plan {
     pub(super) offsets: Offsets,
 }
 
-impl Plan {
+impl<T: Activation> Plan<T> {
     pub(super) fn new(network: &Network, options: &PlanOptions) -> Self {
         let (descriptions, blocks) = network.layers();
         let mut offsets = Offsets::default();

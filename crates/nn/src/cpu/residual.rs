@@ -3,19 +3,20 @@
 //! The sum is computed while the next layer reads it, and its gradient while the next layer writes the gradient of its
 //! input.
 
-use super::Cpu;
+use super::CpuOf;
 use crate::kernel::convolution::Geometry;
 use crate::kernel::fused_norm::{Shortcut, ShortcutBack, Sink, Source};
+use crate::kernel::value::Activation;
 
 /// What meets at the end of a block.
 #[derive(Clone, Copy)]
-pub(super) struct BlockOutputs {
+pub(super) struct BlockOutputs<T> {
     /// The output of the block's last layer.
-    pub(super) last: *const f32,
+    pub(super) last: *const T,
     /// The block's input.
-    pub(super) input: *const f32,
+    pub(super) input: *const T,
     /// The output of the block's projection, or null.
-    pub(super) projection: *const f32,
+    pub(super) projection: *const T,
 }
 
 /// A shortcut between different shapes without parameters.
@@ -28,10 +29,10 @@ struct PaddedShortcut {
     step: usize,
 }
 
-impl Cpu {
+impl<T: Activation> CpuOf<T> {
     /// The input of a block, or of the head for the number of blocks, in a training pass. Whoever reads it also writes
     /// it to `block_inputs`.
-    pub(super) fn block_input(&mut self, block: usize) -> Source {
+    pub(super) fn block_input(&mut self, block: usize) -> Source<T> {
         let keep = self.activations.block_inputs[block].as_mut_ptr();
         let null = std::ptr::null();
         let outputs = match block.checked_sub(1) {
@@ -46,7 +47,7 @@ impl Cpu {
     }
 
     /// The input of a block from the outputs of the block before it; the stem's only output is `last`.
-    pub(super) fn block_input_from(&self, block: usize, outputs: BlockOutputs, keep: *mut f32) -> Source {
+    pub(super) fn block_input_from(&self, block: usize, outputs: BlockOutputs<T>, keep: *mut T) -> Source<T> {
         let Some(before) = block.checked_sub(1) else {
             return Source::Joined {
                 normed: self.layers[0].normed_at(outputs.last),
@@ -81,7 +82,7 @@ impl Cpu {
 
     /// What the shortcut of a block without a projection adds to the gradient of the block's input; `g` is the gradient
     /// of the block's output.
-    pub(super) fn shortcut_gradient(&self, block: usize, g: *const f32) -> ShortcutBack {
+    pub(super) fn shortcut_gradient(&self, block: usize, g: *const T) -> ShortcutBack<T> {
         let Some(PaddedShortcut { before, step, .. }) = self.padded_shortcut(block) else {
             return ShortcutBack::Same(g);
         };
@@ -91,7 +92,7 @@ impl Cpu {
 
     /// Where the gradient of a block's input goes, or of the head's input for the number of blocks: through the ReLU to
     /// the layers that met there.
-    pub(super) fn block_input_sink(&self, block: usize, shortcut: ShortcutBack, out: *mut f32) -> Sink {
+    pub(super) fn block_input_sink(&self, block: usize, shortcut: ShortcutBack<T>, out: *mut T) -> Sink<T> {
         let (last, projection) = match block.checked_sub(1) {
             None if self.network.stem.pool => return Sink::Plain { shortcut, out },
             None => (0, None),

@@ -10,6 +10,7 @@ use crate::buffer::Buffer;
 use crate::kernel::CHANNELS;
 use crate::kernel::convolution::{Scratch, ScratchSize};
 use crate::kernel::fused_norm::{OutputGradient, Sink, Source};
+use crate::kernel::value::Activation;
 
 /// A pointer, or a value made of pointers, that all tasks of a loop use.
 #[derive(Clone, Copy)]
@@ -26,11 +27,11 @@ unsafe impl<T> TaskPointer for *const T {}
 // SAFETY: raw pointers are plain data.
 unsafe impl<T> TaskPointer for *mut T {}
 // SAFETY: raw pointers and numbers.
-unsafe impl TaskPointer for Source {}
+unsafe impl<T: Activation> TaskPointer for Source<T> {}
 // SAFETY: raw pointers and numbers.
-unsafe impl TaskPointer for Sink {}
+unsafe impl<T: Activation> TaskPointer for Sink<T> {}
 // SAFETY: raw pointers.
-unsafe impl TaskPointer for OutputGradient {}
+unsafe impl<T: Activation> TaskPointer for OutputGradient<T> {}
 
 // SAFETY: a shared reference only gives a copy of the value, which `TaskPointer` allows from any thread.
 unsafe impl<T: TaskPointer> Sync for Shared<T> {}
@@ -59,15 +60,15 @@ pub(super) struct ThreadScratch {
 
 /// Where an evaluation keeps the activations of its few images.
 #[derive(Clone, Copy)]
-pub(super) struct EvaluationScratch {
+pub(super) struct EvaluationScratch<T> {
     /// The inputs of a block and of the next one, in turn.
-    pub(super) block_inputs: [*mut f32; 2],
+    pub(super) block_inputs: [*mut T; 2],
     /// The outputs of layers inside a block, in turn.
-    pub(super) inner: [*mut f32; 2],
+    pub(super) inner: [*mut T; 2],
     /// The output of a block's last layer.
-    pub(super) last: *mut f32,
+    pub(super) last: *mut T,
     /// The output of a block's projection.
-    pub(super) projection: *mut f32,
+    pub(super) projection: *mut T,
 }
 
 impl ThreadScratch {
@@ -98,8 +99,8 @@ impl ThreadScratch {
     }
 
     /// The parts of an evaluation, which do not overlap the kernels'.
-    pub(super) fn evaluation(&mut self) -> EvaluationScratch {
-        let [.., input, next_input, inner, next_inner, last, projection] = self.parts();
+    pub(super) fn evaluation<T: Activation>(&mut self) -> EvaluationScratch<T> {
+        let [.., input, next_input, inner, next_inner, last, projection] = self.parts().map(<*mut f32>::cast);
         EvaluationScratch { block_inputs: [input, next_input], inner: [inner, next_inner], last, projection }
     }
 }

@@ -2,8 +2,9 @@
 
 use std::ops::Range;
 
-use super::Cpu;
+use super::CpuOf;
 use crate::error::NnError;
+use crate::kernel::value::Activation;
 use crate::slices::{Peers, sum_by_rank};
 
 /// How the partial sums of a pass belong to slices. Each part has sums of its own.
@@ -15,7 +16,7 @@ pub(super) struct Parts {
     pub(super) per_slice: usize,
 }
 
-impl Cpu {
+impl<T: Activation> CpuOf<T> {
     /// Parts of one image each.
     pub(super) fn parts_by_image(&self, images: usize) -> Parts {
         Parts { number: images, per_slice: self.slices.images() }

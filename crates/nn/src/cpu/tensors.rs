@@ -1,10 +1,11 @@
 //! Tensors in and out: between the engine's flat, padded buffers and PyTorch's layout.
 
-use super::Cpu;
+use super::CpuOf;
 use super::plan::Layer;
 use crate::engine::TensorKind;
 use crate::error::NnError;
 use crate::kernel::convolution::Geometry;
+use crate::kernel::value::Activation;
 use crate::network::Head;
 
 /// Where a tensor is inside a flat buffer.
@@ -31,7 +32,7 @@ impl TensorLayout {
     }
 }
 
-impl Cpu {
+impl<T: Activation> CpuOf<T> {
     pub(super) fn copy_tensors(&self, kind: TensorKind) -> Vec<Vec<f32>> {
         let flat = match (kind, &self.ema) {
             (TensorKind::Parameters, _) => &self.parameters,
@@ -93,7 +94,7 @@ impl Cpu {
 
     /// The layouts of the network's parameters or statistics, in their order.
     fn layouts(&self, kind: TensorKind) -> Vec<TensorLayout> {
-        let of_layer = |layer: &Layer| {
+        let of_layer = |layer: &Layer<T>| {
             let [inputs, outputs] = layer.unpadded;
             if kind.is_statistics() {
                 return [&layer.mean, &layer.variance].map(|range| TensorLayout::vector(range.start, outputs)).into();

@@ -7,24 +7,25 @@ use equipoise_simd::Simd;
 
 use super::convolution::{F32_SUMS, flush};
 use super::prefetch::Prefetch;
+use super::value::Activation;
 
 /// A convolution's output y with the batch norm that follows: a y + b, by channel.
 #[derive(Clone, Copy)]
-pub(crate) struct Normed {
-    pub(crate) y: *const f32,
+pub(crate) struct Normed<S> {
+    pub(crate) y: *const S,
     pub(crate) a: *const f32,
     pub(crate) b: *const f32,
 }
 
 /// What is added before the last ReLU of a block.
 #[derive(Clone, Copy)]
-pub(crate) enum Shortcut {
+pub(crate) enum Shortcut<S> {
     Nothing,
     /// The block's input.
-    Same(*const f32),
+    Same(*const S),
     /// Every `step`-th pixel of the block's input, with `before` zero channels ahead of its own.
     Strided {
-        z: *const f32,
+        z: *const S,
         size: [usize; 2],
         stored: usize,
         channels: usize,
@@ -32,7 +33,7 @@ pub(crate) enum Shortcut {
         step: usize,
     },
     /// A convolution's output after its batch norm.
-    Normed(Normed),
+    Normed(Normed<S>),
 }
 
 /// What a convolution reads.
@@ -40,16 +41,16 @@ pub(crate) enum Shortcut {
 /// A source is *valid for an image* of a number of pixels and channels if its `y` (or plain values) and its shortcut
 /// are valid for reading that image, `a` and `b` for a value per channel, and `keep` for writing that image.
 #[derive(Clone, Copy)]
-pub(crate) enum Source {
+pub(crate) enum Source<S> {
     /// Values as they are.
-    Plain(*const f32),
+    Plain(*const S),
     /// relu(a y + b)
-    Active(Normed),
+    Active(Normed<S>),
     /// relu(a y + b + shortcut), also written to `keep`.
-    Joined { normed: Normed, shortcut: Shortcut, keep: *mut f32 },
+    Joined { normed: Normed<S>, shortcut: Shortcut<S>, keep: *mut S },
 }
 
-impl Source {
+impl<S: Activation> Source<S> {
     /// Schedules what will be read and written for images of `image_len` values.
     pub(crate) fn prefetch(&self, image_len: usize, ahead: f32, prefetch: &mut Prefetch) {
         match *self {
@@ -88,7 +89,13 @@ pub(crate) struct Band {
 /// frame, which it may begin after. It overlaps nothing of the source, or is where a joined source keeps the image.
 /// `frame.channels` is a multiple of 16 unless the source is plain.
 #[inline(always)]
-pub(crate) unsafe fn fill<I: Simd>(simd: I, source: &Source, band: &Band, frame: &Frame, into: *mut f32) {
+pub(crate) unsafe fn fill<I: Simd, S: Activation, F: Activation>(
+    simd: I,
+    source: &Source<S>,
+    band: &Band,
+    frame: &Frame,
+    into: *mut F,
+) {
     let n = band.image;
     for y in band.rows.clone() {
         let at = (n * frame.height + y) * frame.width * frame.channels;
@@ -97,7 +104,7 @@ pub(crate) unsafe fn fill<I: Simd>(simd: I, source: &Source, band: &Band, frame:
             let to = into.wrapping_add(y * frame.row);
             match *source {
                 Source::Plain(from) => {
-                    std::ptr::copy_nonoverlapping(from.add(at), to, frame.width * frame.channels);
+                    copy(simd, from.add(at), to, frame.width * frame.channels);
                 }
                 Source::Active(normed) => fill_active(simd, &normed, at, frame, to),
                 Source::Joined { normed, shortcut, keep } => {
@@ -108,13 +115,41 @@ pub(crate) unsafe fn fill<I: Simd>(simd: I, source: &Source, band: &Band, frame:
     }
 }
 
+/// Copies values, which become others if the types differ.
+///
+/// # Safety
+/// `from` is valid for reading and `to` for writing `number` values; they do not overlap.
+#[inline(always)]
+unsafe fn copy<I: Simd, S: Activation, F: Activation>(simd: I, from: *const S, to: *mut F, number: usize) {
+    // SAFETY: by the contract, both have `number` values; whole vectors and the rest lie among them. Types of the same depth
+    // are the same.
+    unsafe {
+        if S::DEPTH == F::DEPTH {
+            return std::ptr::copy_nonoverlapping(from, to.cast(), number);
+        }
+        let vectors = number / I::WIDTH * I::WIDTH;
+        for k in (0..vectors).step_by(I::WIDTH) {
+            F::store(simd, to.add(k), S::load(simd, from.add(k)));
+        }
+        for k in vectors..number {
+            *to.add(k) = F::from_f32((*from.add(k)).to_f32());
+        }
+    }
+}
+
 /// Writes relu(a y + b) of the row of pixels that begins at `at`.
 ///
 /// # Safety
 /// `normed.y` is valid for reading a row of the frame from `at` on, `a` and `b` for a value per channel, and `to` for
 /// writing a row.
 #[inline(always)]
-unsafe fn fill_active<I: Simd>(simd: I, normed: &Normed, at: usize, frame: &Frame, to: *mut f32) {
+unsafe fn fill_active<I: Simd, S: Activation, F: Activation>(
+    simd: I,
+    normed: &Normed<S>,
+    at: usize,
+    frame: &Frame,
+    to: *mut F,
+) {
     let &Frame { width, channels, .. } = frame;
     let zero = simd.splat(0.0);
     // SAFETY: k and x stay inside the channels and the row, for which the contract makes the pointers valid.
@@ -123,8 +158,8 @@ unsafe fn fill_active<I: Simd>(simd: I, normed: &Normed, at: usize, frame: &Fram
             let (a, b) = (simd.load(normed.a.add(k)), simd.load(normed.b.add(k)));
             for x in 0..width {
                 let pixel = x * channels + k;
-                let value = simd.fma(a, simd.load(normed.y.add(at + pixel)), b);
-                simd.store(to.add(pixel), simd.max(zero, value));
+                let value = simd.fma(a, S::load(simd, normed.y.add(at + pixel)), b);
+                F::store(simd, to.add(pixel), simd.max(zero, value));
             }
         }
     }
@@ -136,26 +171,27 @@ unsafe fn fill_active<I: Simd>(simd: I, normed: &Normed, at: usize, frame: &Fram
 /// `normed` and `shortcut` are valid for reading row `y` of image `n`, `to` for writing a row, and `keep` for writing
 /// that row of that image.
 #[inline(always)]
-unsafe fn fill_joined<I: Simd>(
+unsafe fn fill_joined<I: Simd, S: Activation, F: Activation>(
     simd: I,
-    normed: &Normed,
-    shortcut: &Shortcut,
+    normed: &Normed<S>,
+    shortcut: &Shortcut<S>,
     [n, y]: [usize; 2],
     frame: &Frame,
-    to: *mut f32,
-    keep: *mut f32,
+    to: *mut F,
+    keep: *mut S,
 ) {
     let &Frame { height, width, channels, .. } = frame;
     let at = (n * height + y) * width * channels;
     let zero = simd.splat(0.0);
     // SAFETY: k and x stay inside the channels and the row, for which the contract makes the pointers valid. A strided
-    // shortcut is copied to `to` first, at `step` x in its own row `step` y.
+    // shortcut is copied first, at `step` x in its own row `step` y.
     unsafe {
+        // it waits where the result will be kept
         if let Shortcut::Strided { z, size, stored, channels: old, before, step } = *shortcut {
             let z = z.add((n * size[0] + step * y) * size[1] * stored);
-            std::ptr::write_bytes(to, 0, width * channels);
+            std::ptr::write_bytes(keep.add(at), 0, width * channels);
             for x in 0..width {
-                let (from, to) = (z.add(step * x * stored), to.add(x * channels + before));
+                let (from, to) = (z.add(step * x * stored), keep.add(at + x * channels + before));
                 std::ptr::copy_nonoverlapping(from, to, old);
             }
         }
@@ -165,28 +201,28 @@ unsafe fn fill_joined<I: Simd>(
             let other = match *shortcut {
                 Shortcut::Nothing => std::ptr::null(),
                 Shortcut::Same(z) => z.add(at),
-                Shortcut::Strided { .. } => to.cast_const(),
+                Shortcut::Strided { .. } => keep.add(at).cast_const(),
                 Shortcut::Normed(other) => {
                     (other_a, other_b) = (simd.load(other.a.add(k)), simd.load(other.b.add(k)));
                     other.y.add(at)
                 }
             };
             let other_normed = matches!(shortcut, Shortcut::Normed(_));
-            let apart = !std::ptr::eq(to, keep.add(at));
+            let apart = !std::ptr::eq(to.cast(), keep.add(at));
             for x in 0..width {
                 let pixel = x * channels + k;
-                let mut value = simd.fma(a, simd.load(normed.y.add(at + pixel)), b);
+                let mut value = simd.fma(a, S::load(simd, normed.y.add(at + pixel)), b);
                 if other_normed {
-                    value = simd.add(simd.fma(other_a, simd.load(other.add(pixel)), other_b), value);
+                    value = simd.add(simd.fma(other_a, S::load(simd, other.add(pixel)), other_b), value);
                 } else if !other.is_null() {
-                    value = simd.add(simd.load(other.add(pixel)), value);
+                    value = simd.add(S::load(simd, other.add(pixel)), value);
                 }
                 // in this order NaN stays NaN
                 let value = simd.max(zero, value);
                 if apart {
-                    simd.store(to.add(pixel), value);
+                    F::store(simd, to.add(pixel), value);
                 }
-                simd.store(keep.add(at + pixel), value);
+                S::store(simd, keep.add(at + pixel), value);
             }
         }
     }
@@ -194,14 +230,14 @@ unsafe fn fill_joined<I: Simd>(
 
 /// The gradient with respect to a convolution's output, from that of its batch norm: k0 g + k1 y + k2, by channel.
 #[derive(Clone, Copy)]
-pub(crate) struct OutputGradient {
-    pub(crate) g: *const f32,
-    pub(crate) y: *const f32,
+pub(crate) struct OutputGradient<T> {
+    pub(crate) g: *const T,
+    pub(crate) y: *const T,
     /// Three values per channel, `channels` apart.
     pub(crate) k: *const f32,
 }
 
-impl OutputGradient {
+impl<T: Activation> OutputGradient<T> {
     /// The factors k0, k1 and k2 of the channels from `k` on.
     ///
     /// # Safety
@@ -222,7 +258,7 @@ impl OutputGradient {
     #[inline(always)]
     pub(crate) unsafe fn at<I: Simd>(&self, simd: I, at: usize, factors: [I::V; 3]) -> I::V {
         // SAFETY: by the contract, there is a vector at `at` of both.
-        unsafe { Self::combine(simd, [simd.load(self.g.add(at)), simd.load(self.y.add(at))], factors) }
+        unsafe { Self::combine(simd, [T::load(simd, self.g.add(at)), T::load(simd, self.y.add(at))], factors) }
     }
 
     /// k0 g + k1 y + k2.
@@ -234,13 +270,13 @@ impl OutputGradient {
 
 /// What a shortcut adds to the gradient of a block's input.
 #[derive(Clone, Copy)]
-pub(crate) enum ShortcutBack {
+pub(crate) enum ShortcutBack<S> {
     Nothing,
     /// The gradient of the block's output, or of the shortcut's convolution.
-    Same(*const f32),
+    Same(*const S),
     /// The gradient of the block's output, at every `step`-th pixel, from channel `before` on.
     Strided {
-        g: *const f32,
+        g: *const S,
         size: [usize; 2],
         stored: usize,
         before: usize,
@@ -250,8 +286,8 @@ pub(crate) enum ShortcutBack {
 
 /// A batch norm whose gradient sums are wanted: the output and the mean of its convolution.
 #[derive(Clone, Copy)]
-pub(crate) struct Centered {
-    pub(crate) y: *const f32,
+pub(crate) struct Centered<S> {
+    pub(crate) y: *const S,
     pub(crate) mean: *const f32,
 }
 
@@ -260,18 +296,18 @@ pub(crate) struct Centered {
 /// A sink is *valid for an image* of a number of pixels and channels if its inputs (`y`, `z`, the shortcut) are valid
 /// for reading that image, `a`, `b` and `mean` for a value per channel, and `out` for writing that image.
 #[derive(Clone, Copy)]
-pub(crate) enum Sink {
+pub(crate) enum Sink<S> {
     /// It is not wanted.
     Nothing,
     /// As it is, with the shortcut's.
-    Plain { shortcut: ShortcutBack, out: *mut f32 },
+    Plain { shortcut: ShortcutBack<S>, out: *mut S },
     /// Through the ReLU of relu(a y + b); sums for that batch norm.
-    Active { normed: Normed, centered: Centered, out: *mut f32 },
+    Active { normed: Normed<S>, centered: Centered<S>, out: *mut S },
     /// With the shortcut's, through the ReLU that gave z; sums for the batch norms that were added there.
-    Joined { shortcut: ShortcutBack, z: *const f32, centered: Centered, second: Option<Centered>, out: *mut f32 },
+    Joined { shortcut: ShortcutBack<S>, z: *const S, centered: Centered<S>, second: Option<Centered<S>>, out: *mut S },
 }
 
-impl Sink {
+impl<S: Activation> Sink<S> {
     /// Schedules what will be read and written for images of `image_len` values, beside the convolution's own input.
     pub(crate) fn prefetch(&self, image_len: usize, ahead: f32, prefetch: &mut Prefetch) {
         if let Self::Plain { out, .. } | Self::Active { out, .. } | Self::Joined { out, .. } = *self {
@@ -311,7 +347,7 @@ impl Row {
     /// `self.from` is valid for reading the row, and `shortcut` for reading row `y` of the image; x and k lie in the
     /// row.
     #[inline(always)]
-    unsafe fn gradient<I: Simd>(&self, simd: I, shortcut: &ShortcutBack, x: usize, k: usize) -> I::V {
+    unsafe fn gradient<I: Simd, S: Activation>(&self, simd: I, shortcut: &ShortcutBack<S>, x: usize, k: usize) -> I::V {
         let pixel = x * self.channels + k;
         // SAFETY: by the contract, the row and the shortcut have a vector at this pixel; a strided one has a pixel for
         // every `step`-th of the row.
@@ -319,11 +355,11 @@ impl Row {
             let g = simd.load(self.from.add(pixel));
             match *shortcut {
                 ShortcutBack::Nothing => g,
-                ShortcutBack::Same(other) => simd.add(g, simd.load(other.add(self.at + pixel))),
+                ShortcutBack::Same(other) => simd.add(g, S::load(simd, other.add(self.at + pixel))),
                 ShortcutBack::Strided { g: other, size, stored, before, step } => {
                     if self.y.is_multiple_of(step) && x.is_multiple_of(step) {
                         let pixel = (self.image * size[0] + self.y / step) * size[1] + x / step;
-                        simd.add(g, simd.load(other.add(pixel * stored + before + k)))
+                        simd.add(g, S::load(simd, other.add(pixel * stored + before + k)))
                     } else {
                         g
                     }
@@ -341,9 +377,9 @@ impl Row {
 /// it may begin after; the rows of an image come in their order. `sums`, zeros between images, and `into` are valid for reading and
 /// writing three values per channel. `frame.channels` is a multiple of 16.
 #[inline(always)]
-pub(crate) unsafe fn drain<I: Simd>(
+pub(crate) unsafe fn drain<I: Simd, S: Activation>(
     simd: I,
-    sink: &Sink,
+    sink: &Sink<S>,
     band: &Band,
     frame: &Frame,
     from: *const f32,
@@ -380,13 +416,13 @@ pub(crate) unsafe fn drain<I: Simd>(
 /// # Safety
 /// `row.from` and `shortcut` are valid for reading the row, `out` for writing it from `row.at` on.
 #[inline(always)]
-unsafe fn drain_plain<I: Simd>(simd: I, row: &Row, shortcut: &ShortcutBack, out: *mut f32) {
+unsafe fn drain_plain<I: Simd, S: Activation>(simd: I, row: &Row, shortcut: &ShortcutBack<S>, out: *mut S) {
     for k in (0..row.channels).step_by(I::WIDTH) {
         for x in 0..row.width {
             // SAFETY: x and k lie in the row, for which the contract makes the pointers valid.
             unsafe {
                 let g = row.gradient(simd, shortcut, x, k);
-                simd.store(out.add(row.at + x * row.channels + k), g);
+                S::store(simd, out.add(row.at + x * row.channels + k), g);
             }
         }
     }
@@ -398,7 +434,13 @@ unsafe fn drain_plain<I: Simd>(simd: I, row: &Row, shortcut: &ShortcutBack, out:
 /// `row.from` is valid for reading the row, `normed.y` for reading and `out` for writing it from `row.at` on, `a`, `b`
 /// and `mean` for reading a value per channel, `row.sums` for reading and writing two.
 #[inline(always)]
-unsafe fn drain_active<I: Simd>(simd: I, row: &Row, normed: &Normed, centered: &Centered, out: *mut f32) {
+unsafe fn drain_active<I: Simd, S: Activation>(
+    simd: I,
+    row: &Row,
+    normed: &Normed<S>,
+    centered: &Centered<S>,
+    out: *mut S,
+) {
     let &Row { at, width, channels, from, sums, .. } = row;
     // SAFETY: k and x lie in the channels and the row, for which the contract makes the pointers valid.
     unsafe {
@@ -408,9 +450,9 @@ unsafe fn drain_active<I: Simd>(simd: I, row: &Row, normed: &Normed, centered: &
             let (mut sum, mut product) = (simd.load(sums.add(k)), simd.load(sums.add(channels + k)));
             for x in 0..width {
                 let pixel = x * channels + k;
-                let value = simd.load(normed.y.add(at + pixel));
+                let value = S::load(simd, normed.y.add(at + pixel));
                 let g = simd.where_positive(simd.fma(a, value, b), simd.load(from.add(pixel)));
-                simd.store(out.add(at + pixel), g);
+                S::store(simd, out.add(at + pixel), g);
                 sum = simd.add(sum, g);
                 product = simd.fma(g, simd.sub(value, mean), product);
             }
@@ -426,14 +468,14 @@ unsafe fn drain_active<I: Simd>(simd: I, row: &Row, normed: &Normed, centered: &
 /// `row.from` and `shortcut` are valid for reading the row; `z` and both `y` for reading and `out` for writing it from
 /// `row.at` on; both means for reading a value per channel, `row.sums` for reading and writing three.
 #[inline(always)]
-unsafe fn drain_joined<I: Simd>(
+unsafe fn drain_joined<I: Simd, S: Activation>(
     simd: I,
     row: &Row,
-    shortcut: &ShortcutBack,
-    z: *const f32,
-    centered: &Centered,
-    second: Option<&Centered>,
-    out: *mut f32,
+    shortcut: &ShortcutBack<S>,
+    z: *const S,
+    centered: &Centered<S>,
+    second: Option<&Centered<S>>,
+    out: *mut S,
 ) {
     let &Row { at, width, channels, sums, .. } = row;
     // SAFETY: k and x lie in the channels and the row, for which the contract makes the pointers valid.
@@ -443,10 +485,10 @@ unsafe fn drain_joined<I: Simd>(
             let (mut sum, mut product) = (simd.load(sums.add(k)), simd.load(sums.add(channels + k)));
             for x in 0..width {
                 let pixel = at + x * channels + k;
-                let g = simd.where_positive(simd.load(z.add(pixel)), row.gradient(simd, shortcut, x, k));
-                simd.store(out.add(pixel), g);
+                let g = simd.where_positive(S::load(simd, z.add(pixel)), row.gradient(simd, shortcut, x, k));
+                S::store(simd, out.add(pixel), g);
                 sum = simd.add(sum, g);
-                product = simd.fma(g, simd.sub(simd.load(centered.y.add(pixel)), mean), product);
+                product = simd.fma(g, simd.sub(S::load(simd, centered.y.add(pixel)), mean), product);
             }
             simd.store(sums.add(k), sum);
             simd.store(sums.add(channels + k), product);
@@ -455,8 +497,8 @@ unsafe fn drain_joined<I: Simd>(
                 let mut product = simd.load(sums.add(2 * channels + k));
                 for x in 0..width {
                     let pixel = at + x * channels + k;
-                    let value = simd.sub(simd.load(second.y.add(pixel)), mean);
-                    product = simd.fma(simd.load(out.add(pixel)), value, product);
+                    let value = simd.sub(S::load(simd, second.y.add(pixel)), mean);
+                    product = simd.fma(S::load(simd, out.add(pixel)), value, product);
                 }
                 simd.store(sums.add(2 * channels + k), product);
             }

@@ -10,8 +10,8 @@ use std::ops::Range;
 
 use equipoise_simd::prefetch_line;
 
-/// Values in a cache line.
-const LINE: usize = 16;
+/// Bytes of a cache line.
+const LINE: usize = 64;
 /// Lines of a stream that are requested at a time.
 const BURST: usize = 2;
 const MAX_STREAMS: usize = 6;
@@ -20,10 +20,10 @@ const MAX_STREAMS: usize = 6;
 #[derive(Clone, Copy)]
 struct Stream {
     /// Where the first line would be, if there were no `turn`.
-    from: *const f32,
+    from: *const u8,
     /// The line from which on the stream continues at `rest`, as if it had begun there.
     turn: usize,
-    rest: *const f32,
+    rest: *const u8,
     lines: usize,
 }
 
@@ -66,7 +66,8 @@ impl Prefetch {
 
     /// Adds a stream of images with `image_len` values each. It is requested `ahead` of its use, a share of the group's
     /// work between 0 and 1. Any address is allowed.
-    pub(crate) fn add(&mut self, base: *const f32, image_len: usize, ahead: f32) {
+    pub(crate) fn add<T>(&mut self, base: *const T, image_len: usize, ahead: f32) {
+        let (base, image_len) = (base.cast::<u8>(), image_len * size_of::<T>());
         let whole = self.images.len() * image_len / LINE;
         let shift = ((whole as f32 * ahead) as usize).min(whole);
         let turn = whole - shift;

@@ -8,7 +8,7 @@ use equipoise_data::batch::normalize::Normalize;
 use equipoise_data::batch::sampler::SamplerKind;
 use equipoise_data::dataset::class_counts;
 use equipoise_data::describe::image_groups::ImageGroups;
-use equipoise_nn::{Architecture, Cpu, Engine, Network, NnError};
+use equipoise_nn::{Architecture, Cpu, CpuOptions, Engine, Network, NnError, Precision};
 use equipoise_pool::Pool;
 use equipoise_support::Examples;
 
@@ -149,14 +149,26 @@ fn network_for(
 ///
 /// # Errors
 /// Returns an error if there is not enough memory.
-pub fn engine(network: Network, batch_size: usize, seed: u64, pool: &Pool) -> Result<Cpu, TrainError> {
-    check_memory(&network, batch_size, pool)?;
-    Ok(Cpu::new(network, batch_size, seed, pool.clone())?)
+pub fn engine(
+    network: Network,
+    batch_size: usize,
+    seed: u64,
+    precision: Precision,
+    pool: &Pool,
+) -> Result<Cpu, TrainError> {
+    check_memory(&network, batch_size, precision, pool)?;
+    let options = CpuOptions { precision, ..CpuOptions::default() };
+    Ok(Cpu::with_options(network, batch_size, seed, pool.clone(), options)?)
 }
 
 /// Checks that there is memory for an engine.
-pub(super) fn check_memory(network: &Network, batch_size: usize, pool: &Pool) -> Result<(), TrainError> {
-    let bytes = Cpu::bytes(network, batch_size, pool.threads());
+pub(super) fn check_memory(
+    network: &Network,
+    batch_size: usize,
+    precision: Precision,
+    pool: &Pool,
+) -> Result<(), TrainError> {
+    let bytes = Cpu::bytes(network, batch_size, pool.threads(), precision);
     match available_bytes().is_some_and(|available| bytes > available) {
         true => Err(NnError::Memory { batch_size, bytes }.into()),
         false => Ok(()),
@@ -177,8 +189,9 @@ pub fn trainer(
         return build_together(processes, settings, checkpoint, context);
     }
     let resume = resume.map(Checkpoint::new).transpose()?;
-    let make = |network, batch_size, seed| engine(network, batch_size, seed, context.pool);
-    let check = |network: &Network, batch_size| check_memory(network, batch_size, context.pool);
+    let precision = settings.precision;
+    let make = |network, batch_size, seed| engine(network, batch_size, seed, precision, context.pool);
+    let check = |network: &Network, batch_size| check_memory(network, batch_size, precision, context.pool);
     trainer_with(settings, resume.as_ref(), Box::new(SingleProcess), (&check, make), context)
 }
 

@@ -364,7 +364,7 @@ impl Subject {
             normalize_head(&header.network, &mut parameters, options.tau_norm)?;
         }
         let batch_size = settings.batch_size.min(data.labels.len());
-        let mut engine = engine(header.network.clone(), batch_size, 0, context.pool)?;
+        let mut engine = engine(header.network.clone(), batch_size, 0, settings.precision, context.pool)?;
         set_tensors(&mut engine, &[parameters, statistics])?;
         let tau = options.logit_adjustment.unwrap_or(settings.logit_adjustment);
         let adjustment = LogitAdjustment::new(&settings.criterion.method, &header.counts, tau);

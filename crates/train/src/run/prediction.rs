@@ -82,7 +82,7 @@ impl Predictor {
         }
         let (number, [height, width]) = (images.len(), header.network.size);
         let batch_size = (BATCH_PIXELS / (height * width).max(1)).clamp(8, BATCH_SIZE).min(number).max(1);
-        let mut engine = engine(header.network.clone(), batch_size, 0, pool)?;
+        let mut engine = engine(header.network.clone(), batch_size, 0, header.settings.precision, pool)?;
         set_tensors(&mut engine, &[parameters, statistics])?;
         let loader = match images {
             Images::Files(files) => Loader::unchecked(files, loading(&header)?),

@@ -6,7 +6,7 @@
 use std::path::PathBuf;
 
 use equipoise_data::features::read::is_feature_file;
-use equipoise_nn::{Cpu, Network, Peers};
+use equipoise_nn::{Cpu, CpuOptions, Network, Peers};
 use equipoise_pool::Pool;
 use serde::{Deserialize, Serialize};
 
@@ -115,10 +115,14 @@ fn build_connected(
     let checkpoint = read_checkpoint(&checkpoint);
     let checkpoint = agree(&mut workers, checkpoint)?;
     let size = peers.size();
-    let make = |network: Network, batch_size: usize, seed| {
-        check_memory(&network, batch_size.div_ceil(size), context.pool)?;
-        Ok(Cpu::with_peers(network, batch_size, seed, context.pool.clone(), peers)?)
+    let precision = settings.precision;
+    let check = |network: &Network, batch_size: usize| {
+        check_memory(network, batch_size.div_ceil(size), precision, context.pool)
     };
-    let check = |network: &Network, batch_size: usize| check_memory(network, batch_size.div_ceil(size), context.pool);
+    let make = |network: Network, batch_size: usize, seed| {
+        check(&network, batch_size)?;
+        let options = CpuOptions { precision, peers: Some(peers), ..CpuOptions::default() };
+        Ok(Cpu::with_options(network, batch_size, seed, context.pool.clone(), options)?)
+    };
     trainer_with(settings, checkpoint.as_ref(), workers, (&check, make), context)
 }

@@ -95,7 +95,7 @@ fn machine(threads: usize) -> String {
     let instructions = match SimdLevel::best() {
         SimdLevel::Portable => "",
         SimdLevel::Avx2(_) => " with AVX2",
-        SimdLevel::Avx512(_) => " with AVX-512",
+        SimdLevel::Avx512(_) | SimdLevel::Avx512Bf16(_) => " with AVX-512",
     };
     format!("{}{instructions}, {threads} threads", std::env::consts::ARCH)
 }

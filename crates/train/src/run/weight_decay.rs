@@ -99,7 +99,7 @@ fn evaluate_fold(
     let data = RunData::new(own, &settings, None, pool, &|_, _| {})?;
     let images = data.train.labels.len();
     let rows = if settings.optimizer.name == OptimizerKind::Lbfgs { FULL_BATCH_ROWS } else { settings.batch_size };
-    let mut engine = engine(network(&settings, &data)?, rows.min(images), settings.seed, pool)?;
+    let mut engine = engine(network(&settings, &data)?, rows.min(images), settings.seed, settings.precision, pool)?;
     if settings.model.class_means {
         start_at_class_means(&mut engine, &data, pool)?;
     }

@@ -58,6 +58,11 @@ pub const KEYS: &[Key] = &[
     required("patience", COUNT, "Epochs without higher accuracy after which the run ends. 0 disables early stopping."),
     required("evaluate_every", POSITIVE, "Epochs between evaluations. The last epoch is always evaluated."),
     required("logit_adjustment", "number, 0 to 100", "Tau of the post-hoc logit adjustment. 0 disables it."),
+    required(
+        "precision",
+        "`f32` or `bf16`",
+        "Numbers of activations and products. `bf16` takes half the memory and is faster on CPUs with AVX512_BF16.",
+    ),
     required("data.dataset", "text", "Name or path of the dataset."),
     optional(
         "data.imbalance",

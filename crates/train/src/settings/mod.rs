@@ -22,7 +22,7 @@ use equipoise_data::subset::split::SplitRule;
 use equipoise_nn::network::Head;
 use serde::{Deserialize, Serialize};
 
-pub use equipoise_nn::Architecture;
+pub use equipoise_nn::{Architecture, Precision};
 
 pub use self::edit::RecordedSettings;
 pub use self::keys::{KEYS, Key, setting_of_option};
@@ -49,6 +49,8 @@ pub struct Settings {
     pub evaluate_every: u64,
     /// Tau of the post-hoc logit adjustment applied to every output of the trained network; 0 disables it.
     pub logit_adjustment: f64,
+    /// The numbers that activations are kept in, and that convolutions multiply.
+    pub precision: Precision,
     /// The dataset.
     pub data: DataSettings,
     /// The network.
@@ -272,6 +274,7 @@ impl Default for Settings {
             patience: 0,
             evaluate_every: 1,
             logit_adjustment: 0.0,
+            precision: Precision::default(),
             data: DataSettings::default(),
             model: ModelSettings::default(),
             criterion: Config::from(Id::BalancedSoftmax.preset(Preset::default())),

@@ -4,8 +4,8 @@ use std::io::Write;
 use std::time::Duration;
 
 use equipoise_criterion::SimdLevel;
-use equipoise_nn::ConvolutionAlgorithm;
-use equipoise_nn::measure::{Measured, Shape, peak};
+use equipoise_nn::measure::{Shape, convolution, peak};
+use equipoise_nn::{ConvolutionAlgorithm, Precision};
 use serde_json::json;
 
 use super::{median_and_best, simd, tenths};
@@ -17,7 +17,10 @@ pub(crate) struct Args {
     /// How 3 x 3 convolutions with stride 1 are computed: direct or winograd
     #[arg(long, value_name = "ALGORITHM", default_value_t)]
     kernels: ConvolutionAlgorithm,
-    /// Instructions to use: portable, avx2 or avx512 [default: the best]
+    /// Numbers of activations and products: f32 or bf16
+    #[arg(long, value_name = "PRECISION", default_value_t)]
+    precision: Precision,
+    /// Instructions to use: portable, avx2, avx512 or avx512bf16 [default: the best]
     #[arg(long, value_name = "LEVEL", value_parser = simd)]
     simd: Option<SimdLevel>,
     /// Measured rounds; the median is shown
@@ -49,22 +52,23 @@ pub(crate) fn run(args: &Args, out: &mut impl Write) -> Result<(), Failure> {
     let device = format!("cpu {level:?}").to_lowercase();
     let median = |f: &mut dyn FnMut()| median_seconds(args.rounds, f);
     let mut operations = 0.0;
-    let time = median(&mut || operations = peak(level, PEAK_ROUNDS));
+    let time = median(&mut || operations = peak(level, args.precision, PEAK_ROUNDS));
     let peak = tenths(operations / time / 1e9);
     if !args.json {
-        writeln!(out, "{device}, one thread, peak {peak:.1} GFLOP/s; GFLOP/s counted as direct convolution")?;
+        writeln!(
+            out,
+            "{device} {}, one thread, peak {peak:.1} GFLOP/s; GFLOP/s counted as direct convolution",
+            args.precision
+        )?;
         writeln!(out, "{:<44}{:>12}{:>12}", "convolution", "forward", "backward")?;
     }
     for [inputs, outputs, kernel, stride, side, images] in SHAPES {
         let shape = Shape { inputs, outputs, kernel, stride, side, images };
-        let mut measured = Measured::new(&shape, args.kernels, level);
-        let forward = tenths(shape.operations() / median(&mut || measured.forward()) / 1e9);
-        let operations = shape.operations() * measured.passes_back() as f64;
-        let backward = tenths(operations / median(&mut || measured.backward()) / 1e9);
+        let [forward, backward] = speeds(&shape, args, level);
         if args.json {
             let line = json!({
                 "inputs": inputs, "outputs": outputs, "window": kernel, "stride": stride, "image_size": side, "images": images,
-                "device": device, "peak": peak, "forward": forward, "backward": backward,
+                "device": device, "precision": args.precision, "peak": peak, "forward": forward, "backward": backward,
             });
             writeln!(out, "{line}")?;
         } else {
@@ -74,6 +78,15 @@ pub(crate) fn run(args: &Args, out: &mut impl Write) -> Result<(), Failure> {
         }
     }
     Ok(())
+}
+
+/// GFLOP/s of the forward and the backward pass of a convolution.
+fn speeds(shape: &Shape, args: &Args, level: SimdLevel) -> [f64; 2] {
+    let mut measured = convolution(shape, args.precision, args.kernels, level);
+    let forward = median_seconds(args.rounds, &mut || measured.forward());
+    let backward = median_seconds(args.rounds, &mut || measured.backward());
+    let operations = shape.operations() / 1e9;
+    [operations / forward, operations * measured.passes_back() as f64 / backward].map(tenths)
 }
 
 /// The median time of some rounds, after one to warm up.

@@ -4,7 +4,7 @@ use std::io::Write;
 use std::time::Duration;
 
 use equipoise_criterion::{Batch, Config, Criterion, Id, Output, Preset, SimdLevel, Workspace};
-use equipoise_nn::{ConvolutionAlgorithm, Cpu, Engine, Network, NnError, Optimizer, Traffic};
+use equipoise_nn::{ConvolutionAlgorithm, Cpu, CpuOptions, Engine, Network, NnError, Optimizer, Precision, Traffic};
 use equipoise_train::TrainError;
 use equipoise_train::run::memory::{available_bytes, peak_mb};
 use equipoise_train::run::processes::{Connection, Task};
@@ -46,7 +46,10 @@ pub(crate) struct Args {
     /// How 3 x 3 convolutions are computed: direct or winograd
     #[arg(long, value_name = "ALGORITHM", default_value_t)]
     kernels: ConvolutionAlgorithm,
-    /// Instructions to use: portable, avx2 or avx512 [default: the best]
+    /// Numbers of activations and products: f32 or bf16
+    #[arg(long, value_name = "PRECISION", default_value_t)]
+    precision: Precision,
+    /// Instructions to use: portable, avx2, avx512 or avx512bf16 [default: the best]
     #[arg(long, value_name = "LEVEL", value_parser = simd)]
     simd: Option<SimdLevel>,
     /// Measure evaluation: only the forward pass
@@ -74,12 +77,13 @@ pub(crate) fn run(args: &Args, out: &mut impl Write) -> Result<(), Failure> {
     let (median, best) = median_and_best(times);
     let (seconds, median, best, peak) = (median.as_secs_f64(), speed(median), speed(best), peak_mb());
     let (model, channels, side) = (args.model, args.channels, args.image_size);
-    let (device, kernels) = (format!("cpu {level:?}").to_lowercase(), args.kernels.to_string());
+    let (device, kernels, precision) =
+        (format!("cpu {level:?}").to_lowercase(), args.kernels.to_string(), args.precision);
     if args.json {
         let line = json!({
             "model": model.name(), "batch": batch_size, "ranks": size, "threads": threads, "device": device, "images_per_second": median,
             "best": best, "peak_mb": peak, "evaluate": args.evaluate, "size": side, "channels": channels,
-            "classes": classes, "kernels": kernels, "criterion": (!args.evaluate).then_some(args.criterion),
+            "classes": classes, "kernels": kernels, "precision": args.precision, "criterion": (!args.evaluate).then_some(args.criterion),
             "seconds": seconds, "gradient_bytes": gradient_bytes,
             "exchanges": traffic.short, "exchanged_bytes": traffic.short_bytes, "exchange_seconds": traffic.short_seconds,
             "sums": traffic.long, "summed_bytes": traffic.long_bytes, "sum_seconds": traffic.long_seconds,
@@ -92,7 +96,7 @@ pub(crate) fn run(args: &Args, out: &mut impl Write) -> Result<(), Failure> {
     let ranks = if size > 1 { format!("{size} ranks with ") } else { String::new() };
     writeln!(
         out,
-        "{model}, {what}, {images}, {ranks}{threads} threads, {device} {kernels}: {median} images/s (best {best}), peak memory {peak}"
+        "{model}, {what}, {images}, {ranks}{threads} threads, {device} {kernels}, {precision}: {median} images/s (best {best}), peak memory {peak}"
     )?;
     if size > 1 {
         let Traffic { short, short_bytes, short_seconds, long, long_bytes, long_seconds } = traffic;
@@ -134,14 +138,12 @@ fn measure(args: &Args, connection: Option<Connection>) -> Result<Measured, Fail
         let pool = args.threads.pool()?;
         let threads = pool.threads();
         let network = Network::new(args.model, args.channels, [side, side], classes)?;
-        let bytes = Cpu::bytes(&network, batch_size.div_ceil(workers.shard().size()), threads);
+        let bytes = Cpu::bytes(&network, batch_size.div_ceil(workers.shard().size()), threads, args.precision);
         if available_bytes().is_some_and(|available| bytes > available) {
             return Err(NnError::Memory { batch_size, bytes }.into());
         }
-        let engine = match peers {
-            Some(peers) => Cpu::with_peers(network, batch_size, 0, pool.clone(), peers),
-            None => Cpu::with_kernels(network, batch_size, 0, pool.clone(), level, args.kernels),
-        }?;
+        let options = CpuOptions { precision: args.precision, simd: level, algorithm: args.kernels, peers };
+        let engine = Cpu::with_options(network, batch_size, 0, pool.clone(), options)?;
         let criterion = match args.evaluate {
             true => None,
             false => {

@@ -5,11 +5,13 @@ use std::ops::Range;
 use equipoise_simd::{Simd, dispatch};
 
 use super::{
-    Backward, F32_SUMS, Forward, Geometry, Scratch, ScratchSize, cycles, flush, groups, next_group, read_group,
+    Backward, F32_SUMS, Forward, Geometry, Scratch, ScratchSize, cycles, flush, groups, next_group, pair_rows,
+    read_group,
 };
 use crate::kernel::fused_norm::{Band, Frame, drain};
 use crate::kernel::gemm::{Gemm, Outer, Segment, gemm, outer, panel};
 use crate::kernel::prefetch::Prefetch;
+use crate::kernel::value::Activation;
 
 /// Pixels in a group, where images are smaller.
 const GROUP_PIXELS: usize = 192;
@@ -40,16 +42,18 @@ pub(super) struct Direct {
     classes: Vec<PixelClass>,
     /// Height, width, top and left of a frame with a padded output gradient.
     gradient_frame: [usize; 4],
+    /// Values of a word.
+    depth: usize,
 }
 
 impl Direct {
     /// Plans a convolution for at most `images`.
-    pub(super) fn new(geometry: Geometry, images: usize) -> Self {
+    pub(super) fn new<S: Activation>(geometry: Geometry, images: usize) -> Self {
         let Geometry { inputs, kernel, .. } = geometry;
         let [height, width] = geometry.out();
         let group = GROUP_PIXELS.div_ceil(height * width).next_power_of_two().min(images);
         let (gradient_frame, classes) = plan_classes(&geometry);
-        let mut plan = Self { geometry, group, segments: Vec::new(), classes, gradient_frame };
+        let mut plan = Self { geometry, group, segments: Vec::new(), classes, gradient_frame, depth: S::DEPTH };
         let row = plan.input_frame().row as isize;
         let segment = |y: usize| Segment { offset: y as isize * row, length: kernel * inputs };
         plan.segments = (0..kernel).map(segment).collect();
@@ -69,7 +73,7 @@ impl Direct {
         let [height, width, ..] = self.gradient_frame;
         ScratchSize {
             input: self.group * frame.height * frame.row,
-            v: 0,
+            v: if self.depth > 1 { frame.height * frame.row } else { 0 },
             m: self.group * height * width * outputs,
             gradient: self.group * self.geometry.input_len(),
             du: 0,
@@ -121,7 +125,7 @@ dispatch! {
     ///
     /// # Safety
     /// The contract of [`Convolution::pack`](super::Convolution::pack).
-    pub(super) unsafe fn pack(c: &Direct, w: *const f32, rows: Range<usize>, forward: *mut f32, back: *mut f32) = pack_kernel
+    pub(super) unsafe fn pack<S: Activation>(c: &Direct, w: *const f32, rows: Range<usize>, forward: *mut S, back: *mut S) = pack_kernel
 }
 
 dispatch! {
@@ -129,7 +133,7 @@ dispatch! {
     ///
     /// # Safety
     /// The contract of [`Convolution::forward`](super::Convolution::forward).
-    pub(super) unsafe fn forward(c: &Direct, run: &Forward, scratch: &Scratch) = forward_kernel
+    pub(super) unsafe fn forward<S: Activation, T: Activation>(c: &Direct, run: &Forward<S, T>, scratch: &Scratch) = forward_kernel with bf16
 }
 
 dispatch! {
@@ -137,23 +141,25 @@ dispatch! {
     ///
     /// # Safety
     /// The contract of [`Convolution::backward`](super::Convolution::backward).
-    pub(super) unsafe fn backward(c: &Direct, run: &Backward, scratch: &Scratch) = backward_kernel
+    pub(super) unsafe fn backward<S: Activation, T: Activation>(c: &Direct, run: &Backward<S, T>, scratch: &Scratch) = backward_kernel with bf16
 }
 
 /// # Safety
 /// The contract of [`Convolution::pack`](super::Convolution::pack).
 #[inline(always)]
-unsafe fn pack_kernel<I: Simd>(
+unsafe fn pack_kernel<I: Simd, S: Activation>(
     _simd: I,
     c: &Direct,
     w: *const f32,
     rows: Range<usize>,
-    forward: *mut f32,
-    back: *mut f32,
+    forward: *mut S,
+    back: *mut S,
 ) {
     let Geometry { inputs, outputs, kernel, .. } = c.geometry;
     let width = panel::<I>(outputs);
     let depth = kernel * kernel * inputs;
+    // value k of a column, in rows of words
+    let place = |k: usize, width: usize| k / S::DEPTH * S::DEPTH * width + k % S::DEPTH;
     // SAFETY: by the contract of `pack`, `w` and `forward` hold all weights, and so does `back` unless it is null; the
     // taps of the classes are those of the window, each once.
     unsafe {
@@ -161,7 +167,10 @@ unsafe fn pack_kernel<I: Simd>(
             for i in rows.clone() {
                 let k = tap * inputs + i;
                 for o in (0..outputs).step_by(width) {
-                    std::ptr::copy_nonoverlapping(w.add(k * outputs + o), forward.add(o * depth + k * width), width);
+                    let (from, to) = (w.add(k * outputs + o), forward.add(o * depth + place(k, width)));
+                    for column in 0..width {
+                        *to.add(column * S::DEPTH) = S::from_f32(*from.add(column));
+                    }
                 }
             }
         }
@@ -175,9 +184,9 @@ unsafe fn pack_kernel<I: Simd>(
             for (t, [y, x]) in class.taps.iter().enumerate() {
                 for i in rows.clone() {
                     let from = w.add(((y * kernel + x) * inputs + i) * outputs);
-                    let to = back.add(i / width * width * depth + t * outputs * width + i % width);
+                    let to = back.add(i / width * width * depth + i % width * S::DEPTH);
                     for o in 0..outputs {
-                        *to.add(o * width) = *from.add(o);
+                        *to.add(place(t * outputs + o, width)) = S::from_f32(*from.add(o));
                     }
                 }
             }
@@ -189,12 +198,17 @@ unsafe fn pack_kernel<I: Simd>(
 /// # Safety
 /// The contract of [`Convolution::forward`](super::Convolution::forward).
 #[inline(always)]
-unsafe fn forward_kernel<I: Simd>(simd: I, c: &Direct, run: &Forward, scratch: &Scratch) {
+unsafe fn forward_kernel<I: Simd, S: Activation, T: Activation>(
+    simd: I,
+    c: &Direct,
+    run: &Forward<S, T>,
+    scratch: &Scratch,
+) {
     let Geometry { inputs, outputs, stride, .. } = c.geometry;
     let [height, width] = c.geometry.out();
     let frame = c.input_frame();
     for images in groups(&run.images, c.group) {
-        let work = images.len() * height * width * cycles::<I>(c.geometry.weights());
+        let work = images.len() * height * width * cycles::<I, S>(c.geometry.weights());
         let mut prefetch = Prefetch::new(work, &images, &next_group(&images, &run.images, run.after, c.group));
         if !run.cached {
             prefetch.add(run.y, c.geometry.output_len(), 1.0);
@@ -203,10 +217,11 @@ unsafe fn forward_kernel<I: Simd>(simd: I, c: &Direct, run: &Forward, scratch: &
         // SAFETY: by the contract of `forward`, the source has the images, `y` their output, and the scratch a group of
         // padded images, inside of which all windows lie.
         unsafe {
-            read_group(simd, &c.geometry, &frame, &run.source, &images, scratch.input);
+            let input = scratch.input.cast::<S>();
+            read_group(simd, &c.geometry, &frame, &run.source, &images, input);
             for row in 0..images.len() * height {
                 let (n, y) = (row / height, row % height);
-                let a = scratch.input.add((n * frame.height + y * stride) * frame.row);
+                let a = input.add((n * frame.height + y * stride) * frame.row);
                 let y = run.y.add((images.start * height + row) * width * outputs);
                 let product = Gemm {
                     count: 1,
@@ -236,9 +251,9 @@ unsafe fn forward_kernel<I: Simd>(simd: I, c: &Direct, run: &Forward, scratch: &
 /// `y` is valid for reading `pixels` `outputs` values and `shift` for `outputs`; `scratch` and `sums` for reading and
 /// writing 2 `outputs`. `outputs` is a multiple of 16.
 #[inline(always)]
-pub(super) unsafe fn add_channel_sums<I: Simd>(
+pub(super) unsafe fn add_channel_sums<I: Simd, T: Activation>(
     simd: I,
-    y: *const f32,
+    y: *const T,
     pixels: usize,
     outputs: usize,
     shift: *const f32,
@@ -253,7 +268,7 @@ pub(super) unsafe fn add_channel_sums<I: Simd>(
                 let shift = simd.load(shift.add(k));
                 let (mut sum, mut squares) = (simd.splat(0.0), simd.splat(0.0));
                 for x in first..last {
-                    let value = simd.sub(simd.load(y.add(x * outputs + k)), shift);
+                    let value = simd.sub(T::load(simd, y.add(x * outputs + k)), shift);
                     sum = simd.add(sum, value);
                     squares = simd.fma(value, value, squares);
                 }
@@ -268,14 +283,19 @@ pub(super) unsafe fn add_channel_sums<I: Simd>(
 /// # Safety
 /// The contract of [`Convolution::backward`](super::Convolution::backward).
 #[inline(always)]
-unsafe fn backward_kernel<I: Simd>(simd: I, c: &Direct, run: &Backward, scratch: &Scratch) {
+unsafe fn backward_kernel<I: Simd, S: Activation, T: Activation>(
+    simd: I,
+    c: &Direct,
+    run: &Backward<S, T>,
+    scratch: &Scratch,
+) {
     let Geometry { inputs, size, .. } = c.geometry;
     let [height, width] = c.geometry.out();
     let wanted = run.wants_input_gradient();
     let mut fresh = true;
     for images in groups(&run.images, c.group) {
         let passes = if wanted { 2 } else { 1 };
-        let work = images.len() * height * width * passes * cycles::<I>(c.geometry.weights());
+        let work = images.len() * height * width * passes * cycles::<I, S>(c.geometry.weights());
         let mut prefetch = Prefetch::new(work, &images, &next_group(&images, &run.images, run.after, c.group));
         run.source.prefetch(c.geometry.input_len(), 1.0, &mut prefetch);
         prefetch.add(run.back.g, c.geometry.output_len(), 1.0);
@@ -285,7 +305,7 @@ unsafe fn backward_kernel<I: Simd>(simd: I, c: &Direct, run: &Backward, scratch:
         // SAFETY: by the contract of `backward`, source and output gradient have the images, and the scratch a group of
         // padded inputs and output gradients; the sink, if it wants the gradient, has the images too.
         unsafe {
-            read_group(simd, &c.geometry, &c.input_frame(), &run.source, &images, scratch.input);
+            read_group(simd, &c.geometry, &c.input_frame(), &run.source, &images, scratch.input.cast::<S>());
             read_output_gradient(simd, c, run, &images, scratch);
             add_weight_gradient(simd, c, run, images.len(), scratch, fresh, &prefetch);
             fresh = false;
@@ -308,7 +328,13 @@ unsafe fn backward_kernel<I: Simd>(simd: I, c: &Direct, run: &Backward, scratch:
 /// # Safety
 /// The contract of [`Convolution::backward`](super::Convolution::backward); `images` are at most a group of the run's.
 #[inline(always)]
-unsafe fn read_output_gradient<I: Simd>(simd: I, c: &Direct, run: &Backward, images: &Range<usize>, scratch: &Scratch) {
+unsafe fn read_output_gradient<I: Simd, S: Activation, T: Activation>(
+    simd: I,
+    c: &Direct,
+    run: &Backward<S, T>,
+    images: &Range<usize>,
+    scratch: &Scratch,
+) {
     let outputs = c.geometry.outputs;
     let [height, width] = c.geometry.out();
     let [frame_height, frame_width, top, left] = c.gradient_frame;
@@ -316,16 +342,17 @@ unsafe fn read_output_gradient<I: Simd>(simd: I, c: &Direct, run: &Backward, ima
     // SAFETY: by the contract of `backward`, `scratch.m` has a frame for every image of a group, inside of which the
     // output's rows lie, and `run.back` the run's images.
     unsafe {
-        std::ptr::write_bytes(scratch.m, 0, images.len() * frame_height * frame_row);
+        let m = scratch.m.cast::<S>();
+        std::ptr::write_bytes(m, 0, images.len() * frame_height * frame_row);
         for (i, n) in images.clone().enumerate() {
             for y in 0..height {
-                let to = scratch.m.add((i * frame_height + top + y) * frame_row + left * outputs);
+                let to = m.add((i * frame_height + top + y) * frame_row + left * outputs);
                 let at = (n * height + y) * width * outputs;
                 for k in (0..outputs).step_by(I::WIDTH) {
                     let factors = run.back.factors(simd, outputs, k);
                     for x in 0..width {
                         let g = run.back.at(simd, at + x * outputs + k, factors);
-                        simd.store(to.add(x * outputs + k), g);
+                        S::store(simd, to.add(x * outputs + k), g);
                     }
                 }
             }
@@ -338,10 +365,10 @@ unsafe fn read_output_gradient<I: Simd>(simd: I, c: &Direct, run: &Backward, ima
 /// # Safety
 /// The contract of [`Convolution::backward`](super::Convolution::backward); `images` are at most a group.
 #[inline(always)]
-unsafe fn add_weight_gradient<I: Simd>(
+unsafe fn add_weight_gradient<I: Simd, S: Activation, T: Activation>(
     simd: I,
     c: &Direct,
-    run: &Backward,
+    run: &Backward<S, T>,
     images: usize,
     scratch: &Scratch,
     fresh: bool,
@@ -356,6 +383,15 @@ unsafe fn add_weight_gradient<I: Simd>(
         // SAFETY: by the contract of `backward`, `scratch.input` and `scratch.m` have a frame for every image of a
         // group, inside of which windows and output pixels lie, and `run.dw` has all weights.
         unsafe {
+            let input = scratch.input.cast::<S>().add(n * frame.height * frame.row);
+            let a = if S::DEPTH == 1 {
+                input.cast()
+            } else {
+                let (all, next) = (frame.height * frame.row, stride * inputs);
+                pair_rows(simd, input, Some(input.add(next)), all - next, scratch.v);
+                pair_rows(simd, input.add(all - next), None, next, scratch.v.add(all - next));
+                scratch.v.cast_const()
+            };
             let sum = Outer {
                 count: kernel,
                 next: [frame.row, 0, kernel * inputs * outputs],
@@ -363,9 +399,9 @@ unsafe fn add_weight_gradient<I: Simd>(
                 rows: kernel * inputs,
                 columns: outputs,
                 size: [height, width],
-                a: scratch.input.add(n * frame.height * frame.row),
-                a_strides: [stride * frame.row, stride * inputs],
-                d: scratch.m.add((n * frame_height + top) * frame_row + left * outputs),
+                a,
+                a_strides: [stride * frame.row, stride * inputs * S::DEPTH],
+                d: scratch.m.cast::<S>().add((n * frame_height + top) * frame_row + left * outputs),
                 d_strides: [frame_row, outputs],
                 w: run.dw,
                 w_stride: outputs,
@@ -382,10 +418,10 @@ unsafe fn add_weight_gradient<I: Simd>(
 /// The contract of [`Convolution::backward`](super::Convolution::backward) with a sink that wants the gradient;
 /// `images` are at most a group.
 #[inline(always)]
-unsafe fn input_gradient<I: Simd>(
+unsafe fn input_gradient<I: Simd, S: Activation, T: Activation>(
     simd: I,
     c: &Direct,
-    run: &Backward,
+    run: &Backward<S, T>,
     images: usize,
     scratch: &Scratch,
     prefetch: &Prefetch,
@@ -397,7 +433,7 @@ unsafe fn input_gradient<I: Simd>(
     // classes' segments lie; `scratch.gradient` has every image, whose pixels the classes are; `run.weights` has every
     // class's taps.
     unsafe {
-        let inside = scratch.m.add(top * frame_row + left * outputs);
+        let inside = scratch.m.cast::<S>().add(top * frame_row + left * outputs);
         let mut weights = run.weights;
         for class in &c.classes {
             let [y, x] = class.first;

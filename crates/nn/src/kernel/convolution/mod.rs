@@ -21,6 +21,7 @@ use self::pointwise::Pointwise;
 use self::winograd::Winograd;
 use super::CHANNELS;
 use super::fused_norm::{Band, Frame, OutputGradient, Sink, Source, fill};
+use super::value::Activation;
 
 /// How 3 x 3 convolutions with stride 1 are computed; all others are direct.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -92,7 +93,7 @@ impl Geometry {
 pub(crate) struct ScratchSize {
     /// Padded input images.
     pub(crate) input: usize,
-    /// The transformed input.
+    /// The transformed input, or words of the input.
     pub(crate) v: usize,
     /// The transformed output, or padded output gradients.
     pub(crate) m: usize,
@@ -128,38 +129,39 @@ pub(crate) struct Scratch {
     pub(crate) sums: *mut f32,
 }
 
-/// The arguments of a forward pass over some images.
-pub(crate) struct Forward {
-    pub(crate) source: Source,
+/// The arguments of a forward pass over some images. The input is stored as S, which is also what is multiplied, and the
+/// output as T.
+pub(crate) struct Forward<S, T> {
+    pub(crate) source: Source<S>,
     pub(crate) images: Range<usize>,
     /// The first image of this thread's next task, if one is expected.
     pub(crate) after: Option<usize>,
     /// The images are in the cache already, so that nothing is prefetched.
     pub(crate) cached: bool,
     /// Weights packed for the forward pass.
-    pub(crate) weights: *const f32,
-    pub(crate) y: *mut f32,
+    pub(crate) weights: *const S,
+    pub(crate) y: *mut T,
     /// Shifts of the channels, and where the sums of the shifted values and of their squares are added.
     pub(crate) sums: Option<(*const f32, *mut f64)>,
 }
 
 /// The arguments of a backward pass over some images.
-pub(crate) struct Backward {
-    pub(crate) source: Source,
-    pub(crate) back: OutputGradient,
+pub(crate) struct Backward<S, T> {
+    pub(crate) source: Source<S>,
+    pub(crate) back: OutputGradient<T>,
     pub(crate) images: Range<usize>,
     /// The first image of this thread's next task, if one is expected.
     pub(crate) after: Option<usize>,
     /// Weights packed for the backward pass.
-    pub(crate) weights: *const f32,
+    pub(crate) weights: *const S,
     /// Weight gradients of this slice; overwritten.
     pub(crate) dw: *mut f32,
-    pub(crate) sink: Sink,
+    pub(crate) sink: Sink<S>,
     /// Three sums per input channel; added to.
     pub(crate) sums: *mut f64,
 }
 
-impl Backward {
+impl<S, T> Backward<S, T> {
     /// Whether the gradient of the input is wanted.
     fn wants_input_gradient(&self) -> bool {
         !matches!(self.sink, Sink::Nothing)
@@ -189,18 +191,18 @@ enum Plan {
 }
 
 impl Convolution {
-    /// Plans a convolution for at most `images`. `algorithm` is used where it fits.
-    pub(crate) fn new(geometry: Geometry, algorithm: ConvolutionAlgorithm, images: usize) -> Self {
+    /// Plans a convolution of values of type S for at most `images`. `algorithm` is used where it fits.
+    pub(crate) fn new<S: Activation>(geometry: Geometry, algorithm: ConvolutionAlgorithm, images: usize) -> Self {
         if algorithm == ConvolutionAlgorithm::Winograd && Winograd::fits(&geometry) {
             let plan = Winograd::new(geometry, images);
             return Self { geometry, forward: plan.forward, plan: Plan::Winograd(plan) };
         }
         if Pointwise::fits(&geometry) {
-            let plan = Pointwise::new(geometry, images);
+            let plan = Pointwise::new::<S>(geometry, images);
             let pass = Pass { group: plan.group, block: 0 };
             return Self { geometry, forward: pass, plan: Plan::Pointwise(plan) };
         }
-        let plan = Direct::new(geometry, images);
+        let plan = Direct::new::<S>(geometry, images);
         let pass = Pass { group: plan.group, block: 0 };
         Self { geometry, forward: pass, plan: Plan::Direct(plan) }
     }
@@ -228,13 +230,13 @@ impl Convolution {
     /// `w` is valid for reading all weights. `forward` is valid for writing [`packed`](Self::packed) values, and so is
     /// `back` unless it is null. `inputs` are a multiple of 16 from a multiple of 16 on, or all of them if `back` is
     /// null. What other threads write meanwhile belongs to other input channels.
-    pub(crate) unsafe fn pack(
+    pub(crate) unsafe fn pack<S: Activation>(
         &self,
         level: SimdLevel,
         w: *const f32,
         inputs: Range<usize>,
-        forward: *mut f32,
-        back: *mut f32,
+        forward: *mut S,
+        back: *mut S,
     ) {
         // SAFETY: the contracts of these functions are the contract of this one.
         unsafe {
@@ -256,7 +258,12 @@ impl Convolution {
     /// - Every pointer of `scratch` is valid for reading and writing as many values as
     ///   [`scratch_size`](Self::scratch_size) says.
     /// - What is written overlaps nothing else, and no other thread uses it meanwhile.
-    pub(crate) unsafe fn forward(&self, level: SimdLevel, run: &Forward, scratch: &Scratch) {
+    pub(crate) unsafe fn forward<S: Activation, T: Activation>(
+        &self,
+        level: SimdLevel,
+        run: &Forward<S, T>,
+        scratch: &Scratch,
+    ) {
         // SAFETY: the contracts of these functions are the contract of this one.
         unsafe {
             match &self.plan {
@@ -280,7 +287,12 @@ impl Convolution {
     /// - Every pointer of `scratch` is valid for reading and writing as many values as
     ///   [`scratch_size`](Self::scratch_size) says.
     /// - What is written overlaps nothing else, and no other thread uses it meanwhile.
-    pub(crate) unsafe fn backward(&self, level: SimdLevel, run: &Backward, scratch: &Scratch) {
+    pub(crate) unsafe fn backward<S: Activation, T: Activation>(
+        &self,
+        level: SimdLevel,
+        run: &Backward<S, T>,
+        scratch: &Scratch,
+    ) {
         // SAFETY: the contracts of these functions are the contract of this one.
         unsafe {
             match &self.plan {
@@ -387,8 +399,33 @@ pub(crate) const F32_SUMS: usize = 128;
 
 /// About how many cycles some multiply-adds take.
 #[inline(always)]
-fn cycles<I: Simd>(multiply_adds: usize) -> usize {
-    multiply_adds / (2 * I::WIDTH)
+fn cycles<I: Simd, S: Activation>(multiply_adds: usize) -> usize {
+    multiply_adds / (2 * I::WIDTH * S::DEPTH)
+}
+
+/// Words for [`Outer`](super::gemm::Outer) from two rows of values: each of `low` with the one at the same place in `high`,
+/// or with 0 if there is no second row.
+///
+/// # Safety
+/// Both are valid for reading `number` values, a multiple of 16, and `into` for writing as many words.
+#[inline(always)]
+unsafe fn pair_rows<I: Simd, S: Activation>(
+    simd: I,
+    low: *const S,
+    high: Option<*const S>,
+    number: usize,
+    into: *mut f32,
+) {
+    for k in (0..number).step_by(I::WIDTH) {
+        // SAFETY: `k` is a vector of the row, because `number` is a multiple of 16.
+        unsafe {
+            let words = match high {
+                Some(high) => S::load_words(simd, low.add(k), high.offset_from(low) as usize),
+                None => S::load_last_words(simd, low.add(k)),
+            };
+            simd.store(into.add(k), words);
+        }
+    }
 }
 
 /// Adds f32 sums to f64 ones and clears them.
@@ -428,13 +465,13 @@ fn next_group(images: &Range<usize>, all: &Range<usize>, after: Option<usize>, g
 /// `source` is valid for every one of `images`, of the geometry's input size and channels, and `into` for writing as
 /// many frames, each of which has room for the padded image. They do not overlap.
 #[inline(always)]
-unsafe fn read_group<I: Simd>(
+unsafe fn read_group<I: Simd, S: Activation, F: Activation>(
     simd: I,
     geometry: &Geometry,
     outer: &Frame,
-    source: &Source,
+    source: &Source<S>,
     images: &Range<usize>,
-    into: *mut f32,
+    into: *mut F,
 ) {
     for (i, n) in images.clone().enumerate() {
         // SAFETY: by the contract, `into` has room for frame i, and the source has image n.
@@ -453,13 +490,13 @@ unsafe fn read_group<I: Simd>(
 /// `source` is valid for the band's image, of the geometry's input size and channels, and `into` for writing a frame,
 /// which has room for the padded image. They do not overlap. The rows are rows of the image.
 #[inline(always)]
-unsafe fn read_band<I: Simd>(
+unsafe fn read_band<I: Simd, S: Activation, F: Activation>(
     simd: I,
     geometry: &Geometry,
     outer: &Frame,
-    source: &Source,
+    source: &Source<S>,
     band: &Band,
-    into: *mut f32,
+    into: *mut F,
 ) {
     let (&Geometry { inputs, pad, size: [height, width], .. }, rows) = (geometry, &band.rows);
     let frame = Frame { height, width, channels: inputs, row: outer.row };
@@ -484,16 +521,16 @@ unsafe fn read_band<I: Simd>(
 /// # Safety
 /// `into` is valid for writing the values of `range`, which has a multiple of `channels` values.
 #[inline(always)]
-unsafe fn clear<I: Simd>(simd: I, into: *mut f32, range: Range<usize>, channels: usize) {
+unsafe fn clear<I: Simd, F: Activation>(simd: I, into: *mut F, range: Range<usize>, channels: usize) {
     if channels.is_multiple_of(CHANNELS) {
         for k in range.step_by(I::WIDTH) {
             // SAFETY: `range` has a multiple of 16 values, so that a vector at `k` lies inside it.
-            unsafe { simd.store(into.add(k), simd.splat(0.0)) };
+            unsafe { F::store(simd, into.add(k), simd.splat(0.0)) };
         }
     } else {
         for k in range {
             // SAFETY: `k` lies in the range, for which the contract makes `into` valid.
-            unsafe { *into.add(k) = 0.0 };
+            unsafe { *into.add(k) = F::default() };
         }
     }
 }

@@ -6,10 +6,11 @@ use std::ops::Range;
 use equipoise_simd::{Simd, dispatch};
 
 use super::direct::{Direct, add_channel_sums};
-use super::{Backward, Forward, Geometry, Scratch, ScratchSize, cycles, groups, next_group};
+use super::{Backward, Forward, Geometry, Scratch, ScratchSize, cycles, groups, next_group, pair_rows};
 use crate::kernel::fused_norm::{Band, Frame, Source, drain, fill};
 use crate::kernel::gemm::{Gemm, Outer, Segment, gemm, outer};
 use crate::kernel::prefetch::Prefetch;
+use crate::kernel::value::Activation;
 
 /// Pixels in a group of small images, and in a band of a large one if its weights come from far away for every band.
 const PIXELS: usize = 192;
@@ -28,6 +29,8 @@ pub(super) struct Pointwise {
     /// Rows of an image that are worked on together: all of them, if a group has several images.
     band: usize,
     segments: [Segment; 1],
+    /// Values of a word.
+    depth: usize,
 }
 
 impl Pointwise {
@@ -38,14 +41,15 @@ impl Pointwise {
     }
 
     /// Plans a convolution for at most `images`.
-    pub(super) fn new(geometry: Geometry, images: usize) -> Self {
+    pub(super) fn new<S: Activation>(geometry: Geometry, images: usize) -> Self {
         let [height, width] = geometry.size;
         let group = PIXELS.div_ceil(height * width).next_power_of_two().min(images);
         let least = if geometry.weights() > CACHED_WEIGHTS { PIXELS } else { PIXELS / 2 };
         let pixels = (BAND_VALUES / (2 * geometry.inputs + geometry.outputs)).max(least);
         let bands = if group == 1 { height.div_ceil((pixels / width).max(1)) } else { 1 };
         Self {
-            direct: Direct::new(geometry, images),
+            direct: Direct::new::<S>(geometry, images),
+            depth: S::DEPTH,
             geometry,
             group,
             // even bands
@@ -58,7 +62,8 @@ impl Pointwise {
         let Geometry { inputs, outputs, size: [_, width], .. } = self.geometry;
         let pixels = self.group * self.band * width;
         let (input, m) = (pixels * inputs, pixels * outputs);
-        ScratchSize { input, v: 0, m, gradient: input, du: 0, sums: 3 * inputs.max(outputs) }
+        let v = if self.depth > 1 { pixels.div_ceil(self.depth) * inputs } else { 0 };
+        ScratchSize { input, v, m, gradient: input, du: 0, sums: 3 * inputs.max(outputs) }
     }
 
     /// Cuts images into bands: images with some of their rows.
@@ -79,7 +84,7 @@ dispatch! {
     ///
     /// # Safety
     /// The contract of [`Convolution::forward`](super::Convolution::forward).
-    pub(super) unsafe fn forward(c: &Pointwise, run: &Forward, scratch: &Scratch) = forward_kernel
+    pub(super) unsafe fn forward<S: Activation, T: Activation>(c: &Pointwise, run: &Forward<S, T>, scratch: &Scratch) = forward_kernel with bf16
 }
 
 dispatch! {
@@ -87,16 +92,21 @@ dispatch! {
     ///
     /// # Safety
     /// The contract of [`Convolution::backward`](super::Convolution::backward).
-    pub(super) unsafe fn backward(c: &Pointwise, run: &Backward, scratch: &Scratch) = backward_kernel
+    pub(super) unsafe fn backward<S: Activation, T: Activation>(c: &Pointwise, run: &Backward<S, T>, scratch: &Scratch) = backward_kernel with bf16
 }
 
 /// # Safety
 /// The contract of [`Convolution::forward`](super::Convolution::forward).
 #[inline(always)]
-unsafe fn forward_kernel<I: Simd>(simd: I, c: &Pointwise, run: &Forward, scratch: &Scratch) {
+unsafe fn forward_kernel<I: Simd, S: Activation, T: Activation>(
+    simd: I,
+    c: &Pointwise,
+    run: &Forward<S, T>,
+    scratch: &Scratch,
+) {
     let Geometry { inputs, outputs, size: [height, width], .. } = c.geometry;
     for images in groups(&run.images, c.group) {
-        let work = images.len() * height * width * cycles::<I>(c.geometry.weights());
+        let work = images.len() * height * width * cycles::<I, S>(c.geometry.weights());
         let mut prefetch = Prefetch::new(work, &images, &next_group(&images, &run.images, run.after, c.group));
         if !run.cached {
             let ahead = c.prefetch_distance();
@@ -108,7 +118,7 @@ unsafe fn forward_kernel<I: Simd>(simd: I, c: &Pointwise, run: &Forward, scratch
             // SAFETY: by the contract of `forward`, the source has the images, `y` their output, and the scratch a band of
             // a group.
             unsafe {
-                let a = read_input(simd, c, &run.source, &images, &rows, scratch.input);
+                let a = read_input(simd, c, &run.source, &images, &rows, scratch.input.cast::<S>());
                 let y = run.y.add((images.start * height + rows.start) * width * outputs);
                 let product = Gemm {
                     count: 1,
@@ -135,13 +145,18 @@ unsafe fn forward_kernel<I: Simd>(simd: I, c: &Pointwise, run: &Forward, scratch
 /// # Safety
 /// The contract of [`Convolution::backward`](super::Convolution::backward).
 #[inline(always)]
-unsafe fn backward_kernel<I: Simd>(simd: I, c: &Pointwise, run: &Backward, scratch: &Scratch) {
+unsafe fn backward_kernel<I: Simd, S: Activation, T: Activation>(
+    simd: I,
+    c: &Pointwise,
+    run: &Backward<S, T>,
+    scratch: &Scratch,
+) {
     let Geometry { inputs, size: [height, width], .. } = c.geometry;
     let wanted = run.wants_input_gradient();
     let mut fresh = true;
     for images in groups(&run.images, c.group) {
         let passes = if wanted { 2 } else { 1 };
-        let work = images.len() * height * width * passes * cycles::<I>(c.geometry.weights());
+        let work = images.len() * height * width * passes * cycles::<I, S>(c.geometry.weights());
         let mut prefetch = Prefetch::new(work, &images, &next_group(&images, &run.images, run.after, c.group));
         let ahead = c.prefetch_distance();
         run.source.prefetch(c.geometry.input_len(), ahead, &mut prefetch);
@@ -154,10 +169,11 @@ unsafe fn backward_kernel<I: Simd>(simd: I, c: &Pointwise, run: &Backward, scrat
             // a group; the sink, if it wants the gradient, has the images too. A frame's row of the scratch lies at its
             // distance from the band's first.
             unsafe {
-                let a = read_input(simd, c, &run.source, &images, &rows, scratch.input);
-                read_output_gradient(simd, c, run, &images, &rows, scratch.m);
+                let a = read_input(simd, c, &run.source, &images, &rows, scratch.input.cast::<S>());
+                read_output_gradient(simd, c, run, &images, &rows, scratch.m.cast::<S>());
                 let pixels = images.len() * rows.len() * width;
-                add_weight_gradient(simd, c, run, [a, scratch.m.cast_const()], pixels, fresh, &prefetch);
+                let words = if S::DEPTH == 1 { a.cast() } else { pair_pixels(simd, c, a, pixels, scratch.v) };
+                add_weight_gradient(simd, c, run, (words, scratch.m.cast::<S>()), pixels, fresh, &prefetch);
                 fresh = false;
                 if !wanted {
                     continue;
@@ -189,14 +205,14 @@ impl Pointwise {
 /// `source` is valid for every one of `images`, which are at most a group; `scratch` is valid for writing a band of a
 /// group. `rows` are all rows if there are several images.
 #[inline(always)]
-unsafe fn read_input<I: Simd>(
+unsafe fn read_input<I: Simd, S: Activation>(
     simd: I,
     c: &Pointwise,
-    source: &Source,
+    source: &Source<S>,
     images: &Range<usize>,
     rows: &Range<usize>,
-    scratch: *mut f32,
-) -> *const f32 {
+    scratch: *mut S,
+) -> *const S {
     let (frame, length) = (c.frame(c.geometry.inputs), c.geometry.input_len());
     let first = images.start * length + rows.start * frame.row;
     // SAFETY: by the contract, the source has the images; image i of the scratch begins after i bands.
@@ -221,19 +237,43 @@ unsafe fn read_input<I: Simd>(
     }
 }
 
+/// Words of pixels and their neighbors, in `into`.
+///
+/// # Safety
+/// `a` is valid for reading as many pixels, and `into` for writing a word for every two of their values.
+#[inline(always)]
+unsafe fn pair_pixels<I: Simd, S: Activation>(
+    simd: I,
+    c: &Pointwise,
+    a: *const S,
+    pixels: usize,
+    into: *mut f32,
+) -> *const f32 {
+    let inputs = c.geometry.inputs;
+    for first in (0..pixels).step_by(2) {
+        // SAFETY: by the contract, `a` has both pixels, or the last one of an odd number, and `into` half as many.
+        unsafe {
+            let low = a.add(first * inputs);
+            let high = (first + 1 < pixels).then(|| low.add(inputs));
+            pair_rows(simd, low, high, inputs, into.add(first / 2 * inputs));
+        }
+    }
+    into
+}
+
 /// Reads the output gradient of a band.
 ///
 /// # Safety
 /// The contract of [`Convolution::backward`](super::Convolution::backward); `images` are at most a group of the run's,
 /// and `into` is valid for writing a band of a group.
 #[inline(always)]
-unsafe fn read_output_gradient<I: Simd>(
+unsafe fn read_output_gradient<I: Simd, S: Activation, T: Activation>(
     simd: I,
     c: &Pointwise,
-    run: &Backward,
+    run: &Backward<S, T>,
     images: &Range<usize>,
     rows: &Range<usize>,
-    into: *mut f32,
+    into: *mut S,
 ) {
     let Geometry { outputs, size: [height, width], .. } = c.geometry;
     let first = (images.start * height + rows.start) * width * outputs;
@@ -246,7 +286,7 @@ unsafe fn read_output_gradient<I: Simd>(
                 let factors = run.back.factors(simd, outputs, k);
                 for pixel in some..pixels.min(some + 8) {
                     let at = pixel * outputs + k;
-                    simd.store(into.add(at), run.back.at(simd, first + at, factors));
+                    S::store(simd, into.add(at), run.back.at(simd, first + at, factors));
                 }
             }
         }
@@ -256,14 +296,14 @@ unsafe fn read_output_gradient<I: Simd>(
 /// Adds the weight gradient of a band; a `fresh` one is overwritten.
 ///
 /// # Safety
-/// The contract of [`Convolution::backward`](super::Convolution::backward); `a` is valid for reading the input, and `d`
-/// the output gradient, of as many `pixels`.
+/// The contract of [`Convolution::backward`](super::Convolution::backward); `a` is valid for reading words of the input, and
+/// `d` the output gradient, of as many `pixels`.
 #[inline(always)]
-unsafe fn add_weight_gradient<I: Simd>(
+unsafe fn add_weight_gradient<I: Simd, S: Activation, T: Activation>(
     simd: I,
     c: &Pointwise,
-    run: &Backward,
-    [a, d]: [*const f32; 2],
+    run: &Backward<S, T>,
+    (a, d): (*const f32, *const S),
     pixels: usize,
     fresh: bool,
     prefetch: &Prefetch,
@@ -294,10 +334,10 @@ unsafe fn add_weight_gradient<I: Simd>(
 /// The contract of [`Convolution::backward`](super::Convolution::backward) with a sink that wants the gradient; `pixels`
 /// are at most those of a band.
 #[inline(always)]
-unsafe fn input_gradient<I: Simd>(
+unsafe fn input_gradient<I: Simd, S: Activation, T: Activation>(
     simd: I,
     c: &Pointwise,
-    run: &Backward,
+    run: &Backward<S, T>,
     pixels: usize,
     scratch: &Scratch,
     prefetch: &Prefetch,
@@ -308,7 +348,7 @@ unsafe fn input_gradient<I: Simd>(
         next: [0; 3],
         rows: pixels,
         columns: inputs,
-        a: scratch.m,
+        a: scratch.m.cast::<S>(),
         a_stride: outputs,
         segments: &[Segment { offset: 0, length: outputs }],
         b: run.weights,

@@ -1,6 +1,7 @@
 //! Every algorithm against the definition, at every level of instructions.
 
 use equipoise_random::Draws;
+use equipoise_simd::Bf16;
 
 use super::*;
 use crate::buffer::Buffer;
@@ -12,6 +13,18 @@ fn random(length: usize, salt: u64) -> Buffer {
     let draws = Draws::new(7, salt, length as u64);
     values.iter_mut().enumerate().for_each(|(i, x)| *x = 2.0 * draws.unit(i as u64) as f32 - 1.0);
     values
+}
+
+/// The same values in another type.
+fn stored<S: Activation>(values: &[f32]) -> Buffer<S> {
+    let mut stored = Buffer::new(values.len());
+    stored.iter_mut().zip(values).for_each(|(to, x)| *to = S::from_f32(*x));
+    stored
+}
+
+/// The values as f32.
+fn values<S: Activation>(stored: &[S]) -> Vec<f32> {
+    stored.iter().map(|x| x.to_f32()).collect()
 }
 
 /// The definition in f64: output, gradient of the input, gradient of the weights.
@@ -59,10 +72,17 @@ fn scratch_buffers(c: &Convolution) -> [Buffer; 6] {
 }
 
 /// The same results by the kernels, and a check of the forward pass's sums.
-fn kernels(c: &Convolution, simd: SimdLevel, images: usize, x: &Buffer, w: &Buffer, dy: &Buffer) -> [Vec<f32>; 3] {
+fn kernels<S: Activation>(
+    c: &Convolution,
+    simd: SimdLevel,
+    images: usize,
+    x: &Buffer<S>,
+    w: &[f32],
+    dy: &Buffer<S>,
+) -> [Vec<f32>; 3] {
     let g = c.geometry;
     let [rows, columns] = g.out();
-    let (mut forward, mut back) = (Buffer::new(c.packed()), Buffer::new(c.packed()));
+    let (mut forward, mut back) = (Buffer::<S>::new(c.packed()), Buffer::<S>::new(c.packed()));
     let back_at = if g.inputs.is_multiple_of(16) { back.as_mut_ptr() } else { std::ptr::null_mut() };
     let mut buffers = scratch_buffers(c);
     let [input, v, m, gradient, du, sums] = &mut buffers;
@@ -74,12 +94,12 @@ fn kernels(c: &Convolution, simd: SimdLevel, images: usize, x: &Buffer, w: &Buff
         du: du.as_mut_ptr(),
         sums: sums.as_mut_ptr(),
     };
-    let mut y = Buffer::new(images * rows * columns * g.outputs);
-    let mut dx = Buffer::new(x.len());
-    let (mut dw, mut slices) = (Buffer::new(g.weights()), Buffer::new(2 * g.weights()));
+    let mut y = Buffer::<S>::new(images * rows * columns * g.outputs);
+    let mut dx = Buffer::<S>::new(x.len());
+    let (mut dw, mut slices) = (Buffer::<f32>::new(g.weights()), Buffer::<f32>::new(2 * g.weights()));
     let mut k = Buffer::new(3 * g.outputs);
     k[..g.outputs].fill(1.0);
-    let zeros = Buffer::new(dy.len());
+    let zeros = Buffer::<S>::new(dy.len());
     let mut sums = vec![0.0; 3 * g.inputs.max(g.outputs)];
     let shift = random(g.outputs, 9);
     // SAFETY: inputs, outputs, packed weights and sums have the sizes that `geometry` implies, the scratch buffers
@@ -102,9 +122,12 @@ fn kernels(c: &Convolution, simd: SimdLevel, images: usize, x: &Buffer, w: &Buff
             &scratch,
         );
         for o in 0..g.outputs {
-            let values = y.iter().skip(o).step_by(g.outputs).map(|y| f64::from(y - shift[o]));
+            let values = y.iter().skip(o).step_by(g.outputs).map(|y| f64::from(y.to_f32() - shift[o]));
             let (sum, squares) = values.fold((0.0, 0.0), |(s, q), v| (s + v, q + v * v));
-            let close = |a: f64, b: f64| (a - b).abs() < 1e-4 * (1.0 + squares);
+            // sums may be taken before values are rounded, which makes them up to 2^-8 of a value wrong
+            let all: f64 = y.iter().skip(o).step_by(g.outputs).map(|y| f64::from(y.to_f32().abs())).sum();
+            let bound = if S::DEPTH == 1 { 1e-4 * (1.0 + squares) } else { 4e-3 * (1.0 + all + 2.0 * squares) };
+            let close = |a: f64, b: f64| (a - b).abs() < bound;
             assert!(close(sums[o], sum) && close(sums[g.outputs + o], squares), "{g:?}: {} {sum}", sums[o]);
         }
         // two slices, as a batch would have
@@ -122,7 +145,7 @@ fn kernels(c: &Convolution, simd: SimdLevel, images: usize, x: &Buffer, w: &Buff
         }
         c.collect(simd, slices.as_ptr(), 2, 0..g.inputs, dw.as_mut_ptr());
     }
-    [y.to_vec(), dx.to_vec(), dw.to_vec()]
+    [values(&y), values(&dx), dw.to_vec()]
 }
 
 fn check(geometry: Geometry, algorithm: ConvolutionAlgorithm, images: usize) {
@@ -130,23 +153,46 @@ fn check(geometry: Geometry, algorithm: ConvolutionAlgorithm, images: usize) {
     if cfg!(miri) && (geometry.weights() > 3000 || geometry.size.iter().any(|side| *side > 8)) {
         return;
     }
+    check_type::<f32>(geometry, algorithm, images);
+    // the caller's images are f32
+    if geometry.inputs.is_multiple_of(CHANNELS) {
+        check_type::<Bf16>(geometry, algorithm, images);
+    }
+}
+
+/// The largest errors of output, input gradient and weight gradient, as shares of the largest value.
+///
+/// In f32 they grow with the number of products. In bf16 the operands, which are given, have no error; the output and the
+/// input gradient are rounded to 2^-8 of a value. Winograd's transforms of operands are rounded too, which its points
+/// amplify some five times.
+fn bounds<S: Activation>(is_winograd: bool) -> [f64; 3] {
+    match (S::DEPTH, is_winograd) {
+        (1, false) => [4e-6; 3],
+        (1, true) => [2e-5; 3],
+        (_, false) => [3.95e-3, 3.95e-3, 4e-6],
+        (_, true) => [2.5e-2; 3],
+    }
+}
+
+fn check_type<S: Activation>(geometry: Geometry, algorithm: ConvolutionAlgorithm, images: usize) {
     let [rows, columns] = geometry.out();
-    let x = random(images * geometry.size[0] * geometry.size[1] * geometry.inputs, 1);
-    let w = random(geometry.weights(), 2);
-    let dy = random(images * rows * columns * geometry.outputs, 3);
-    let want = plain(&geometry, images, &x, &w, &dy);
-    let c = Convolution::new(geometry, algorithm, images);
+    let x = stored::<S>(&random(images * geometry.size[0] * geometry.size[1] * geometry.inputs, 1));
+    let w = values(&stored::<S>(&random(geometry.weights(), 2)));
+    let dy = stored::<S>(&random(images * rows * columns * geometry.outputs, 3));
+    let want = plain(&geometry, images, &values(&x), &w, &values(&dy));
+    let c = Convolution::new::<S>(geometry, algorithm, images);
+    let bounds = bounds::<S>(matches!(c.plan, Plan::Winograd(_)));
     let mut fused: Option<[Vec<f32>; 3]> = None;
     for &simd in SimdLevel::available() {
         let got = kernels(&c, simd, images, &x, &w, &dy);
-        for (what, (got, want)) in ["y", "dx", "dw"].iter().zip(got.iter().zip(&want)) {
+        for ((what, bound), (got, want)) in ["y", "dx", "dw"].iter().zip(bounds).zip(got.iter().zip(&want)) {
             if *what == "dx" && !geometry.inputs.is_multiple_of(16) {
                 continue;
             }
             let scale = want.iter().fold(0.0, |a: f64, b| a.max(b.abs()));
             let worst = got.iter().zip(want).fold(0.0, |a: f64, (g, w)| a.max((f64::from(*g) - w).abs()));
-            let bound = if algorithm == ConvolutionAlgorithm::Winograd { 2e-5 } else { 4e-6 };
-            assert!(worst <= bound * scale, "{what} {simd:?} {algorithm:?} {geometry:?}: {worst} of {scale}");
+            let depth = S::DEPTH;
+            assert!(worst <= bound * scale, "{what} {simd:?} {depth} {algorithm:?} {geometry:?}: {worst} of {scale}");
         }
         if simd != SimdLevel::Portable {
             let fused = fused.get_or_insert_with(|| got.clone());

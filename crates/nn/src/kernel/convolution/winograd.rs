@@ -6,13 +6,14 @@ use std::ops::Range;
 use equipoise_simd::{Simd, dispatch};
 
 use super::winograd_transform::{
-    OUT, OutputTile, POSITIONS, filter_back, filter_in, tile_in, tile_in_back, tile_out, tile_out_back,
+    OUT, OutputTile, POSITIONS, Second, Tiles, filter_back, filter_in, tile_in, tile_in_back, tile_out, tile_out_back,
 };
 use super::{Backward, Forward, Geometry, Pass, Scratch, ScratchSize, cycles, flush, groups, next_group, read_band};
 use crate::kernel::CHANNELS;
 use crate::kernel::fused_norm::{Band, Frame, Source, drain};
 use crate::kernel::gemm::{Gemm, Outer, Segment, gemm, outer, panel};
 use crate::kernel::prefetch::Prefetch;
+use crate::kernel::value::Activation;
 
 /// Values of transformed weights that fit in the cache of a core beside everything else.
 const CACHED_WEIGHTS: usize = 160 << 10;
@@ -139,7 +140,7 @@ dispatch! {
     ///
     /// # Safety
     /// The contract of [`Convolution::pack`](super::Convolution::pack).
-    pub(super) unsafe fn pack(c: &Winograd, w: *const f32, rows: Range<usize>, forward: *mut f32, back: *mut f32) = pack_kernel
+    pub(super) unsafe fn pack<S: Activation>(c: &Winograd, w: *const f32, rows: Range<usize>, forward: *mut S, back: *mut S) = pack_kernel with bf16
 }
 
 dispatch! {
@@ -147,7 +148,7 @@ dispatch! {
     ///
     /// # Safety
     /// The contract of [`Convolution::forward`](super::Convolution::forward).
-    pub(super) unsafe fn forward(c: &Winograd, run: &Forward, scratch: &Scratch) = forward_kernel
+    pub(super) unsafe fn forward<S: Activation, T: Activation>(c: &Winograd, run: &Forward<S, T>, scratch: &Scratch) = forward_kernel with bf16
 }
 
 dispatch! {
@@ -155,33 +156,37 @@ dispatch! {
     ///
     /// # Safety
     /// The contract of [`Convolution::backward`](super::Convolution::backward).
-    pub(super) unsafe fn backward(c: &Winograd, run: &Backward, scratch: &Scratch) = backward_kernel
+    pub(super) unsafe fn backward<S: Activation, T: Activation>(c: &Winograd, run: &Backward<S, T>, scratch: &Scratch) = backward_kernel with bf16
 }
 
 /// # Safety
 /// The contract of [`Convolution::pack`](super::Convolution::pack).
 #[inline(always)]
-unsafe fn pack_kernel<I: Simd>(
+unsafe fn pack_kernel<I: Simd, S: Activation>(
     simd: I,
     c: &Winograd,
     w: *const f32,
     rows: Range<usize>,
-    forward: *mut f32,
-    back: *mut f32,
+    forward: *mut S,
+    back: *mut S,
 ) {
     let Geometry { inputs, outputs, .. } = c.geometry;
     let width = panel::<I>(outputs);
     // SAFETY: by the contract of `pack`, `w` has all weights and `forward` all positions of them, and so has `back`
     // unless it is null; `outputs` and `rows` are whole vectors.
     unsafe {
-        for i in rows.clone() {
+        for i in rows.clone().step_by(S::DEPTH) {
             for o in (0..outputs).step_by(I::WIDTH) {
-                let mut taps = [[simd.splat(0.0); 3]; 3];
-                for (tap, value) in taps.as_flattened_mut().iter_mut().enumerate() {
-                    *value = simd.load(w.add((tap * inputs + i) * outputs + o));
-                }
-                let packed = (o / width * inputs + i) * width + o % width;
-                filter_in(simd, taps, forward.add(packed), inputs * outputs);
+                let taps = |i: usize| {
+                    let mut taps = [[simd.splat(0.0); 3]; 3];
+                    for (tap, value) in taps.as_flattened_mut().iter_mut().enumerate() {
+                        *value = simd.load(w.add((tap * inputs + i) * outputs + o));
+                    }
+                    taps
+                };
+                let packed = (o / width * inputs + i) * width + o % width * S::DEPTH;
+                let last = taps(i + S::DEPTH - 1);
+                put_filters::<I, S>(simd, taps(i), last, forward.add(packed), inputs * outputs);
             }
         }
         if !back.is_null() {
@@ -190,12 +195,43 @@ unsafe fn pack_kernel<I: Simd>(
     }
 }
 
+/// Writes the transformed filters of a row of words: of one input, or of the `first` and the `last` one of a pair.
+/// Positions are `stride` apart.
+///
+/// # Safety
+/// `into` is valid for writing a vector of words at each of the 36 positions.
+#[inline(always)]
+unsafe fn put_filters<I: Simd, S: Activation>(
+    simd: I,
+    first: [[I::V; 3]; 3],
+    last: [[I::V; 3]; 3],
+    into: *mut S,
+    stride: usize,
+) {
+    let first = filter_in(simd, first);
+    let mut into = into;
+    if S::DEPTH == 1 {
+        for value in first.as_flattened() {
+            // SAFETY: by the contract, there is room for a vector at every position.
+            unsafe { S::store(simd, into, *value) };
+            into = into.wrapping_add(stride);
+        }
+        return;
+    }
+    let last = filter_in(simd, last);
+    for (low, high) in first.as_flattened().iter().zip(last.as_flattened()) {
+        // SAFETY: by the contract, there is room for a vector of words at every position.
+        unsafe { simd.store(into.cast(), simd.pair_bf16(*low, *high)) };
+        into = into.wrapping_add(stride);
+    }
+}
+
 /// Packs for the backward pass: the same with inputs as lanes.
 ///
 /// # Safety
 /// The contract of [`Convolution::pack`](super::Convolution::pack), with `back` not null.
 #[inline(always)]
-unsafe fn pack_back<I: Simd>(simd: I, c: &Winograd, w: *const f32, rows: Range<usize>, back: *mut f32) {
+unsafe fn pack_back<I: Simd, S: Activation>(simd: I, c: &Winograd, w: *const f32, rows: Range<usize>, back: *mut S) {
     let Geometry { inputs, outputs, .. } = c.geometry;
     let width = panel::<I>(inputs);
     let mut transposed = [[[0f32; CHANNELS]; 9]; CHANNELS];
@@ -212,15 +248,19 @@ unsafe fn pack_back<I: Simd>(simd: I, c: &Winograd, w: *const f32, rows: Range<u
                         }
                     }
                 }
-                for (k, transposed) in transposed.iter().enumerate() {
+                for k in (0..CHANNELS).step_by(S::DEPTH) {
                     for i in (0..CHANNELS).step_by(I::WIDTH) {
-                        let mut taps = [[simd.splat(0.0); 3]; 3];
-                        for (tap, value) in taps.as_flattened_mut().iter_mut().enumerate() {
-                            *value = simd.load(transposed[tap].as_ptr().add(i));
-                        }
+                        let taps = |transposed: &[[f32; CHANNELS]; 9]| {
+                            let mut taps = [[simd.splat(0.0); 3]; 3];
+                            for (tap, value) in taps.as_flattened_mut().iter_mut().enumerate() {
+                                *value = simd.load(transposed[tap].as_ptr().add(i));
+                            }
+                            taps
+                        };
                         let lane = first + i;
-                        let packed = (lane / width * outputs + o + k) * width + lane % width;
-                        filter_in(simd, taps, back.add(packed), inputs * outputs);
+                        let packed = (lane / width * outputs + o + k) * width + lane % width * S::DEPTH;
+                        let last = taps(&transposed[k + S::DEPTH - 1]);
+                        put_filters::<I, S>(simd, taps(&transposed[k]), last, back.add(packed), inputs * outputs);
                     }
                 }
             }
@@ -231,20 +271,25 @@ unsafe fn pack_back<I: Simd>(simd: I, c: &Winograd, w: *const f32, rows: Range<u
 /// # Safety
 /// The contract of [`Convolution::forward`](super::Convolution::forward).
 #[inline(always)]
-unsafe fn forward_kernel<I: Simd>(simd: I, c: &Winograd, run: &Forward, scratch: &Scratch) {
+unsafe fn forward_kernel<I: Simd, S: Activation, T: Activation>(
+    simd: I,
+    c: &Winograd,
+    run: &Forward<S, T>,
+    scratch: &Scratch,
+) {
     let Geometry { inputs, outputs, size: [_, width], .. } = c.geometry;
     let (frame, [down, across]) = (c.input_frame(), tiles(&c.geometry));
     let [v_stride, mut m_stride] = c.strides(c.forward.block);
     // where a row of M is finished in one panel, it may overwrite its row of V, which is in the cache
     let mut m = scratch.m;
-    if inputs == outputs && panel::<I>(outputs) == outputs {
+    if S::DEPTH == 1 && inputs == outputs && panel::<I>(outputs) == outputs {
         (m, m_stride) = (scratch.v, v_stride);
     }
     let segments = [Segment { offset: 0, length: inputs }];
     for images in groups(&run.images, c.forward.group) {
         let tiles = images.len() * down * across;
         let transform = [inputs, outputs].map(|channels| channels / I::WIDTH * TRANSFORM);
-        let work = tiles * (transform[0] + POSITIONS * cycles::<I>(inputs * outputs) + transform[1]);
+        let work = tiles * (transform[0] + POSITIONS * cycles::<I, S>(inputs * outputs) + transform[1]);
         let next = next_group(&images, &run.images, run.after, c.forward.group);
         let mut prefetch = Prefetch::new(work, &images, &next);
         if !run.cached {
@@ -262,15 +307,15 @@ unsafe fn forward_kernel<I: Simd>(simd: I, c: &Winograd, run: &Forward, scratch:
                 read_tiles(simd, c, &run.source, &images, first..first + number, scratch.input);
                 for (q, tile) in block.iter().enumerate() {
                     prefetch.during(transform[0]);
-                    let from = scratch.input.add(tile.input);
-                    tile_in(simd, from, frame.row, inputs, scratch.v.add(q * inputs), v_stride);
+                    let (from, v) = (scratch.input.add(tile.input), scratch.v.cast::<S>().add(q * inputs));
+                    tile_in::<I, Tiles<S>>(simd, from, frame.row, inputs, v, v_stride);
                 }
                 let product = Gemm {
                     count: POSITIONS,
                     next: [v_stride, inputs * outputs, m_stride],
                     rows: number,
                     columns: outputs,
-                    a: scratch.v,
+                    a: scratch.v.cast::<S>(),
                     a_stride: inputs,
                     segments: &segments,
                     b: run.weights,
@@ -305,7 +350,12 @@ struct Wanted {
 /// # Safety
 /// The contract of [`Convolution::backward`](super::Convolution::backward).
 #[inline(always)]
-unsafe fn backward_kernel<I: Simd>(simd: I, c: &Winograd, run: &Backward, scratch: &Scratch) {
+unsafe fn backward_kernel<I: Simd, S: Activation, T: Activation>(
+    simd: I,
+    c: &Winograd,
+    run: &Backward<S, T>,
+    scratch: &Scratch,
+) {
     let input = run.wants_input_gradient();
     // SAFETY: the contract of `backward` holds for each call, and the input gradient is computed for a sink that wants
     // it.
@@ -325,14 +375,20 @@ unsafe fn backward_kernel<I: Simd>(simd: I, c: &Winograd, run: &Backward, scratc
 /// The contract of [`Convolution::backward`](super::Convolution::backward), with a sink that wants the input gradient
 /// if it is `wanted`.
 #[inline(always)]
-unsafe fn backward_pass<I: Simd>(simd: I, c: &Winograd, run: &Backward, scratch: &Scratch, wanted: Wanted) {
+unsafe fn backward_pass<I: Simd, S: Activation, T: Activation>(
+    simd: I,
+    c: &Winograd,
+    run: &Backward<S, T>,
+    scratch: &Scratch,
+    wanted: Wanted,
+) {
     let pass = if wanted.weights { c.backward } else { c.forward };
     let Geometry { inputs, outputs, .. } = c.geometry;
     let [down, across] = tiles(&c.geometry);
     let mut fresh = true;
     for images in groups(&run.images, pass.group) {
         let tiles = images.len() * down * across;
-        let (prefetch, transform) = plan_prefetch::<I>(c, run, &images, pass, wanted);
+        let (prefetch, transform) = plan_prefetch::<I, S, T>(c, run, &images, pass, wanted);
         let begin = images.start * c.geometry.output_len();
         // SAFETY: by the contract of `backward`, source and output gradient have the images, and the scratch a group of
         // padded images, their gradients, a block of V and M, and dU; the sink has the images if the input gradient is
@@ -367,10 +423,10 @@ unsafe fn backward_pass<I: Simd>(simd: I, c: &Winograd, run: &Backward, scratch:
 /// `source` is valid for every one of `images`, which are at most a group, and `into` for writing a group of padded
 /// images. `block` are tiles of the group; those before have been read.
 #[inline(always)]
-unsafe fn read_tiles<I: Simd>(
+unsafe fn read_tiles<I: Simd, S: Activation>(
     simd: I,
     c: &Winograd,
-    source: &Source,
+    source: &Source<S>,
     images: &Range<usize>,
     block: Range<usize>,
     into: *mut f32,
@@ -396,10 +452,10 @@ unsafe fn read_tiles<I: Simd>(
 /// The contract of [`Convolution::backward`](super::Convolution::backward) with a sink that wants the gradient. `images`
 /// are at most a group; `scratch.gradient` has the gradient of their tiles up to the end of the `block`.
 #[inline(always)]
-unsafe fn write_tiles<I: Simd>(
+unsafe fn write_tiles<I: Simd, S: Activation, T: Activation>(
     simd: I,
     c: &Winograd,
-    run: &Backward,
+    run: &Backward<S, T>,
     images: &Range<usize>,
     block: Range<usize>,
     scratch: &Scratch,
@@ -438,9 +494,9 @@ fn prefetch_distances(block: usize, tiles: usize) -> [f32; 2] {
 
 /// The prefetch schedule of a group, and about how many cycles a tile's transforms take before and after the products.
 #[inline(always)]
-fn plan_prefetch<I: Simd>(
+fn plan_prefetch<I: Simd, S: Activation, T: Activation>(
     c: &Winograd,
-    run: &Backward,
+    run: &Backward<S, T>,
     images: &Range<usize>,
     pass: Pass,
     wanted: Wanted,
@@ -450,7 +506,7 @@ fn plan_prefetch<I: Simd>(
     let vectors = [inputs, outputs].map(|channels| channels / I::WIDTH);
     let (weights, input) = (usize::from(wanted.weights), usize::from(wanted.input));
     let transform = [weights * vectors[0] + vectors[1], input * vectors[0]].map(|vectors| vectors * TRANSFORM);
-    let product = (weights + input) * POSITIONS * cycles::<I>(inputs * outputs);
+    let product = (weights + input) * POSITIONS * cycles::<I, S>(inputs * outputs);
     let tiles = images.len() * down * across;
     let next = next_group(images, &run.images, run.after, pass.group);
     let mut prefetch = Prefetch::new(tiles * (transform[0] + product + transform[1]), images, &next);
@@ -485,10 +541,10 @@ struct Block<'a> {
 /// The contract of [`Convolution::backward`](super::Convolution::backward); the tiles belong to one group of the run,
 /// whose padded images are in `scratch.input` if the weight gradient is wanted.
 #[inline(always)]
-unsafe fn transform_block<I: Simd>(
+unsafe fn transform_block<I: Simd, S: Activation, T: Activation>(
     simd: I,
     c: &Winograd,
-    run: &Backward,
+    run: &Backward<S, T>,
     scratch: &Scratch,
     wanted: Wanted,
     block: &Block<'_>,
@@ -502,11 +558,29 @@ unsafe fn transform_block<I: Simd>(
         // `run.back` the run's images; `plan_tiles` put the tile inside its padded image and its output.
         unsafe {
             if wanted.weights {
-                tile_in(simd, scratch.input.add(tile.input), row, inputs, scratch.v.add(q * inputs), v_stride);
+                let (from, v) = (scratch.input.add(tile.input), scratch.v.add(q / S::DEPTH * inputs));
+                if q % S::DEPTH == 0 {
+                    tile_in::<I, Tiles<f32>>(simd, from, row, inputs, v, v_stride);
+                } else {
+                    tile_in::<I, Second>(simd, from, row, inputs, v, v_stride);
+                }
             }
             let (at, inside) = (block.begin + tile.output, tile.inside);
             let tile = OutputTile { stride: m_stride, channels: outputs, row: width * outputs, inside };
-            tile_out_back(simd, scratch.m.add(q * outputs), &tile, &run.back, at);
+            tile_out_back(simd, scratch.m.cast::<S>().add(q * outputs), &tile, &run.back, at);
+        }
+    }
+    let number = block.tiles.len();
+    if wanted.weights && number % S::DEPTH != 0 {
+        // a pair without a second tile
+        for position in 0..POSITIONS {
+            for k in (0..inputs).step_by(I::WIDTH) {
+                // SAFETY: V has a vector at `k` of every position of the tile.
+                unsafe {
+                    let v = scratch.v.add(position * v_stride + number / S::DEPTH * inputs + k);
+                    simd.store(v, simd.pair_bf16(simd.load(v), simd.splat(0.0)));
+                }
+            }
         }
     }
 }
@@ -516,10 +590,10 @@ unsafe fn transform_block<I: Simd>(
 /// # Safety
 /// The contract of [`transform_block`], which has run for the block.
 #[inline(always)]
-unsafe fn multiply_block<I: Simd>(
+unsafe fn multiply_block<I: Simd, S: Activation, T: Activation>(
     simd: I,
     c: &Winograd,
-    run: &Backward,
+    run: &Backward<S, T>,
     scratch: &Scratch,
     wanted: Wanted,
     block: &Block<'_>,
@@ -542,7 +616,7 @@ unsafe fn multiply_block<I: Simd>(
                 size: [1, number],
                 a: scratch.v,
                 a_strides: [0, inputs],
-                d: scratch.m,
+                d: scratch.m.cast::<S>(),
                 d_strides: [0, outputs],
                 w: scratch.du,
                 w_stride: outputs,
@@ -559,7 +633,7 @@ unsafe fn multiply_block<I: Simd>(
             next: [m_stride, inputs * outputs, v_stride],
             rows: number,
             columns: inputs,
-            a: scratch.m,
+            a: scratch.m.cast::<S>(),
             a_stride: outputs,
             segments: &segments,
             b: run.weights,

@@ -11,6 +11,7 @@
 use equipoise_simd::Simd;
 
 use crate::kernel::fused_norm::OutputGradient;
+use crate::kernel::value::Activation;
 
 /// Rows and columns of a tile of the input.
 pub(super) const TILE: usize = 6;
@@ -185,6 +186,44 @@ unsafe fn outer_columns<I: Simd>(simd: I, d: *const f32, row: usize, channels: u
     [first, last]
 }
 
+/// How the transform of a tile writes V.
+pub(super) trait Layout {
+    /// What V has.
+    type Value;
+
+    /// Writes a vector of channels.
+    ///
+    /// # Safety
+    /// `into` is valid for reading and writing a vector's number of values.
+    unsafe fn put<I: Simd>(simd: I, into: *mut Self::Value, v: I::V);
+}
+
+/// Values of tiles, one tile after the other.
+pub(super) struct Tiles<S>(std::marker::PhantomData<S>);
+
+impl<S: Activation> Layout for Tiles<S> {
+    type Value = S;
+
+    #[inline(always)]
+    unsafe fn put<I: Simd>(simd: I, into: *mut S, v: I::V) {
+        // SAFETY: the same contract.
+        unsafe { S::store(simd, into, v) }
+    }
+}
+
+/// The second tile of a pair: its values become words with those of the first, which are there as f32.
+pub(super) struct Second;
+
+impl Layout for Second {
+    type Value = f32;
+
+    #[inline(always)]
+    unsafe fn put<I: Simd>(simd: I, into: *mut f32, v: I::V) {
+        // SAFETY: by the contract, `into` is valid for reading and writing a vector.
+        unsafe { simd.store(into, simd.pair_bf16(simd.load(into), v)) }
+    }
+}
+
 /// V of one tile: `from` is its first pixel, rows are `row` apart and pixels `channels`; positions of V are `stride`
 /// apart.
 ///
@@ -192,15 +231,15 @@ unsafe fn outer_columns<I: Simd>(simd: I, d: *const f32, row: usize, channels: u
 /// transform.
 ///
 /// # Safety
-/// `from` is valid for reading `channels` values at each of the 6 x 6 pixels, `v` for writing `channels` values at each
-/// of the 36 positions; they do not overlap. `channels` is a multiple of 16.
+/// `from` is valid for reading `channels` values at each of the 6 x 6 pixels, `v` for reading and writing `channels` values
+/// at each of the 36 positions; they do not overlap. `channels` is a multiple of 16.
 #[inline(always)]
-pub(super) unsafe fn tile_in<I: Simd>(
+pub(super) unsafe fn tile_in<I: Simd, L: Layout>(
     simd: I,
     from: *const f32,
     row: usize,
     channels: usize,
-    v: *mut f32,
+    v: *mut L::Value,
     stride: usize,
 ) {
     for k in (0..channels).step_by(I::WIDTH) {
@@ -208,14 +247,14 @@ pub(super) unsafe fn tile_in<I: Simd>(
         unsafe {
             let (from, v) = (from.add(k), v.add(k));
             let [plus, minus] = column_pair(simd, [A, B2], from, row, channels);
-            put_column(simd, input(simd, plus), v.add(stride), stride);
-            put_column(simd, input(simd, minus), v.add(2 * stride), stride);
+            put_column::<I, L>(simd, input(simd, plus), v.add(stride), stride);
+            put_column::<I, L>(simd, input(simd, minus), v.add(2 * stride), stride);
             let [plus, minus] = column_pair(simd, [B, A2], from, row, channels);
-            put_column(simd, input(simd, plus), v.add(3 * stride), stride);
-            put_column(simd, input(simd, minus), v.add(4 * stride), stride);
+            put_column::<I, L>(simd, input(simd, plus), v.add(3 * stride), stride);
+            put_column::<I, L>(simd, input(simd, minus), v.add(4 * stride), stride);
             let [first, last] = outer_columns(simd, from, row, channels);
-            put_column(simd, input(simd, first), v, stride);
-            put_column(simd, input(simd, last), v.add(5 * stride), stride);
+            put_column::<I, L>(simd, input(simd, first), v, stride);
+            put_column::<I, L>(simd, input(simd, last), v.add(5 * stride), stride);
         }
     }
 }
@@ -223,14 +262,14 @@ pub(super) unsafe fn tile_in<I: Simd>(
 /// Writes a column of positions.
 ///
 /// # Safety
-/// `into` is valid for writing a vector at every sixth position, which are `stride` apart.
+/// `into` is valid for reading and writing a vector at every sixth position, which are `stride` apart.
 #[inline(always)]
-unsafe fn put_column<I: Simd>(simd: I, values: [I::V; TILE], into: *mut f32, stride: usize) {
+unsafe fn put_column<I: Simd, L: Layout>(simd: I, values: [I::V; TILE], into: *mut L::Value, stride: usize) {
     let mut into = into;
     for value in values {
         into = opaque(into);
         // SAFETY: `into` is one of the column's positions, for which the contract makes it valid.
-        unsafe { simd.store(into, value) };
+        unsafe { L::put(simd, into, value) };
         into = into.wrapping_add(TILE * stride);
     }
 }
@@ -353,11 +392,11 @@ impl OutputTile {
 /// the output. The first of `sums` is valid for reading `channels` values, the second for reading and writing twice as
 /// many. `channels` is a multiple of 16.
 #[inline(always)]
-pub(super) unsafe fn tile_out<I: Simd>(
+pub(super) unsafe fn tile_out<I: Simd, T: Activation>(
     simd: I,
     m: *const f32,
     tile: &OutputTile,
-    into: *mut f32,
+    into: *mut T,
     sums: Option<(*const f32, *mut f32)>,
 ) {
     let &OutputTile { stride, channels, row, inside } = tile;
@@ -374,7 +413,7 @@ pub(super) unsafe fn tile_out<I: Simd>(
             }
             for (y, values) in values.iter().enumerate().take(inside[0]) {
                 for (x, value) in values.iter().enumerate().take(inside[1]) {
-                    simd.store(into.add(y * row + x * channels + k), *value);
+                    T::store(simd, into.add(y * row + x * channels + k), *value);
                     if let Some((shift, sums)) = sums {
                         let value = simd.sub(*value, simd.load(shift.add(k)));
                         simd.store(sums.add(k), simd.add(simd.load(sums.add(k)), value));
@@ -413,13 +452,19 @@ unsafe fn output_values<I: Simd>(simd: I, m: *const f32, stride: usize) -> [[I::
 /// # Safety
 /// `into` is valid for writing a vector at each of the 4 x 4 pixels: rows `row` apart, pixels `channels` apart.
 #[inline(always)]
-unsafe fn store_whole<I: Simd>(simd: I, values: &[[I::V; OUT]; OUT], into: *mut f32, channels: usize, row: usize) {
+unsafe fn store_whole<I: Simd, T: Activation>(
+    simd: I,
+    values: &[[I::V; OUT]; OUT],
+    into: *mut T,
+    channels: usize,
+    row: usize,
+) {
     let mut at = into;
     for values in values {
         at = opaque(at);
         for (x, value) in values.iter().enumerate() {
             // SAFETY: `at` is the first pixel of one of the tile's rows, for which the contract makes it valid.
-            unsafe { simd.store(at.add(x * channels), *value) };
+            unsafe { T::store(simd, at.add(x * channels), *value) };
         }
         at = at.wrapping_add(row);
     }
@@ -458,7 +503,13 @@ unsafe fn add_sums<I: Simd>(simd: I, values: &[[I::V; OUT]; OUT], shift: I::V, s
 /// them at each pixel inside the output, from `at` on, and `back.k` for three times as many. `channels` is a multiple
 /// of 16.
 #[inline(always)]
-pub(super) unsafe fn tile_out_back<I: Simd>(simd: I, m: *mut f32, tile: &OutputTile, back: &OutputGradient, at: usize) {
+pub(super) unsafe fn tile_out_back<I: Simd, S: Activation, T: Activation>(
+    simd: I,
+    m: *mut S,
+    tile: &OutputTile,
+    back: &OutputGradient<T>,
+    at: usize,
+) {
     let &OutputTile { stride, channels, row, inside } = tile;
     let whole = tile.is_whole();
     for k in (0..channels).step_by(I::WIDTH) {
@@ -466,13 +517,13 @@ pub(super) unsafe fn tile_out_back<I: Simd>(simd: I, m: *mut f32, tile: &OutputT
         unsafe {
             let factors = back.factors(simd, channels, k);
             let mut d = [[simd.splat(0.0); OUT]; OUT];
-            let mut at = [back.g.add(at + k), back.y.add(at + k)].map(<*const f32>::cast_mut);
+            let mut at = [back.g.add(at + k), back.y.add(at + k)].map(<*const T>::cast_mut);
             for (y, d) in d.iter_mut().enumerate() {
                 at = at.map(opaque);
                 for (x, d) in d.iter_mut().enumerate() {
                     if whole || y < inside[0] && x < inside[1] {
-                        let values = [simd.load(at[0].add(x * channels)), simd.load(at[1].add(x * channels))];
-                        *d = OutputGradient::combine(simd, values, factors);
+                        let values = [T::load(simd, at[0].add(x * channels)), T::load(simd, at[1].add(x * channels))];
+                        *d = OutputGradient::<T>::combine(simd, values, factors);
                     }
                 }
                 at = at.map(|at| at.wrapping_add(row));
@@ -488,7 +539,7 @@ pub(super) unsafe fn tile_out_back<I: Simd>(simd: I, m: *mut f32, tile: &OutputT
             for half in half {
                 at = opaque(at);
                 for (x, value) in output_back(simd, half).into_iter().enumerate() {
-                    simd.store(at.add(x * stride), value);
+                    S::store(simd, at.add(x * stride), value);
                 }
                 at = at.wrapping_add(TILE * stride);
             }
@@ -503,23 +554,21 @@ fn filter_row<I: Simd>(simd: I, g: [f32; 3], v: [I::V; 3]) -> I::V {
     simd.fma(simd.splat(g[2]), v[2], simd.fma(simd.splat(g[1]), v[1], value))
 }
 
-/// U of one input and a vector of outputs, from the filter's 3 x 3 values; positions are `stride` apart.
-///
-/// # Safety
-/// `u` is valid for writing a vector at each of the 36 positions.
+/// U of one input and a vector of outputs at every position, from the filter's 3 x 3 values.
 #[inline(always)]
-pub(super) unsafe fn filter_in<I: Simd>(simd: I, w: [[I::V; 3]; 3], u: *mut f32, stride: usize) {
+pub(super) fn filter_in<I: Simd>(simd: I, w: [[I::V; 3]; 3]) -> [[I::V; TILE]; TILE] {
     let g = G;
-    for (y, down) in g.into_iter().enumerate() {
+    let mut u = [[simd.splat(0.0); TILE]; TILE];
+    for (u, down) in u.iter_mut().zip(g) {
         let mut half = [simd.splat(0.0); 3];
         for (x, half) in half.iter_mut().enumerate() {
             *half = filter_row(simd, down, [w[0][x], w[1][x], w[2][x]]);
         }
-        for (x, across) in g.into_iter().enumerate() {
-            // SAFETY: by the contract, `u` is valid at position (y, x).
-            unsafe { simd.store(u.add((y * TILE + x) * stride), filter_row(simd, across, half)) };
+        for (u, across) in u.iter_mut().zip(g) {
+            *u = filter_row(simd, across, half);
         }
     }
+    u
 }
 
 /// dg of all filters, from dU (row by row, not packed), back through G.
