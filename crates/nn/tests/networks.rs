@@ -5,7 +5,7 @@ mod reference;
 
 use common::random;
 use equipoise_nn::network::{BlockKind, Head, Network, Shortcut, Stage, Stem};
-use equipoise_nn::{Architecture, ConvolutionAlgorithm, Cpu, CpuOptions, Engine, Optimizer, TensorKind};
+use equipoise_nn::{Architecture, ConvolutionAlgorithm, Cpu, CpuOptions, Engine, Optimizer, Precision, TensorKind};
 use equipoise_pool::Pool;
 use equipoise_simd::SimdLevel;
 use reference::{logits, tensors};
@@ -63,11 +63,12 @@ fn networks() -> Vec<Network> {
 const IMAGES: usize = 5;
 
 fn engine(network: &Network, algorithm: ConvolutionAlgorithm, threads: usize, simd: SimdLevel) -> Cpu {
+    engine_with(network, threads, CpuOptions { simd, algorithm, ..CpuOptions::default() })
+}
+
+fn engine_with(network: &Network, threads: usize, options: CpuOptions) -> Cpu {
     let pool = Pool::new(threads).expect("threads");
-    let mut engine = {
-        let options = CpuOptions { simd, algorithm, ..CpuOptions::default() };
-        Cpu::with_options(network.clone(), IMAGES + 2, 3, pool, options).expect("valid")
-    };
+    let mut engine = Cpu::with_options(network.clone(), IMAGES + 2, 3, pool, options).expect("valid");
     // batch norms that are not the identity
     let mut values = engine.tensors(TensorKind::Parameters).expect("on the CPU");
     for (i, values) in values.iter_mut().enumerate() {
@@ -183,8 +184,8 @@ fn check_gradients(network: &Network, engine: &mut Cpu, statistics: Option<&[Vec
 }
 
 /// Trains for some steps; returns the logits and all tensors.
-fn run(network: &Network, threads: usize, simd: SimdLevel) -> Vec<Vec<f32>> {
-    let mut engine = engine(network, ConvolutionAlgorithm::Winograd, threads, simd);
+fn run(network: &Network, precision: Precision, threads: usize, simd: SimdLevel) -> Vec<Vec<f32>> {
+    let mut engine = engine_with(network, threads, CpuOptions { precision, simd, ..CpuOptions::default() });
     let images = images(network);
     let sgd = Optimizer { clip_grad_norm: Some(1.0), ..Optimizer::sgd(0.05, 0.9, 1e-3) };
     let mut all = Vec::new();
@@ -205,13 +206,60 @@ fn run(network: &Network, threads: usize, simd: SimdLevel) -> Vec<Vec<f32>> {
 
 #[test]
 fn the_same_bits_for_any_number_of_threads_and_from_run_to_run() {
-    for network in networks() {
-        let base = run(&network, 1, SimdLevel::best());
+    for (network, precision) in
+        networks().iter().flat_map(|network| Precision::ALL.map(|precision| (network, precision)))
+    {
+        let base = run(network, precision, 1, SimdLevel::best());
         for threads in [1, 2, 3, 7] {
-            assert!(run(&network, threads, SimdLevel::best()) == base, "{threads} threads");
+            assert!(run(network, precision, threads, SimdLevel::best()) == base, "{precision}, {threads} threads");
         }
         for &level in SimdLevel::available().iter().filter(|level| **level != SimdLevel::Portable) {
-            assert!(run(&network, 2, level) == base, "{level:?}");
+            assert!(run(network, precision, 2, level) == base, "{precision}, {level:?}");
+        }
+    }
+}
+
+/// Logits in bf16 are those of plain loops, and gradients those of f32, up to what its eight bits and Winograd's transforms
+/// of them lose.
+#[test]
+fn bf16_is_close_to_the_definition() {
+    for (number, network) in networks().iter().enumerate() {
+        for algorithm in [ConvolutionAlgorithm::Direct, ConvolutionAlgorithm::Winograd] {
+            let options = |precision| CpuOptions { precision, algorithm, ..CpuOptions::default() };
+            let [mut exact, mut short] = Precision::ALL.map(|precision| engine_with(network, 2, options(precision)));
+            let (images, parameters) = (images(network), exact.tensors(TensorKind::Parameters).expect("on the CPU"));
+            let (want, _) = logits(network, &tensors(network, &parameters), None, &images);
+            let gradient = random(IMAGES * network.classes, 5);
+            let of_bf16 = short.forward(&images, true).expect("fits").to_vec();
+            exact.forward(&images, true).expect("fits");
+            let what = format!("network {number}, {algorithm}");
+            let size: f64 = want.iter().map(|x| x * x).sum();
+            let error: f64 = of_bf16.iter().zip(&want).map(|(got, want)| (f64::from(*got) - want).powi(2)).sum();
+            let bound = if algorithm == ConvolutionAlgorithm::Direct { 0.015 } else { 0.05 };
+            assert!((error / size).sqrt() < bound, "{what}: logits {}", (error / size).sqrt());
+            let [exact, short] = [&mut exact, &mut short].map(|engine| {
+                engine.backward(&gradient).expect("fits");
+                engine.tensors(TensorKind::Gradients).expect("on the CPU").concat()
+            });
+            let dot = |a: &[f32], b: &[f32]| a.iter().zip(b).map(|(a, b)| f64::from(*a) * f64::from(*b)).sum::<f64>();
+            let cosine = dot(&exact, &short) / (dot(&exact, &exact) * dot(&short, &short)).sqrt();
+            let bound = if algorithm == ConvolutionAlgorithm::Direct { 0.999 } else { 0.99 };
+            assert!(cosine > bound, "{what}: cosine of gradients {cosine}");
+        }
+    }
+}
+
+/// What is not finite stays so, and is seen at the end.
+#[test]
+fn overflow_in_bf16_reaches_the_logits_as_in_f32() {
+    for precision in Precision::ALL {
+        for network in networks().iter().take(2) {
+            let mut engine = engine_with(network, 1, CpuOptions { precision, ..CpuOptions::default() });
+            let mut values = engine.tensors(TensorKind::Parameters).expect("on the CPU");
+            values[0].iter_mut().for_each(|x| *x *= 1e38);
+            engine.set_tensors(TensorKind::Parameters, &values).expect("its own shapes");
+            let logits = engine.forward(&images(network), true).expect("fits");
+            assert!(logits.iter().any(|x| !x.is_finite()), "{precision}");
         }
     }
 }

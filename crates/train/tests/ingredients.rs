@@ -45,7 +45,7 @@ fn trainer(settings: &Settings, threads: usize) -> Trainer<Cpu, SingleProcess> {
     let pool = Pool::new(threads).expect("threads");
     let data = RunData::new(dataset(), settings, None, &pool, &|_, _| {}).expect("it fits");
     let network = build::network(settings, &data).expect("it fits");
-    let engine = Cpu::new(network, settings.batch_size, settings.seed, pool.clone()).expect("valid");
+    let engine = build::engine(network, settings.batch_size, settings.seed, settings.precision, &pool).expect("valid");
     Trainer::new(settings.clone(), data, engine, SingleProcess, pool).expect("it fits")
 }
 
@@ -99,7 +99,8 @@ fn resumed(settings: &Settings, step: u64) -> [Vec<u8>; 2] {
 
 #[test]
 fn every_ingredient_repeats_and_resumes() {
-    let cases: [&[(&str, &str)]; 6] = [
+    let cases: [&[(&str, &str)]; 7] = [
+        &[("precision", "bf16"), ("optimizer.ema_epochs", "0.8"), ("optimizer.sam", "{ rho = 0.1, start = 0.5 }")],
         &[
             ("optimizer.ema_epochs", "0.8"),
             ("optimizer.ema_bn_images", "70"),
