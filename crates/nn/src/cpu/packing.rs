@@ -1,5 +1,7 @@
 //! Brings the parameters into the order in which the kernels read them.
 
+use std::ops::Range;
+
 use super::Cpu;
 use super::scratch::Shared;
 use crate::kernel::convolution::Convolution;
@@ -14,10 +16,15 @@ struct Packing<'a> {
 }
 
 impl Cpu {
-    /// Packs the weights of all layers; the weights of a cosine head are normalized first.
+    /// Packs the weights of all layers.
     pub(super) fn pack(&mut self) {
-        let head = &mut self.head;
-        if head.is_cosine() {
+        self.pack_layers(0..usize::MAX);
+    }
+
+    /// Packs the weights of the layers with these numbers; the weights of a cosine head are normalized first.
+    pub(super) fn pack_layers(&mut self, numbers: Range<usize>) {
+        let (is_head, head) = (numbers.contains(&(self.layers.len() + self.hidden.iter().count())), &mut self.head);
+        if is_head && head.is_cosine() {
             head.normalize_weights(&self.parameters[head.weight.clone()]);
         }
         let head_weights =
@@ -50,7 +57,9 @@ impl Cpu {
             forward: Shared::new(head.forward_weights.as_mut_ptr()),
             backward: Shared::new(backward),
         });
-        let (pieces, simd) = (&self.packing, self.tasks.simd);
+        let start = self.packing.partition_point(|(number, _)| *number < numbers.start);
+        let end = self.packing.partition_point(|(number, _)| *number < numbers.end);
+        let (pieces, simd) = (&self.packing[start..end], self.tasks.simd);
         self.tasks.pool.run(pieces.len(), |task| {
             let (number, channels) = pieces[task].clone();
             let Packing { convolution, weights, forward, backward } = &packings[number];

@@ -265,7 +265,7 @@ impl<E: Engine, W: Workers> Trainer<E, W> {
 
     /// Saves a checkpoint, if this worker writes.
     fn save(&mut self, folder: Option<&RunFolder>) -> Result<(), TrainError> {
-        self.average_statistics()?;
+        self.join_workers()?;
         let saved = self.check_finite().and_then(|()| match folder {
             Some(folder) => Ok(files::save(folder, &self.checkpoint()?)?),
             None => Ok(()),
