@@ -409,11 +409,11 @@ fn a_bad_file_of_one_rank_is_named() {
         let start = now();
         let (code, text) = wait(command.spawn().expect("mpirun is installed"));
         assert!(start.elapsed() < Duration::from_secs(10), "{:?}: {text}", start.elapsed());
-        assert!(code != Some(0) && text.contains("worker 1") && text.contains("7.ppm"), "{code:?} {text}");
+        assert!(code != Some(0) && text.contains("rank 1") && text.contains("7.ppm"), "{code:?} {text}");
         assert_eq!(text.matches("equipoise: ").count(), 1 + text.matches("warning: ").count(), "one message: {text}");
     };
     let split = ["--test-fraction", "0.2"];
-    // few broken files are left out, but then the workers have other images; more are an error of one worker
+    // few broken files are left out, but then the ranks have other images; more are an error of one rank
     job(&[&["train", "../list.csv", "-o", "run", "--set", "data.max_broken=0.1"][..], &split, &small].concat());
     job(&[&["train", "../list.csv", "-o", "run", "--set", "data.max_broken=0"][..], &split, &small].concat());
 }
