@@ -133,9 +133,7 @@ impl Comm {
     pub(crate) unsafe fn start_send(&self, values: &[f32], to: usize) -> MpiResult<Request> {
         let (from, count, mut request) = (values.as_ptr().cast::<c_void>(), bytes(values)?, Request::new());
         // SAFETY: by the contract, there are `count` bytes for as long as the request runs.
-        check(unsafe {
-            ffi::MPI_Isend(from, count, byte(), to as c_int, 0, self.handle, &raw mut request.handle)
-        })?;
+        check(unsafe { ffi::MPI_Isend(from, count, byte(), to as c_int, 0, self.handle, &raw mut request.handle) })?;
         Ok(request)
     }
 
@@ -146,9 +144,7 @@ impl Comm {
     pub(crate) unsafe fn start_receive(&self, values: &mut [f32], from: usize) -> MpiResult<Request> {
         let (to, count, mut request) = (values.as_mut_ptr().cast::<c_void>(), bytes(values)?, Request::new());
         // SAFETY: by the contract, there is room for `count` bytes for as long as the request runs.
-        check(unsafe {
-            ffi::MPI_Irecv(to, count, byte(), from as c_int, 0, self.handle, &raw mut request.handle)
-        })?;
+        check(unsafe { ffi::MPI_Irecv(to, count, byte(), from as c_int, 0, self.handle, &raw mut request.handle) })?;
         Ok(request)
     }
 

@@ -163,7 +163,9 @@ impl MpiPeers {
         let (rank, size) = (self.now.rank, self.now.size);
         for (owner, part) in parts(first..first + values.len(), size) {
             if owner == rank {
-                (0..size).filter(|other| *other != rank).for_each(|other| self.sums.waiting.expected[other] += part.len());
+                (0..size)
+                    .filter(|other| *other != rank)
+                    .for_each(|other| self.sums.waiting.expected[other] += part.len());
             } else {
                 self.sums.waiting.outgoing[owner].extend_from_slice(&values[part.start - first..part.end - first]);
             }

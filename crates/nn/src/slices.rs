@@ -228,7 +228,10 @@ mod tests {
                 let found: Vec<_> = parts(range.clone(), processes).collect();
                 let all = found.iter().flat_map(|(_, part)| part.clone());
                 assert_eq!(all.collect::<Vec<_>>(), range.clone().collect::<Vec<_>>());
-                assert!(found.iter().all(|(rank, part)| part.clone().all(|number| owner(number) == *rank)), "{range:?}");
+                assert!(
+                    found.iter().all(|(rank, part)| part.clone().all(|number| owner(number) == *rank)),
+                    "{range:?}"
+                );
             }
         }
     }

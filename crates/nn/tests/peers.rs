@@ -253,7 +253,8 @@ fn a_bad_image_ends_the_pass_of_all() {
         short_lists: Mutex::new(vec![Vec::new(); 2]),
     });
     let work = |rank: usize| {
-        let peers = Thread { rank, size: 2, room: Arc::clone(&room), started: VecDeque::new(), gathered: VecDeque::new() };
+        let peers =
+            Thread { rank, size: 2, room: Arc::clone(&room), started: VecDeque::new(), gathered: VecDeque::new() };
         let mut engine = Cpu::with_peers(network.clone(), 32, 0, Pool::single(), Box::new(peers)).expect("valid");
         let mut images = vec![0.5; 16 * 3 * 8 * 8];
         images[5] = if rank == 1 { f32::NAN } else { 0.0 };

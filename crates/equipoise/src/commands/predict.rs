@@ -13,8 +13,8 @@ use equipoise_train::checkpoint::CheckpointHeader;
 use equipoise_train::run::prediction::{FilePrediction, PredictionOptions, Predictor};
 use serde_json::json;
 
-use crate::cluster;
 use crate::checkpoints::{self, warn_if_untrained, warn_of_second_correction};
+use crate::cluster;
 use crate::decisions::{CautionArgs, ProbabilityArgs, promise, rejection_promise, warn_of_rough_prior};
 use crate::failure::Failure;
 use crate::options::{PostHocArgs, ThreadArgs};

@@ -97,7 +97,10 @@ pub(crate) fn run(args: &Args, out: &mut impl Write) -> Result<(), Failure> {
     )?;
     if size > 1 {
         let Traffic { short, sums, gathers, .. } = traffic;
-        let (kb, mb) = (traffic.short_bytes as f64 / 1e3, [traffic.sum_bytes, traffic.gather_bytes].map(|bytes| bytes as f64 / 1e6));
+        let (kb, mb) = (
+            traffic.short_bytes as f64 / 1e3,
+            [traffic.sum_bytes, traffic.gather_bytes].map(|bytes| bytes as f64 / 1e6),
+        );
         let seconds = [traffic.short_seconds, traffic.sum_seconds, traffic.gather_seconds];
         let ms = seconds.map(|seconds| tenths(1e3 * seconds));
         writeln!(
