@@ -494,7 +494,10 @@ fn predictions_are_shared_out() {
     let (code, text) = predict(3, &[]);
     assert!(code == Some(1) && text.matches("150.ppm").count() == 1, "{text}");
     assert!(text.contains("1 of 200 images cannot be read"), "{text}");
-    assert_eq!((code, text), predict(1, &[]));
+    // mpirun adds lines of its own
+    let rows =
+        |text: &str| text.lines().filter(|line| line.starts_with("images/")).map(str::to_owned).collect::<Vec<_>>();
+    assert_eq!(rows(&text), rows(&predict(1, &[]).1));
     // rank 1 looks for them in a folder of its own
     fs::create_dir_all(folder.join("a/only")).expect("a folder");
     for number in 0..130 {
