@@ -1,17 +1,21 @@
 #!/usr/bin/env python3
 """Predicts how much faster several machines train; docs/cluster.md says how batches are shared out, and has the tables.
 
-A step of n machines, with `one` the seconds of a step on one machine, `fixed` the part of it that does not depend on the number of images
-(optimizer, transforms of weights) and `share` the images of the machine that has most of them:
+A step of n machines, with `one` the seconds of a step on one machine, `fixed` the part of it that every machine repeats whatever its
+images (packing of weights), `update` the part that is divided among them (norm and optimizer), G the bytes of the gradients, which are
+those of the parameters, and `share` the images of the machine that has most of them:
 
-    compute   = (one - fixed) share / batch, a third of it in the forward pass
-    copies    = 2 (n - 1) / n gradient bytes x COPY                              MPI copies on the core that computes
+    compute   = (one - fixed - update) share / batch, a third of it in the forward pass
+    copies    = 2 (n - 1) / n G x MESSAGE + (3 n - 2) / n G x COPY                on the core that computes: those of MPI, and our own
     exchanges = E ceil(log2 n) latency + (n - 1) exchanged bytes / bandwidth      batch norm sums, logits, decisions: all wait
-    gradients = 2 (n - 1) / n gradient bytes / bandwidth                         while earlier layers are computed
-    step      = fixed + compute + copies + exchanges + what is left of the gradients when the backward pass ends
+    sums      = (n - 1) / n G / bandwidth                                         of gradients, while earlier layers are computed
+    gathers   = (n - 1) / n G / bandwidth                                         of parameters, while the next forward pass begins
+    step      = fixed + update / n + compute + copies + exchanges
+                + what is left of the sums when the backward pass ends, and of the gathers when the forward pass does
 
-On paper, this is added up as it stands. The simulation goes through the layers in their order, with buckets of gradients that leave one after
-the other, exchanges that wait for the fragment on its way, and machines that each take a little more or less time for every layer.
+On paper, this is added up as it stands. The simulation goes through the layers in their order, with buckets of gradients and parameters that
+leave one after the other, exchanges that wait for the fragment on its way, and machines that each take a little more or less time for
+every layer.
 
     tools/cluster_model.py                tables for 1 to 64 machines
     tools/cluster_model.py --measured     predictions for two processes, beside what was measured
@@ -25,10 +29,13 @@ import random
 
 # values from which on a bucket of gradients begins to travel (mpi/src/peers.rs)
 BUCKET = 1 << 16
+# values of a part of the parameters, which one machine updates (crates/nn/src/slices.rs)
+PART = 1 << 13
 # bytes of a large message that leave at once
 FRAGMENT = 1 << 17
-# seconds per byte of gradients that copying takes on the core that computes: `sum_seconds` of `bench step` with ResNet-50 at 32 x 32
-COPY = 0.57e-9
+# seconds per byte of a message that MPI takes on the core that computes, and of a copy from memory to memory (tools/ping_pong.c)
+MESSAGE = 0.25e-9
+COPY = 0.12e-9
 # how much a machine's time for a layer varies from one to the next: assumed
 JITTER = 0.03
 
@@ -36,6 +43,17 @@ JITTER = 0.03
 def padded(channels):
     """Channels as the engine stores them, but those of images."""
     return -(-channels // 16) * 16
+
+
+def in_buckets(lists):
+    """Bytes of the buckets that lists of these lengths make, and the number of the last list in each."""
+    found, waiting = [], 0
+    for number, length in enumerate(lists):
+        waiting += length
+        if waiting >= BUCKET:
+            found.append((4 * waiting, number))
+            waiting = 0
+    return found + ([(4 * waiting, len(lists) - 1)] if waiting else [])
 
 
 class Layer:
@@ -51,6 +69,8 @@ class Network:
     def __init__(self, name, layers, features, classes):
         self.name, self.layers, self.classes = name, layers, classes
         self.head = features * padded(classes)
+        # batch norms and the bias of the head among them
+        self.parameters = sum(layer.weights + 2 * layer.channels for layer in layers) + self.head + padded(classes)
         self.work = sum(layer.work for layer in layers)
 
     def forward(self):
@@ -66,19 +86,22 @@ class Network:
         return sizes[::-1]
 
     def exchanges(self):
-        """Number and bytes of the engine's exchanges: the number of images first, bias and scales of the head in between."""
-        sizes = [16, *self.forward(), 16 * self.classes, *self.backward()]
+        """Number and bytes of the engine's exchanges: the number of images first, bias and scales of the head in between, the squares of the
+        gradients last."""
+        sizes = [16, *self.forward(), 16 * self.classes, *self.backward(), self.squares()]
         return sum(size > 0 for size in sizes), sum(sizes)
 
+    def squares(self):
+        """Bytes of the squares of all parts of the gradients."""
+        return 8 * math.ceil(self.parameters / PART)
+
     def buckets(self):
-        """Bytes of the buckets, and the number of layers that have gone back when each leaves."""
-        found, waiting = [], 0
-        for done, weights in enumerate([self.head, *(layer.weights for layer in self.layers[::-1])]):
-            waiting += weights
-            if waiting >= BUCKET:
-                found.append((4 * waiting, done))
-                waiting = 0
-        return found + ([(4 * waiting, len(self.layers))] if waiting else [])
+        """Bytes of the buckets of gradients, and the number of layers that have gone back when each leaves."""
+        return in_buckets([self.head, *(layer.weights for layer in self.layers[::-1])])
+
+    def gathers(self):
+        """Bytes of the buckets of parameters, and the last layer in each."""
+        return in_buckets([*(layer.weights + 2 * layer.channels for layer in self.layers), self.head + padded(self.classes)])
 
 
 def resnet32(classes=10):
@@ -128,23 +151,24 @@ def outer_exchanges(network, batch, machines):
 
 
 def copies(network, machines):
-    """Seconds that a machine copies gradients."""
-    return COPY * 2 * (machines - 1) / machines * sum(size for size, _ in network.buckets())
+    """Seconds that a machine copies gradients and parameters."""
+    return (MESSAGE * 2 * (machines - 1) + COPY * (3 * machines - 2)) / machines * 4 * network.parameters
 
 
-def on_paper(network, batch, one, fixed, machines, link):
+def on_paper(network, batch, one, fixed, update, machines, link):
     """Seconds of a step by the formulas."""
     if machines == 1:
         return one
-    compute = (one - fixed) * share(batch, machines) / batch
+    compute = (one - fixed - update) * share(batch, machines) / batch
     number, size = network.exchanges()
     outer = outer_exchanges(network, batch, machines)
     rounds = math.ceil(math.log2(machines))
     waits = (number + len(outer)) * rounds * link.latency + (machines - 1) * (size + sum(outer)) / link.bandwidth
-    gradients = 2 * (machines - 1) / machines * sum(size for size, _ in network.buckets()) / link.bandwidth
-    last = 2 * (machines - 1) / machines * network.buckets()[-1][0] / link.bandwidth + 2 * link.latency
-    back = 2 / 3 * compute
-    return fixed + compute + copies(network, machines) + waits + max(last, gradients - back)
+    sent = (machines - 1) / machines / link.bandwidth
+    sums, gathers = (sent * sum(size for size, _ in buckets) for buckets in (network.buckets(), network.gathers()))
+    last, first = (sent * size + link.latency for size in (network.buckets()[-1][0], network.gathers()[0][0]))
+    left = max(last, sums - 2 / 3 * compute) + max(first, gathers - compute / 3)
+    return fixed + update / machines + compute + copies(network, machines) + waits + left
 
 
 class Simulation:
@@ -167,28 +191,35 @@ class Simulation:
         self.clocks = [start + busy + self.rounds * self.link.latency + took] * self.machines
 
     def send(self, size):
-        """A bucket leaves after those before it."""
-        sent = 2 * (self.machines - 1) / self.machines * size / self.link.bandwidth
-        self.card = max(self.card, *self.clocks) + 2 * self.link.latency + sent
+        """A bucket leaves after those before it; when it has arrived."""
+        sent = (self.machines - 1) / self.machines * size / self.link.bandwidth
+        self.card = max(self.card, *self.clocks) + self.link.latency + sent
+        return self.card
+
+    def wait(self, time):
+        self.clocks = [max(clock, time) for clock in self.clocks]
 
     def end(self):
         return max(self.card, *self.clocks)
 
 
-def simulated(network, batch, one, fixed, machines, link, steps=20):
+def simulated(network, batch, one, fixed, update, machines, link, steps=20):
     """Seconds of a step by simulation, the mean of some."""
     if machines == 1:
         return one
     draws = random.Random(machines)
-    compute = (one - fixed) * share(batch, machines) / batch
+    compute = (one - fixed - update) * share(batch, machines) / batch
     buckets = {done: size for size, done in network.buckets()}
     total = 0.0
     for _ in range(steps):
         step = Simulation(machines, link, draws)
+        arrivals = [(last, step.send(size)) for size, last in network.gathers()]
         step.exchange(16)
-        for layer, size in zip(network.layers, network.forward(), strict=True):
+        for number, (layer, size) in enumerate(zip(network.layers, network.forward(), strict=True)):
+            step.wait(next(time for last, time in arrivals if last >= number))
             step.work(compute / 3 * layer.work / network.work)
             step.exchange(size)
+        step.wait(arrivals[-1][1])
         for size in [*outer_exchanges(network, batch, machines), 16 * network.classes]:
             step.exchange(size)
         if 0 in buckets:
@@ -199,14 +230,17 @@ def simulated(network, batch, one, fixed, machines, link, steps=20):
             step.work(compute * 2 / 3 * layer.work / network.work)
             if done in buckets:
                 step.send(buckets[done])
-        total += step.end() + fixed + copies(network, machines)
+        step.wait(step.end())
+        step.exchange(network.squares())
+        total += step.end() + fixed + update / machines + copies(network, machines)
     return total / steps
 
 
 # Seconds of a step, and of a message, on two cores of an Intel Xeon with AVX-512, one thread per process; docs/cluster.md says how they
 # were measured.
 MEASURED = {
-    "fixed": {"resnet32": 0.0031, "resnet50": 0.147},
+    # seconds of packing, and of norm and optimizer: `perf` of one process
+    "parts": {"resnet32": (0.0021, 0.0010), "resnet50": (0.077, 0.035)},
     # batch sizes; the last one is calculated from the one before
     "one": [("resnet32", 128, 0.2193), ("resnet50", 64, 13.82), ("resnet50", 256, 54.8)],
     # latency in seconds and bandwidth in Gbit/s
@@ -225,9 +259,10 @@ LINKS = [Link("1 Gbit/s, 50 us", 50e-6, 1), Link("10 Gbit/s, 20 us", 20e-6, 10),
 
 
 def tables(cases):
-    for network, batch, one, fixed in cases:
+    for network, batch, one, fixed, update in cases:
         size, (number, short) = sum(size for size, _ in network.buckets()), network.exchanges()
         print(f"\n{network.name}, batch size {batch}, {one:.3f} s a step on one machine, {fixed:.3f} s of them fixed;", end=" ")
+        size = 4 * network.parameters
         print(f"{number} exchanges of {short / 1e3:.0f} KB, gradients of {size / 1e6:.1f} MB\n")
         print("| machines | images of each | MB sent by each | " + " | ".join(link.name for link in LINKS) + " |")
         print("|---|---|---|" + "---|" * len(LINKS))
@@ -235,7 +270,7 @@ def tables(cases):
         for machines in MACHINES:
             row = []
             for link in LINKS:
-                paper, simulation = (one / f(network, batch, one, fixed, machines, link) for f in (on_paper, simulated))
+                paper, simulation = (one / f(network, batch, one, fixed, update, machines, link) for f in (on_paper, simulated))
                 row.append(f"{paper:.1f} / {simulation:.1f}")
                 if simulation >= machines / 2:
                     best[link.name] = [machines, simulation]
@@ -253,13 +288,15 @@ def check(paths):
             seen = json.loads(file.read().strip().splitlines()[-1])
         network = {"resnet32": resnet32, "resnet50": resnet50}[seen["model"]](seen["classes"])
         number, size = network.exchanges()
-        machines, buckets = seen["ranks"], network.buckets()
-        padding = machines * 4 * len(buckets)
-        sent = 2 * (machines - 1) / machines * sum(size for size, _ in buckets)
-        good = (number, size * (machines - 1), len(buckets)) == (seen["exchanges"], seen["exchanged_bytes"], seen["sums"])
-        good &= sent <= seen["summed_bytes"] <= sent + 2 * padding
+        machines, buckets, gathers = seen["ranks"], network.buckets(), network.gathers()
+        good = (number, size * (machines - 1)) == (seen["exchanges"], seen["exchanged_bytes"])
+        good &= (len(buckets), len(gathers), 4 * network.parameters) == (seen["sums"], seen["gathers"], seen["gradient_bytes"])
+        sent = [(machines - 1) / machines * sum(size for size, _ in lists) for lists in (buckets, gathers)]
+        # a machine may have a part more or less than others, of which it sends one to each
+        counts = zip(sent, [seen["summed_bytes"], seen["gathered_bytes"]], strict=True)
+        good &= all(abs(counted - expected) <= 4 * PART * machines for expected, counted in counts)
         failed += not good
-        print(f"{'ok' if good else 'FAILED'}: {path}: {number} exchanges, {size} bytes, {len(buckets)} buckets, {sent:.0f} bytes")
+        print(f"{'ok' if good else 'FAILED'}: {path}: {number} exchanges, {size} bytes; {len(buckets)} sums, {len(gathers)} gathers, {sum(sent):.0f} bytes")
     return failed
 
 
@@ -274,12 +311,12 @@ def main():
     if args.measured:
         print("| network, batch size | link | one process, s | two, predicted (paper / simulation) | two, measured |\n|---|---|---|---|---|")
         for name, batch, link, one, two in MEASURED["two"]:
-            network, fixed, link = networks[name], MEASURED["fixed"][name], Link(link, *MEASURED["links"][link])
-            paper, simulation = (one / f(network, batch, one, fixed, 2, link) for f in (on_paper, simulated))
+            network, parts, link = networks[name], MEASURED["parts"][name], Link(link, *MEASURED["links"][link])
+            paper, simulation = (one / f(network, batch, one, *parts, 2, link) for f in (on_paper, simulated))
             row = f"| {network.name}, {batch} | {link.name} | {one:.3f} | {paper:.2f} x / {simulation:.2f} x |"
             print(f"{row} {two:.3f} s, {one / two:.2f} x |")
         return
-    cases = [(networks[name], batch, one, MEASURED["fixed"][name]) for name, batch, one in MEASURED["one"]]
+    cases = [(networks[name], batch, one, *MEASURED["parts"][name]) for name, batch, one in MEASURED["one"]]
     tables(cases)
 
 

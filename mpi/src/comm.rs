@@ -81,7 +81,10 @@ impl Comm {
         assert_eq!((lengths.len(), lengths[self.rank]), (self.size, own.len()), "the length of every list");
         all.clear();
         all.resize(lengths.iter().sum(), T::default());
-        bytes(all)?;
+        // MPI refuses to gather nothing
+        if bytes(all)? == 0 {
+            return Ok(());
+        }
         let counts: Vec<c_int> = lengths.iter().map(|length| (length * size_of::<T>()) as c_int).collect();
         let starts: Vec<c_int> =
             counts.iter().scan(0, |end, count| Some(std::mem::replace(end, *end + count))).collect();
@@ -126,35 +129,25 @@ impl Comm {
         request.wait()
     }
 
-    /// Begins to send every process its part of `from`, and to receive this process's part of everyone's into `to`.
+    /// Begins to send values to another process, after all that were sent to it before.
     ///
     /// # Safety
-    /// Both must be as long as each other, and a multiple of the number of processes. They stay where they are, and nobody else
-    /// uses them, until the request is complete.
-    pub(crate) unsafe fn start_scatter(&self, from: &[f32], to: &mut [f32]) -> MpiResult<Request> {
-        let (count, from) = ((from.len() / self.size) as c_int, from.as_ptr().cast::<c_void>());
-        let (to, mut request) = (to.as_mut_ptr().cast(), Request::new());
-        // SAFETY: by the contract, both have `count` values for every process, for as long as the request runs.
-        check(unsafe {
-            let float = ffi::RSMPI_FLOAT;
-            ffi::MPI_Ialltoall(from, count, float, to, count, float, self.handle, &raw mut request.handle)
-        })?;
+    /// They stay where they are, and nobody changes them, until the request is complete.
+    pub(crate) unsafe fn start_send(&self, values: &[f32], to: usize) -> MpiResult<Request> {
+        let (from, count, mut request) = (values.as_ptr().cast::<c_void>(), bytes(values)?, Request::new());
+        // SAFETY: by the contract, there are `count` bytes for as long as the request runs.
+        check(unsafe { ffi::MPI_Isend(from, count, byte(), to as c_int, 0, self.handle, &raw mut request.handle) })?;
         Ok(request)
     }
 
-    /// Begins to put the values of all processes into `all`, by rank.
+    /// Begins to receive the next values of another process.
     ///
     /// # Safety
-    /// `all` must be as long as `own` times the number of processes. They stay where they are, and nobody else uses them, until
-    /// the request is complete.
-    pub(crate) unsafe fn start_gather(&self, own: &[f32], all: &mut [f32]) -> MpiResult<Request> {
-        let (count, from) = (own.len() as c_int, own.as_ptr().cast::<c_void>());
-        let (to, mut request) = (all.as_mut_ptr().cast(), Request::new());
-        // SAFETY: by the contract, `own` has `count` values and `all` as many for every process, for as long as the request runs.
-        check(unsafe {
-            let float = ffi::RSMPI_FLOAT;
-            ffi::MPI_Iallgather(from, count, float, to, count, float, self.handle, &raw mut request.handle)
-        })?;
+    /// They stay where they are, and nobody uses them, until the request is complete.
+    pub(crate) unsafe fn start_receive(&self, values: &mut [f32], from: usize) -> MpiResult<Request> {
+        let (to, count, mut request) = (values.as_mut_ptr().cast::<c_void>(), bytes(values)?, Request::new());
+        // SAFETY: by the contract, there is room for `count` bytes for as long as the request runs.
+        check(unsafe { ffi::MPI_Irecv(to, count, byte(), from as c_int, 0, self.handle, &raw mut request.handle) })?;
         Ok(request)
     }
 

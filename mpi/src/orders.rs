@@ -18,8 +18,14 @@ pub(crate) enum Kind {
 }
 
 /// All kinds, in the order of their numbers in a message.
-const KINDS: [Kind; 5] =
-    [Kind::End, Kind::Train, Kind::Start(Task::Build), Kind::Start(Task::Evaluate), Kind::Start(Task::Command)];
+const KINDS: [Kind; 6] = [
+    Kind::End,
+    Kind::Train,
+    Kind::Start(Task::Build),
+    Kind::Start(Task::Evaluate),
+    Kind::Start(Task::Predict),
+    Kind::Start(Task::Command),
+];
 
 /// The way from rank 0 to the others.
 #[derive(Clone, Copy)]

@@ -320,22 +320,7 @@ fn heads_on_features_have_the_same_bits() {
 #[test]
 fn tables_have_the_same_bits() {
     let folder = folder("table");
-    let recipe = r#"
-title = "A small table"
-columns = ["Rare", "overall"]
-settings = { batch_size = 64, model.name = "resnet8" }
-schedules.short.epochs = 1
-[[method]]
-name = "softmax"
-label = "Softmax"
-settings.criterion.method = "softmax"
-[[cell]]
-name = "fashion/100"
-images = [300, 1000]
-settings.data = { dataset = "fashion-mini", imbalance = 100.0 }
-[cell.published]
-softmax = [12.5, 50.25]
-"#;
+    let recipe = include_str!("../../crates/equipoise/tests/small_table.toml");
     fs::write(folder.join("recipe.toml"), recipe).expect("room");
     let runs = [1, 2].map(|processes| {
         let output = processes.to_string();
@@ -344,10 +329,11 @@ softmax = [12.5, 50.25]
         run(processes, &folder, &args);
         let mut runs = Vec::new();
         runs_below(&folder.join(output), &mut runs);
+        runs.sort();
         runs
     });
-    assert_eq!([runs[0].len(), runs[1].len()], [1, 1], "{runs:?}");
-    assert_same(&runs[0][0], &runs[1][0]);
+    assert_eq!([runs[0].len(), runs[1].len()], [2, 2], "{runs:?}");
+    runs[0].iter().zip(&runs[1]).for_each(|(one, two)| assert_same(one, two));
 }
 
 /// The run folders below a folder.
@@ -360,11 +346,11 @@ fn runs_below(folder: &Path, found: &mut Vec<PathBuf>) {
     entries.filter(|entry| entry.path().is_dir()).for_each(|entry| runs_below(&entry.path(), found));
 }
 
-/// Gradients leave a process at most 2.2 times.
+/// Gradients and parameters together leave a process at most 2.2 times.
 #[test]
 fn gradients_leave_a_process_twice_at_most() {
     let folder = folder("traffic");
-    for (processes, model) in [(2, "resnet32"), (3, "resnet8"), (4, "resnet32"), (8, "resnet8")] {
+    for (processes, model) in [(2, "resnet32"), (3, "resnet8"), (4, "resnet32"), (8, "resnet20")] {
         let args =
             ["bench", "step", "--model", model, "--batch-size", "32", "--steps", "1", "--threads", "1", "--json"];
         let text = run(processes, &folder, &args);
@@ -372,18 +358,20 @@ fn gradients_leave_a_process_twice_at_most() {
             let rest = text.split_once(&format!("\"{key}\":")).unwrap_or_else(|| panic!("no {key}: {text}")).1;
             rest.split([',', '}']).next().and_then(|number| number.parse().ok()).expect("a number")
         };
-        let (sent, all) = (number("summed_bytes"), number("gradient_bytes"));
-        // batch norm parameters travel with the other sums
-        let expected = 2.0 * (processes as f64 - 1.0) / processes as f64;
-        assert!(sent <= 2.2 * all && sent > 0.9 * expected * all, "{processes} processes: {sent} of {all}");
+        // the gradients of a process's share go in, and its parameters out; batch norm gradients travel with the other sums
+        let (sent, all) = (number("summed_bytes") + number("gathered_bytes"), number("gradient_bytes"));
+        assert!(sent <= 2.2 * all, "{processes} processes: {sent} of {all}");
+        if model == "resnet32" {
+            let expected = 2.0 * (processes as f64 - 1.0) / processes as f64;
+            assert!((sent / (expected * all) - 1.0).abs() < 0.1, "{processes} processes: {sent} of {all}");
+        }
         assert_eq!(number("ranks"), processes as f64);
     }
 }
 
-/// Two "hosts" with the same images at the same paths, below that of the working folder, except for one that the second cannot read.
-#[test]
-fn a_bad_file_of_one_rank_is_named() {
-    let folder = folder("bad");
+/// Two "hosts", `a` and `b`, with the same images at the same paths, below that of the working folder, and a list of them beside. A file of
+/// the second may be cut off.
+fn two_hosts(folder: &Path, bad: Option<usize>) {
     let mut list = "path,label\n".to_owned();
     for host in ["a", "b"] {
         for number in 0..60 {
@@ -394,28 +382,130 @@ fn a_bad_file_of_one_rank_is_named() {
             }
             let pixels = (0..16 * 16 * 3).map(|i| (i * (number + 1)) as u8);
             let image = b"P6 16 16 255\n".iter().copied().chain(pixels).collect::<Vec<u8>>();
-            let bad = host == "b" && number == 7;
+            let bad = host == "b" && Some(number) == bad;
             fs::write(class.join(format!("{number}.ppm")), if bad { &image[..100] } else { &image }).expect("room");
         }
     }
     fs::write(folder.join("list.csv"), list).expect("room");
+}
+
+/// The program with a process on each of the two hosts.
+fn on_two_hosts(folder: &Path, args: &[&str]) -> Command {
+    let mut command = mpirun(folder);
+    for (number, host) in ["a", "b"].into_iter().enumerate() {
+        command.args([":"].iter().take(number));
+        command.args(["-n", "1", "-wdir", &folder.join(host).display().to_string(), PROGRAM]).args(args);
+    }
+    command
+}
+
+#[test]
+fn a_bad_file_of_one_rank_is_named() {
+    let folder = folder("bad");
+    two_hosts(&folder, Some(7));
     let small = ["--model", "resnet8", "--batch-size", "16", "--epochs", "1", "--threads", "1"];
     let job = |more: &[&str]| {
-        let mut command = mpirun(&folder);
-        for (number, host) in ["a", "b"].into_iter().enumerate() {
-            command.args([":"].iter().take(number));
-            command.args(["-n", "1", "-wdir", &folder.join(host).display().to_string(), PROGRAM]).args(more);
-        }
         let start = now();
-        let (code, text) = wait(command.spawn().expect("mpirun is installed"));
+        let (code, text) = wait(on_two_hosts(&folder, more).spawn().expect("mpirun is installed"));
         assert!(start.elapsed() < Duration::from_secs(10), "{:?}: {text}", start.elapsed());
-        assert!(code != Some(0) && text.contains("worker 1") && text.contains("7.ppm"), "{code:?} {text}");
+        assert!(code != Some(0) && text.contains("rank 1") && text.contains("7.ppm"), "{code:?} {text}");
         assert_eq!(text.matches("equipoise: ").count(), 1 + text.matches("warning: ").count(), "one message: {text}");
     };
     let split = ["--test-fraction", "0.2"];
-    // few broken files are left out, but then the workers have other images; more are an error of one worker
+    // few broken files are left out, but then the ranks have other images; more are an error of one rank
     job(&[&["train", "../list.csv", "-o", "run", "--set", "data.max_broken=0.1"][..], &split, &small].concat());
     job(&[&["train", "../list.csv", "-o", "run", "--set", "data.max_broken=0"][..], &split, &small].concat());
+}
+
+/// A file that goes bad on one host while a run is trained ends all processes with one message. The checkpoint is good: with the file back,
+/// the run goes on to the bytes of one that was left alone.
+#[test]
+fn a_file_that_goes_bad_during_training_is_named() {
+    let folder = folder("goes-bad");
+    two_hosts(&folder, None);
+    let train = ["train", "../list.csv", "--test-fraction", "0.2", "--checkpoint-minutes", "0"];
+    let small = ["--model", "resnet8", "--batch-size", "16", "--epochs", "60", "--threads", "1"];
+    let job = |args: &[&str]| {
+        let mut command = on_two_hosts(&folder, args);
+        // files are read again in every epoch
+        command.env("EQUIPOISE_CACHE_MB", "0");
+        command
+    };
+    let start = |output: &str| job(&[&train[..], &small, &["-o", output]].concat());
+    assert_eq!(wait(start("../whole").spawn().expect("mpirun is installed")).0, Some(0));
+    let image = |host: &str| folder.join(host).join("images/y/7.ppm");
+    let good = fs::read(image("a")).expect("it was written");
+    for (rank, host) in ["a", "b"].into_iter().enumerate() {
+        for damage in ["removed", "cut off"] {
+            let output = format!("{host} {damage}");
+            let child = start(&format!("../{output}")).spawn().expect("mpirun is installed");
+            while !folder.join(&output).join("metrics.jsonl").exists() {
+                std::thread::sleep(Duration::from_millis(2));
+            }
+            match damage {
+                "removed" => fs::remove_file(image(host)).expect("it is there"),
+                _ => fs::write(image(host), &good[..100]).expect("room"),
+            }
+            let damaged = now();
+            let (code, text) = wait(child);
+            assert!(damaged.elapsed() < Duration::from_secs(10), "{output}: {:?}: {text}", damaged.elapsed());
+            assert_eq!(
+                text.matches("equipoise: ").count(),
+                1 + text.matches("warning: ").count(),
+                "one message: {text}"
+            );
+            assert!(code != Some(0) && text.contains(&format!("rank {rank}: ")) && text.contains("7.ppm"), "{text}");
+            fs::write(image(host), &good).expect("room");
+            let resume = ["train", "--resume", &format!("../{output}"), "--threads", "1"];
+            let (code, text) = wait(job(&resume).spawn().expect("mpirun is installed"));
+            assert_eq!(code, Some(0), "{output}: {text}");
+            assert_same(&folder.join("whole"), &folder.join(output));
+        }
+    }
+}
+
+/// Predictions are shared out, and are those of one process. Files that only rank 0 can read are predicted, and files that nobody can read
+/// are named once.
+#[test]
+fn predictions_are_shared_out() {
+    let folder = folder("predict");
+    two_hosts(&folder, None);
+    let small = ["--test-fraction", "0.2", "--model", "resnet8", "--epochs", "1", "--threads", "1", "-o", "../run"];
+    let args = [&["train", "../list.csv"][..], &small].concat();
+    assert_eq!(wait(on_two_hosts(&folder, &args).spawn().expect("mpirun is installed")).0, Some(0));
+    // more than two batches
+    let images = folder.join("images");
+    fs::create_dir_all(&images).expect("a folder");
+    for number in 0..200 {
+        let class = ["x", "y"][number % 2];
+        let from = folder.join(format!("a/images/{class}/{}.ppm", number % 60 / 2 * 2 + number % 2));
+        fs::copy(from, images.join(format!("{number:03}.ppm"))).expect("room");
+    }
+    let predict = |processes: usize, more: &[&str]| {
+        let args = [&["predict", "run", "images", "--csv", "--top", "2", "--tta", "flip"][..], more].concat();
+        wait(command(processes, &folder, &args).spawn().expect("mpirun is installed"))
+    };
+    let one = predict(1, &[]);
+    assert!(one.0 == Some(0) && one.1.lines().count() == 201, "{one:?}");
+    for processes in [2, 3, 4, 8] {
+        assert_eq!(predict(processes, &[]), one, "{processes} processes");
+    }
+    fs::write(images.join("150.ppm"), "nothing").expect("room");
+    let (code, text) = predict(3, &[]);
+    assert!(code == Some(1) && text.matches("150.ppm").count() == 1, "{text}");
+    assert!(text.contains("1 of 200 images cannot be read"), "{text}");
+    // mpirun adds lines of its own
+    let rows =
+        |text: &str| text.lines().filter(|line| line.starts_with("images/")).map(str::to_owned).collect::<Vec<_>>();
+    assert_eq!(rows(&text), rows(&predict(1, &[]).1));
+    // rank 1 looks for them in a folder of its own
+    fs::create_dir_all(folder.join("a/only")).expect("a folder");
+    for number in 0..130 {
+        fs::copy(images.join("000.ppm"), folder.join(format!("a/only/{number}.ppm"))).expect("room");
+    }
+    let mut alone = on_two_hosts(&folder, &["predict", "../run", "/proc/self/cwd/only", "--csv"]);
+    let (code, text) = wait(alone.spawn().expect("mpirun is installed"));
+    assert!(code == Some(0) && text.lines().count() == 131, "{code:?} {text}");
 }
 
 /// A wrong option ends all processes with the message of the program.

@@ -1,7 +1,7 @@
 //! Several processes that run one command: `equipoise-mpi`.
 //!
-//! Rank 0 runs the command and prints. The others are told when there is a run to build or to train, a checkpoint to evaluate or a
-//! command that shares out its work, and are silent unless they fail alone.
+//! Rank 0 runs the command and prints. The others are told when there is a run to build or to train, a checkpoint to evaluate or to predict
+//! with, or a command that shares out its work, and are silent unless they fail alone.
 
 use std::process::ExitCode;
 use std::sync::OnceLock;
@@ -11,6 +11,7 @@ use equipoise_record::{EpochRecord, GradientNorms};
 use equipoise_train::TrainError;
 use equipoise_train::run::build::RunTrainer;
 use equipoise_train::run::evaluation::evaluate_share;
+use equipoise_train::run::prediction::predict_share;
 use equipoise_train::run::processes::{Connection, Processes, Task, build};
 use equipoise_train::run::train;
 use equipoise_train::trainer::{Directive, Observer, StepProgress};
@@ -78,6 +79,7 @@ impl Following {
                 Ok(())
             }
             Task::Evaluate => evaluate_share(order, connection.workers).map_err(Failure::from),
+            Task::Predict => predict_share(order, connection.workers).map_err(Failure::from),
             Task::Command => follow_command(connection, threads),
         };
         is_known(done, rank)

@@ -275,31 +275,7 @@ fn hostile_class_names() {
 }
 
 /// A small table.
-const RECIPE: &str = r#"
-title = "A small table"
-columns = ["Rare", "overall"]
-settings = { batch_size = 64, model.name = "resnet8" }
-[schedules.paper]
-epochs = 3
-select_best = "test"
-[schedules.short]
-epochs = 2
-[[method]]
-name = "softmax"
-label = "Softmax"
-settings.criterion.method = "softmax"
-[[method]]
-name = "late"
-label = "LDAM | deferred"
-drw = 0.5
-settings = { criterion.method = "ldam", model.head = "cosine", model.head_scale = 1.0 }
-[[cell]]
-name = "fashion/100"
-images = [300, 1000]
-settings.data = { dataset = "fashion-mini", imbalance = 100.0 }
-[cell.published]
-softmax = [12.5, 50.25]
-"#;
+const RECIPE: &str = include_str!("small_table.toml");
 
 /// A recipe of the user's: planned, run, interrupted, resumed, shown.
 #[test]

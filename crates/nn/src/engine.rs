@@ -145,8 +145,8 @@ pub trait Engine {
     /// [`NnError::Device`].
     fn freeze_batch_norm(&mut self, frozen: bool) -> Result<(), NnError>;
 
-    /// All gradients in a layout of the engine's own, to be summed with those of other workers. `None` if the backward pass
-    /// has summed them already.
+    /// All gradients in a layout of the engine's own, to be summed with those of other workers. `None` if the engine sums
+    /// them itself.
     fn gradients(&mut self) -> Option<&mut [f32]>;
 
     /// Updates the parameters and returns the global norm of the gradients before clipping. If the norm is not finite,
@@ -207,8 +207,18 @@ pub trait Engine {
     /// The list of an EMA or a second moment that was not started is empty.
     ///
     /// # Errors
-    /// [`NnError::Device`].
+    /// [`NnError::Device`], also for values of other workers that have changed since
+    /// [`gather_state`](Self::gather_state), and for the gradients of several workers that update parts of the parameters.
     fn tensors(&self, kind: TensorKind) -> Result<Vec<Vec<f32>>, NnError>;
+
+    /// Gets what other workers have updated: the parameters, the state of the optimizer and the EMA. All workers call it at the
+    /// same point of a run.
+    ///
+    /// # Errors
+    /// If the engine computes with other workers and one of them cannot be reached.
+    fn gather_state(&mut self) -> Result<(), NnError> {
+        Ok(())
+    }
 
     /// Restores what [`tensors`](Self::tensors) returned, bit for bit.
     ///

@@ -93,6 +93,37 @@ fn add<T: Copy + Add<Output = T>>(lists: &mut [T], length: usize) {
     left.iter_mut().zip(right).take(length).for_each(|(sum, other)| *sum = *sum + *other);
 }
 
+/// Adds up one list of each process along the tree of [`sum_by_rank`], into that of rank `own`. The lists of others are changed.
+pub fn sum_lists(lists: &mut [&mut [f32]], own: usize) {
+    add_lists(lists, own);
+}
+
+/// Adds up lists along the tree, and returns which of them has the sum: `own` if it is one of them.
+fn add_lists(lists: &mut [&mut [f32]], own: usize) -> usize {
+    let middle = lists.len() / 2;
+    if middle == 0 {
+        return 0;
+    }
+    let is_right = (middle..lists.len()).contains(&own);
+    let (left, right) = lists.split_at_mut(middle);
+    let (a, b) = (add_lists(left, own), add_lists(right, own.wrapping_sub(middle)));
+    // sums of two values do not depend on their order
+    let (to, from) = if is_right { (&mut right[b], &left[a]) } else { (&mut left[a], &right[b]) };
+    to.iter_mut().zip(from.iter()).for_each(|(sum, other)| *sum += *other);
+    if is_right { middle + b } else { a }
+}
+
+/// Values of a part of the parameters.
+pub const PART: usize = 1 << 13;
+
+/// The parts of a range of the parameters, each with the process that updates it. The parts of all parameters belong to the
+/// processes in turn.
+pub fn parts(range: Range<usize>, processes: usize) -> impl Iterator<Item = (usize, Range<usize>)> {
+    let numbers = range.start / PART..range.end.div_ceil(PART).max(range.start / PART);
+    let part = move |number: usize| (number * PART).max(range.start)..((number + 1) * PART).min(range.end);
+    numbers.map(move |number| (number % processes, part(number))).filter(|(_, part)| !part.is_empty())
+}
+
 /// The other processes that compute slices of the same batches. All processes make the same calls in the same order.
 pub trait Peers: Send + Sync {
     /// Which of the processes this is.
@@ -107,18 +138,32 @@ pub trait Peers: Send + Sync {
     /// [`NnError::Device`] if a process cannot be reached.
     fn sum(&mut self, values: &mut [f64]) -> Result<(), NnError>;
 
-    /// Begins the sum of a list of values over all processes, which goes on while this process computes. All processes begin
-    /// the same sums in the same order.
+    /// Begins the sum of the gradients of the parameters from number `first` on over all processes, which goes on while this
+    /// process computes. Every process gets the sums of its own [`parts`].
     ///
     /// # Errors
     /// [`NnError::Device`] if a process cannot be reached.
-    fn start_sum(&mut self, values: &[f32]) -> Result<(), NnError>;
+    fn start_sum(&mut self, first: usize, values: &[f32]) -> Result<(), NnError>;
 
-    /// Waits for the oldest sum that was begun, and replaces its values by their sum along the tree of [`sum_by_rank`].
+    /// Waits for the oldest sum that was begun, with the same values. Replaces the process's own parts of them by their sum
+    /// along the tree of [`sum_by_rank`]; what becomes of the others' parts is not defined.
     ///
     /// # Errors
     /// [`NnError::Device`] if a process cannot be reached.
-    fn finish_sum(&mut self, values: &mut [f32]) -> Result<(), NnError>;
+    fn finish_sum(&mut self, first: usize, values: &mut [f32]) -> Result<(), NnError>;
+
+    /// Begins to send this process's parts of values that belong to the parameters from number `first` on to all others, and
+    /// to receive theirs.
+    ///
+    /// # Errors
+    /// [`NnError::Device`] if a process cannot be reached.
+    fn start_gather(&mut self, first: usize, values: &[f32]) -> Result<(), NnError>;
+
+    /// Waits for what the oldest gather that was begun brings, and replaces the parts of all others by it.
+    ///
+    /// # Errors
+    /// [`NnError::Device`] if a process cannot be reached.
+    fn finish_gather(&mut self, first: usize, values: &mut [f32]) -> Result<(), NnError>;
 
     /// What has been sent so far.
     fn traffic(&self) -> Traffic {
@@ -133,14 +178,20 @@ pub struct Traffic {
     pub short: u64,
     /// Bytes of these that left the process.
     pub short_bytes: u64,
-    /// Sums of gradients, which go on while the process computes.
-    pub long: u64,
-    /// Bytes of these that left the process.
-    pub long_bytes: u64,
     /// Seconds in short exchanges.
     pub short_seconds: f64,
-    /// Seconds in which the process began sums of gradients, and waited for them at the end of a step.
-    pub long_seconds: f64,
+    /// Sums of gradients, which go on while the process computes.
+    pub sums: u64,
+    /// Bytes of these that left the process.
+    pub sum_bytes: u64,
+    /// Seconds in which the process began sums of gradients, and waited for them at the end of the backward pass.
+    pub sum_seconds: f64,
+    /// Gathers of parameters, which go on while the process computes.
+    pub gathers: u64,
+    /// Bytes of these that left the process.
+    pub gather_bytes: u64,
+    /// Seconds in which the process began gathers, and waited for them in the next forward pass.
+    pub gather_seconds: f64,
 }
 
 #[cfg(test)]
@@ -168,6 +219,23 @@ mod tests {
         assert_eq!(of_three, [0..4, 4..6, 6..8], "every process has the slices below a node of the tree");
     }
 
+    /// Every parameter belongs to one process, whatever range it is looked up in.
+    #[test]
+    fn processes_share_out_the_parameters() {
+        for processes in 1..=9 {
+            let owner = |number: usize| number / PART % processes;
+            for range in [0..0, 5..5, PART..PART, 3..7, 0..PART, 1..PART + 1, PART - 1..5 * PART + 2] {
+                let found: Vec<_> = parts(range.clone(), processes).collect();
+                let all = found.iter().flat_map(|(_, part)| part.clone());
+                assert_eq!(all.collect::<Vec<_>>(), range.clone().collect::<Vec<_>>());
+                assert!(
+                    found.iter().all(|(rank, part)| part.clone().all(|number| owner(number) == *rank)),
+                    "{range:?}"
+                );
+            }
+        }
+    }
+
     /// A sum over slices does not depend on how many processes there are.
     #[test]
     fn sums_follow_one_tree() {
@@ -183,6 +251,12 @@ mod tests {
                 own[..3].to_vec()
             };
             let mut lists: Vec<f32> = (0..processes).flat_map(own).collect();
+            for rank in 0..processes {
+                let mut own: Vec<Vec<f32>> = (0..processes).map(own).collect();
+                let mut references: Vec<&mut [f32]> = own.iter_mut().map(|list| &mut list[..]).collect();
+                sum_lists(&mut references, rank);
+                assert_eq!(own[rank], whole[..3], "rank {rank} of {processes}");
+            }
             sum_by_rank(&mut lists, processes);
             assert_eq!(lists[..3], whole[..3], "{processes} processes");
         }

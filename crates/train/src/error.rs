@@ -159,7 +159,7 @@ pub enum TrainError {
         files: String,
     },
     /// Another worker could not go on.
-    #[error("worker {rank}: {what}")]
+    #[error("rank {rank}: {what}")]
     Worker {
         /// Rank of the worker.
         rank: usize,

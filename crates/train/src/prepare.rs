@@ -20,8 +20,16 @@ use crate::error::{BrokenFile, TrainError};
 use crate::preview::ChosenImages;
 use crate::settings::{DataSettings, Settings};
 
-/// Bytes of decoded photographs that are cached per split.
+/// Bytes of decoded images that are cached per split.
 pub const CACHE_BYTES: u64 = 4 << 30;
+/// The environment variable with another limit, in megabytes. What is cached does not change any result.
+pub const CACHE_MB: &str = "EQUIPOISE_CACHE_MB";
+
+/// The limit on decoded images that are cached per split.
+fn cache_bytes() -> u64 {
+    let chosen = std::env::var(CACHE_MB).ok().and_then(|megabytes| megabytes.trim().parse::<u64>().ok());
+    chosen.map_or(CACHE_BYTES, |megabytes| megabytes.saturating_mul(1 << 20))
+}
 
 /// Largest width or height of a thumbnail.
 const THUMBNAIL_SIZE: u32 = 64;
@@ -45,7 +53,7 @@ impl SplitLoader {
         broken: &mut Vec<BrokenFile>,
         (pool, progress): (&Pool, Progress<'_>),
     ) -> Result<Option<Self>, TrainError> {
-        Self::cached(split, transform, CACHE_BYTES, classes, broken, (pool, progress))
+        Self::cached(split, transform, cache_bytes(), classes, broken, (pool, progress))
     }
 
     /// Reads the images of a split as [`new`](Self::new) does; `cache_bytes` is the limit on decoded files that are kept.

@@ -23,7 +23,7 @@ use crate::error::TrainError;
 
 /// The other workers cannot be reached.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
-#[error("the other workers cannot be reached: {what}")]
+#[error("the other processes cannot be reached: {what}")]
 pub struct WorkersError {
     /// What the transport says.
     pub what: String,
@@ -169,6 +169,20 @@ pub(crate) fn lengths(batch: usize, per_row: usize, size: usize, slices: Option<
 /// If a worker failed.
 pub fn agree<T>(workers: &mut impl Workers, own: Result<T, TrainError>) -> Result<T, TrainError> {
     largest(workers, own, |_| 0).map(|(own, _)| own)
+}
+
+/// As [`agree`], but an error of rank 0 names it too: for what any of several workers may meet in the middle of a run.
+///
+/// # Errors
+/// If a worker failed.
+pub(crate) fn agree_by_rank<T>(workers: &mut impl Workers, own: Result<T, TrainError>) -> Result<T, TrainError> {
+    let is_first = workers.shard().size() > 1 && workers.shard().rank() == 0;
+    let named = |error| TrainError::Worker { rank: 0, what: with_causes(&error) };
+    agree(workers, own).map_err(|error| match error {
+        error @ (TrainError::Worker { .. } | TrainError::Workers(_)) => error,
+        error if is_first => named(error),
+        error => error,
+    })
 }
 
 /// What this worker has, and the largest number that any worker makes of its own, if no worker failed.

@@ -178,7 +178,7 @@ fn an_error_of_one_worker_ends_all() {
                 let error = other.end.as_ref().expect_err("one of them failed").to_string();
                 match rank == 0 && failing == 0 {
                     true => assert_eq!(error, "the device is gone"),
-                    false => assert_eq!(error, format!("worker {failing}: the device is gone")),
+                    false => assert_eq!(error, format!("rank {failing}: the device is gone")),
                 }
                 assert_eq!(other.history.len(), 0, "{in_evaluation}");
             }
@@ -194,7 +194,7 @@ fn a_worker_that_leaves_is_missed() {
     let errors: Vec<String> = ended.iter().map(|one| one.end.as_ref().expect_err("failed").to_string()).collect();
     assert_eq!(errors[1], "the device is gone");
     for rank in [0, 2] {
-        assert!(errors[rank].starts_with("the other workers cannot be reached: "), "{}", errors[rank]);
+        assert!(errors[rank].starts_with("the other processes cannot be reached: "), "{}", errors[rank]);
     }
 }
 
@@ -282,7 +282,7 @@ fn all_workers_train_the_same_run() {
         let threads: Vec<_> = crew(2).into_iter().map(|one| scope.spawn(|| work(one))).collect();
         for thread in threads {
             let error = thread.join().expect("it ends");
-            assert!(error.starts_with("worker 1 has other settings"), "{error}");
+            assert!(error.starts_with("rank 1 has other settings"), "{error}");
         }
     });
 }

@@ -14,6 +14,7 @@ use equipoise_train::run::prediction::{FilePrediction, PredictionOptions, Predic
 use serde_json::json;
 
 use crate::checkpoints::{self, warn_if_untrained, warn_of_second_correction};
+use crate::cluster;
 use crate::decisions::{CautionArgs, ProbabilityArgs, promise, rejection_promise, warn_of_rough_prior};
 use crate::failure::Failure;
 use crate::options::{PostHocArgs, ThreadArgs};
@@ -133,7 +134,7 @@ pub(crate) fn run(args: &Args, out: &mut impl Write) -> Result<(), Failure> {
         decision,
     };
     let examples = Examples::of_features(header.network.is_on_features());
-    let mut predictor = Predictor::new(checkpoint, images, &options, &pool)?;
+    let mut predictor = Predictor::new(checkpoint, images, &options, &pool, cluster::processes())?;
     warn_of_rough_prior(&header, &prior, predictor.decision().prior_is_exact);
     if let (Some(alpha), Some(sets)) = (args.caution.sets, predictor.decision().sets()) {
         note(&promise(alpha, sets.guarantees(), examples));

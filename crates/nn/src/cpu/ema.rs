@@ -1,12 +1,15 @@
 //! The EMA of the weights, laid out as the weights are.
 
+use std::ops::Range;
+
 use equipoise_pool::Pool;
 
 use super::CpuOf;
-use super::optimizer::CHUNK;
+use super::shares::pieces_mut;
 use crate::buffer::Buffer;
 use crate::error::NnError;
 use crate::kernel::value::Activation;
+use crate::slices::parts;
 
 /// The EMA of the parameters and of the running statistics.
 pub(super) struct Ema {
@@ -20,9 +23,10 @@ fn copy(from: &Buffer) -> Buffer {
     copy
 }
 
-/// Moves every value of an average toward the current value.
-fn update(pool: &Pool, average: &mut [f32], current: &[f32], decay: f32) {
-    let mut chunks: Vec<_> = average.chunks_mut(CHUNK).zip(current.chunks(CHUNK)).collect();
+/// Moves the values of an average at these ranges toward the current values.
+fn update(pool: &Pool, average: &mut [f32], current: &[f32], ranges: &[Range<usize>], decay: f32) {
+    let current = ranges.iter().map(|range| &current[range.clone()]);
+    let mut chunks: Vec<_> = pieces_mut(average, ranges).into_iter().zip(current).collect();
     pool.each(&mut chunks, |_, (average, current)| {
         for (a, w) in average.iter_mut().zip(*current) {
             *a = decay * *a + (1.0 - decay) * w;
@@ -31,18 +35,25 @@ fn update(pool: &Pool, average: &mut [f32], current: &[f32], decay: f32) {
 }
 
 impl<T: Activation> CpuOf<T> {
-    pub(super) fn ema_start(&mut self) {
+    pub(super) fn ema_start(&mut self) -> Result<(), NnError> {
+        self.finish_parameters()?;
         self.ema = Some(Ema { parameters: copy(&self.parameters), statistics: copy(&self.statistics) });
+        Ok(())
     }
 
     pub(super) fn ema_update(&mut self, decay: f32) -> Result<(), NnError> {
+        let own = self.own_parts(0..self.parameters.len());
         let ema = self.ema.as_mut().ok_or(NnError::NoEma)?;
-        update(&self.tasks.pool, &mut ema.parameters, &self.parameters, decay);
-        update(&self.tasks.pool, &mut ema.statistics, &self.statistics, decay);
+        update(&self.tasks.pool, &mut ema.parameters, &self.parameters, &own, decay);
+        // every process has all statistics
+        let statistics: Vec<_> = parts(0..self.statistics.len(), 1).map(|(_, part)| part).collect();
+        update(&self.tasks.pool, &mut ema.statistics, &self.statistics, &statistics, decay);
+        self.state_changed();
         Ok(())
     }
 
     pub(super) fn ema_swap(&mut self) -> Result<(), NnError> {
+        self.gather_shares()?;
         let ema = self.ema.as_mut().ok_or(NnError::NoEma)?;
         std::mem::swap(&mut ema.parameters, &mut self.parameters);
         std::mem::swap(&mut ema.statistics, &mut self.statistics);

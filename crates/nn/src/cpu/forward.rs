@@ -78,6 +78,7 @@ impl<T: Activation> CpuOf<T> {
         images: usize,
         share: Option<f32>,
     ) -> Result<(), NnError> {
+        self.receive_parameters(number)?;
         let layer = &mut self.layers[number];
         let (channels, task_images, slice_tasks) = (layer.channels(), layer.task_images, layer.slice_tasks);
         let slice_images = self.slices.images();

@@ -15,6 +15,7 @@
 //! | `batch_norm`, `residual`, `max_pool`, `average_pool`, `head` | what surrounds the convolutions, forward and backward |
 //! | `features`, `dense` | a head on features, which has no convolutions: its hidden layer and its matrix products |
 //! | `optimizer`, `ema`, `packing` | what changes the weights, and brings them into the kernels' order |
+//! | `shares` | which process updates which weights |
 //! | `tensors` | tensors in and out, in PyTorch's layout |
 
 mod average_pool;
@@ -34,6 +35,7 @@ mod plan;
 mod precision;
 mod residual;
 mod scratch;
+mod shares;
 mod sums;
 mod tensors;
 
@@ -48,6 +50,7 @@ use self::head::HeadLayer;
 use self::memory::{ActivationGradients, Activations};
 use self::plan::{Layer, Plan, PlanOptions};
 use self::scratch::Tasks;
+use self::shares::Shares;
 use crate::buffer::Buffer;
 use crate::engine::{Engine, Optimizer, TensorKind};
 use crate::error::NnError;
@@ -96,6 +99,7 @@ pub(crate) struct CpuOf<T> {
     sums: Vec<f64>,
     /// The gradients that are being summed over all processes.
     traveling: Vec<Range<usize>>,
+    shares: Shares,
     /// Images of the batch, of all processes.
     batch_images: usize,
     logits: Vec<f32>,
@@ -152,6 +156,7 @@ impl<T: Activation> CpuOf<T> {
             logits: Vec::with_capacity(batch_size * network.classes),
             sums: Vec::new(),
             traveling: Vec::new(),
+            shares: Shares::default(),
             batch_images: 0,
             trained_images: None,
             frozen: false,
@@ -178,6 +183,7 @@ impl<T: Activation> CpuOf<T> {
         self.batch_images = self.images_of_all(&own)?;
         let images = own?;
         self.backbone_forward(images, share)?;
+        self.finish_parameters()?;
         Ok(images)
     }
 
@@ -202,6 +208,7 @@ impl<T: Activation> Engine for CpuOf<T> {
                 true => self.train_backbone(number, self.statistics_share())?,
                 false => {
                     let number = number?;
+                    self.finish_parameters()?;
                     self.backbone_evaluate(number);
                     number
                 }
@@ -234,8 +241,9 @@ impl<T: Activation> Engine for CpuOf<T> {
     fn forward_without_images(&mut self) -> Result<(), NnError> {
         self.trained_images = None;
         if self.peers.is_some() {
-            if !self.frozen {
-                self.train_backbone(Ok(0), self.statistics_share())?;
+            match self.frozen {
+                true => self.finish_parameters()?,
+                false => drop(self.train_backbone(Ok(0), self.statistics_share())?),
             }
             self.trained_images = Some(0);
         }
@@ -270,12 +278,12 @@ impl<T: Activation> Engine for CpuOf<T> {
 
     fn step(&mut self, optimizer: &Optimizer) -> Result<f64, NnError> {
         self.trained_images = None;
-        Ok(self.optimizer_step(optimizer))
+        self.optimizer_step(optimizer)
     }
 
     fn ascend(&mut self, rho: f32) -> Result<f64, NnError> {
         self.trained_images = None;
-        Ok(self.ascent(rho))
+        self.ascent(rho)
     }
 
     fn start_second_moment(&mut self) -> Result<(), NnError> {
@@ -284,8 +292,7 @@ impl<T: Activation> Engine for CpuOf<T> {
     }
 
     fn start_ema(&mut self) -> Result<(), NnError> {
-        self.ema_start();
-        Ok(())
+        self.ema_start()
     }
 
     fn update_ema(&mut self, decay: f32) -> Result<(), NnError> {
@@ -311,7 +318,11 @@ impl<T: Activation> Engine for CpuOf<T> {
     }
 
     fn tensors(&self, kind: TensorKind) -> Result<Vec<Vec<f32>>, NnError> {
-        Ok(self.copy_tensors(kind))
+        self.copy_tensors(kind)
+    }
+
+    fn gather_state(&mut self) -> Result<(), NnError> {
+        self.gather_shares()
     }
 
     fn set_tensors(&mut self, kind: TensorKind, values: &[Vec<f32>]) -> Result<(), NnError> {

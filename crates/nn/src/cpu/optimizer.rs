@@ -2,25 +2,13 @@
 
 use std::ops::Range;
 
-use equipoise_pool::Pool;
-
 use super::CpuOf;
+use super::shares::pieces_mut;
 use crate::buffer::Buffer;
 use crate::engine::{Optimizer, UpdateRule};
+use crate::error::NnError;
 use crate::kernel::value::Activation;
-
-/// Values of a task.
-pub(super) const CHUNK: usize = 1 << 13;
-
-/// The global norm of the gradients. Chunks are summed in their order, so that it does not depend on the threads.
-fn global_norm(gradients: &[f32], pool: &Pool) -> f64 {
-    let mut squares = vec![0.0; gradients.len().div_ceil(CHUNK)];
-    pool.each(&mut squares, |task, sum| {
-        let chunk = gradients.iter().skip(task * CHUNK).take(CHUNK);
-        *sum = chunk.map(|g| f64::from(*g).powi(2)).sum();
-    });
-    squares.iter().sum::<f64>().sqrt()
-}
+use crate::slices::PART;
 
 /// Some parameters that are updated alike.
 struct Group {
@@ -94,11 +82,24 @@ impl AdamCoefficients {
 }
 
 impl<T: Activation> CpuOf<T> {
+    /// The global norm of the gradients. Parts are summed in their order, so that it depends neither on threads nor on processes.
+    fn global_norm(&mut self) -> Result<f64, NnError> {
+        let mut squares = vec![0.0; self.gradients.len().div_ceil(PART)];
+        let own = squares.iter_mut().zip(self.gradients.chunks(PART)).enumerate();
+        let mut own: Vec<_> = own.filter(|(part, _)| self.is_own(*part)).map(|(_, part)| part).collect();
+        self.tasks.pool.each(&mut own, |_, (sum, part)| **sum = part.iter().map(|g| f64::from(*g).powi(2)).sum());
+        if let Some(peers) = &mut self.peers {
+            // the others have 0 in place of what this process has
+            peers.sum(&mut squares)?;
+        }
+        Ok(squares.iter().sum::<f64>().sqrt())
+    }
+
     /// Updates the parameters unless the gradients' norm, which is returned, is not finite.
-    pub(super) fn optimizer_step(&mut self, optimizer: &Optimizer) -> f64 {
-        let norm = global_norm(&self.gradients, &self.tasks.pool);
+    pub(super) fn optimizer_step(&mut self, optimizer: &Optimizer) -> Result<f64, NnError> {
+        let norm = self.global_norm()?;
         if !norm.is_finite() {
-            return norm;
+            return Ok(norm);
         }
         self.return_from_ascent();
         let scale = match optimizer.clip_grad_norm {
@@ -111,35 +112,39 @@ impl<T: Activation> CpuOf<T> {
         for group in self.groups(optimizer) {
             self.update_group(&group, optimizer.rule, scale);
         }
-        self.pack();
-        norm
+        self.state_changed();
+        self.share_parameters()?;
+        Ok(norm)
     }
 
     /// Moves the parameters by `rho` along the gradients unless their norm, which is returned, is not finite.
-    pub(super) fn ascent(&mut self, rho: f32) -> f64 {
+    pub(super) fn ascent(&mut self, rho: f32) -> Result<f64, NnError> {
         self.return_from_ascent();
-        let norm = global_norm(&self.gradients, &self.tasks.pool);
+        let norm = self.global_norm()?;
         if !norm.is_finite() {
-            return norm;
+            return Ok(norm);
         }
         let length = self.parameters.len();
+        let own = self.own_parts(0..length);
         let before = self.before_ascent.get_or_insert_with(|| Buffer::new(length));
-        before.copy_from_slice(&self.parameters);
+        own.iter().for_each(|part| before[part.clone()].copy_from_slice(&self.parameters[part.clone()]));
         self.ascended = true;
         // a gradient of 0 has no direction
         let scale = if norm > 0.0 { (f64::from(rho) / norm) as f32 } else { 0.0 };
-        let mut chunks: Vec<_> = self.parameters.chunks_mut(CHUNK).zip(self.gradients.chunks(CHUNK)).collect();
+        let gradients = own.iter().map(|part| &self.gradients[part.clone()]);
+        let mut chunks: Vec<_> = pieces_mut(&mut self.parameters, &own).into_iter().zip(gradients).collect();
         self.tasks.pool.each(&mut chunks, |_, (parameters, gradients)| {
             parameters.iter_mut().zip(*gradients).for_each(|(w, g)| *w += scale * g);
         });
-        self.pack();
-        norm
+        self.share_parameters()?;
+        Ok(norm)
     }
 
-    /// Restores the parameters before an ascent. Whoever calls it packs them.
+    /// Restores this process's parts of the parameters before an ascent. Whoever calls it shares them.
     fn return_from_ascent(&mut self) {
+        let own = self.own_parts(0..self.parameters.len());
         if let (true, Some(before)) = (self.ascended, &self.before_ascent) {
-            self.parameters.copy_from_slice(before);
+            own.into_iter().for_each(|part| self.parameters[part.clone()].copy_from_slice(&before[part]));
         }
         self.ascended = false;
     }
@@ -183,18 +188,16 @@ impl<T: Activation> CpuOf<T> {
     }
 
     fn update_group(&mut self, group: &Group, rule: UpdateRule, scale: f32) {
-        let range = || group.range.clone();
-        let second_moment: &mut [f32] = match &mut self.second_moment {
-            Some(second_moment) => &mut second_moment[range()],
-            None => &mut [],
-        };
-        let parameters = self.parameters[range()].chunks_mut(CHUNK).zip(self.momentum[range()].chunks_mut(CHUNK));
-        let mut second_moment = second_moment.chunks_mut(CHUNK);
-        let chunk = |((parameters, momentum), gradients)| {
-            let second_moment = second_moment.next().unwrap_or_default();
+        let own = self.own_parts(group.range.clone());
+        let second_moment = self.second_moment.as_mut().map(|second_moment| pieces_mut(second_moment, &own));
+        let mut second_moment = second_moment.into_iter().flatten();
+        let chunk = |((parameters, momentum), part): ((_, _), &Range<usize>)| {
+            let (gradients, second_moment) = (&self.gradients[part.clone()], second_moment.next().unwrap_or_default());
             Chunk { parameters, gradients, momentum, second_moment }
         };
-        let mut chunks: Vec<Chunk<'_>> = parameters.zip(self.gradients[range()].chunks(CHUNK)).map(chunk).collect();
+        let parameters = pieces_mut(&mut self.parameters, &own).into_iter();
+        let momentum = pieces_mut(&mut self.momentum, &own);
+        let mut chunks: Vec<Chunk<'_>> = parameters.zip(momentum).zip(&own).map(chunk).collect();
         match rule {
             UpdateRule::Sgd { momentum, nesterov: false } => {
                 self.tasks.pool.each(&mut chunks, |_, chunk| chunk.sgd(group, scale, momentum));

@@ -1,5 +1,7 @@
 //! Brings the parameters into the order in which the kernels read them.
 
+use std::ops::Range;
+
 use super::CpuOf;
 use super::scratch::Shared;
 use crate::kernel::convolution::Convolution;
@@ -17,10 +19,15 @@ struct Packing<'a> {
 }
 
 impl<T: Activation> CpuOf<T> {
-    /// Packs the weights of all layers; the weights of a cosine head are normalized first.
+    /// Packs the weights of all layers.
     pub(super) fn pack(&mut self) {
-        let head = &mut self.head;
-        if head.is_cosine() {
+        self.pack_layers(0..usize::MAX);
+    }
+
+    /// Packs the weights of the layers with these numbers; the weights of a cosine head are normalized first.
+    pub(super) fn pack_layers(&mut self, numbers: Range<usize>) {
+        let (is_head, head) = (numbers.contains(&(self.layers.len() + self.hidden.iter().count())), &mut self.head);
+        if is_head && head.is_cosine() {
             head.normalize_weights(&self.parameters[head.weight.clone()]);
         }
         let head_weights =
@@ -56,7 +63,9 @@ impl<T: Activation> CpuOf<T> {
             backward: Shared::new(backward),
             is_f32: true,
         });
-        let (pieces, simd) = (&self.packing, self.tasks.simd);
+        let start = self.packing.partition_point(|(number, _)| *number < numbers.start);
+        let end = self.packing.partition_point(|(number, _)| *number < numbers.end);
+        let (pieces, simd) = (&self.packing[start..end], self.tasks.simd);
         self.tasks.pool.run(pieces.len(), |task| {
             let (number, channels) = pieces[task].clone();
             let Packing { convolution, weights, forward, backward, is_f32 } = &packings[number];

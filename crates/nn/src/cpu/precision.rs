@@ -193,6 +193,9 @@ impl Engine for Cpu {
     fn tensors(&self, kind: TensorKind) -> Result<Vec<Vec<f32>>, NnError> {
         self.0.tensors(kind)
     }
+    fn gather_state(&mut self) -> Result<(), NnError> {
+        self.0.gather_state()
+    }
     fn set_tensors(&mut self, kind: TensorKind, values: &[Vec<f32>]) -> Result<(), NnError> {
         self.0.set_tensors(kind, values)
     }

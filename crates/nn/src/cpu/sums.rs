@@ -68,16 +68,22 @@ impl<T: Activation> CpuOf<T> {
     /// Begins the sum of some gradients over all processes.
     pub(super) fn start_gradient_sum(&mut self, range: Range<usize>) -> Result<(), NnError> {
         if let Some(peers) = &mut self.peers {
-            peers.start_sum(&self.gradients[range.clone()])?;
+            peers.start_sum(range.start, &self.gradients[range.clone()])?;
             self.traveling.push(range);
         }
         Ok(())
     }
 
-    /// Waits for all sums of gradients.
+    /// Waits for the sums of the gradients of this process's parts, and for the whole gradient of the weights of a cosine head.
     pub(super) fn finish_gradient_sums(&mut self) -> Result<(), NnError> {
-        for range in std::mem::take(&mut self.traveling) {
-            self.peers.iter_mut().try_for_each(|peers| peers.finish_sum(&mut self.gradients[range.clone()]))?;
+        let Some(peers) = &mut self.peers else { return Ok(()) };
+        for range in self.traveling.drain(..) {
+            peers.finish_sum(range.start, &mut self.gradients[range])?;
+        }
+        if self.head.is_cosine() {
+            let (first, gradients) = (self.head.weight.start, &mut self.gradients[self.head.weight.clone()]);
+            peers.start_gather(first, gradients)?;
+            peers.finish_gather(first, gradients)?;
         }
         Ok(())
     }

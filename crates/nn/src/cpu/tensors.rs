@@ -33,25 +33,27 @@ impl TensorLayout {
 }
 
 impl<T: Activation> CpuOf<T> {
-    pub(super) fn copy_tensors(&self, kind: TensorKind) -> Vec<Vec<f32>> {
+    pub(super) fn copy_tensors(&self, kind: TensorKind) -> Result<Vec<Vec<f32>>, NnError> {
+        self.check_gathered(kind)?;
         let flat = match (kind, &self.ema) {
             (TensorKind::Parameters, _) => &self.parameters,
             (TensorKind::Gradients, _) => &self.gradients,
             (TensorKind::Momentum, _) => &self.momentum,
             (TensorKind::SecondMoment, _) => match &self.second_moment {
                 Some(second_moment) => second_moment,
-                None => return Vec::new(),
+                None => return Ok(Vec::new()),
             },
             (TensorKind::Statistics, _) => &self.statistics,
             (TensorKind::EmaParameters, Some(ema)) => &ema.parameters,
             (TensorKind::EmaStatistics, Some(ema)) => &ema.statistics,
-            (TensorKind::EmaParameters | TensorKind::EmaStatistics, None) => return Vec::new(),
+            (TensorKind::EmaParameters | TensorKind::EmaStatistics, None) => return Ok(Vec::new()),
         };
-        self.layouts(kind).iter().map(|layout| layout.indices().map(|at| flat[at]).collect()).collect()
+        Ok(self.layouts(kind).iter().map(|layout| layout.indices().map(|at| flat[at]).collect()).collect())
     }
 
     pub(super) fn replace_tensors(&mut self, kind: TensorKind, values: &[Vec<f32>]) -> Result<(), NnError> {
         self.check_tensors(kind, values)?;
+        self.finish_parameters()?;
         let layouts = self.layouts(kind);
         if kind == TensorKind::SecondMoment {
             self.second_moment_start();

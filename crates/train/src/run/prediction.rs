@@ -1,4 +1,9 @@
 //! A trained run on image files.
+//!
+//! Several processes take a batch each in turn. One that cannot read a file leaves its batch to rank 0, so that files which only
+//! rank 0 has are predicted too.
+
+use std::path::PathBuf;
 
 use equipoise_data::batch::loader::{Loader, Transform};
 use equipoise_data::batch::normalize::Normalize;
@@ -6,15 +11,19 @@ use equipoise_data::batch::small::SmallTransform;
 use equipoise_data::{DataError, Images};
 use equipoise_nn::Cpu;
 use equipoise_pool::Pool;
+use serde::{Deserialize, Serialize};
 
 use super::build::engine;
 use super::evaluation::normalize_head;
+use super::processes::{Processes, Task, to_json};
+use super::shared::read_checkpoint;
 use super::weights::set_tensors;
 use crate::checkpoint::{Checkpoint, CheckpointHeader};
 use crate::decision::{Decision, DecisionOptions};
 use crate::error::TrainError;
 use crate::evaluate::{Inference, LogitAdjustment, TestTimeAugmentation};
 use crate::prepare::transform;
+use crate::workers::{SingleProcess, Workers, agree};
 
 /// Images per forward pass at most: enough for every thread, and few enough that results appear soon.
 const BATCH_SIZE: usize = 64;
@@ -58,17 +67,46 @@ pub struct Predictor {
     decision: Decision,
     top: usize,
     pool: Pool,
+    workers: Box<dyn Workers>,
+}
+
+/// What the other processes need to know of a prediction.
+#[derive(Serialize, Deserialize)]
+struct Order {
+    files: Vec<PathBuf>,
+    logit_adjustment: Option<f64>,
+    tau_norm: f64,
+    is_flipped: bool,
+    threads: usize,
 }
 
 /// A class with its probability.
 pub type Probability = (usize, f64);
 
 impl Predictor {
-    /// Prepares a trained run for these images, whose files are not looked at yet, or for these rows of features.
+    /// Prepares a trained run for these images, whose files are not looked at yet, or for these rows of features. Other processes
+    /// take part if there are files for them.
     ///
     /// # Errors
     /// Returns an error if the run cannot be used for files, or the options do not fit its head.
     pub fn new(
+        checkpoint: Checkpoint,
+        images: Images,
+        options: &PredictionOptions,
+        pool: &Pool,
+        processes: Option<&dyn Processes>,
+    ) -> Result<Self, TrainError> {
+        let order = processes.zip(order(&checkpoint, &images, options, pool));
+        let mut predictor = Self::alone(checkpoint, images, options, pool)?;
+        if let Some((processes, (order, mut checkpoint))) = order.filter(|_| predictor.images > predictor.batch_size) {
+            predictor.workers = processes.start(Task::Predict, &order)?.workers;
+            predictor.workers.broadcast(&mut checkpoint)?;
+            agree(&mut predictor.workers, Ok(()))?;
+        }
+        Ok(predictor)
+    }
+
+    fn alone(
         checkpoint: Checkpoint,
         images: Images,
         options: &PredictionOptions,
@@ -94,7 +132,8 @@ impl Predictor {
         let decision = Decision::new(&header, &adjustment, &groups, &options.decision)?;
         let inference = Inference { adjustment, tta: options.tta };
         let top = options.top.clamp(1, header.classes.len());
-        Ok(Self { header, engine, loader, images: number, batch_size, inference, decision, top, pool: pool.clone() })
+        let (workers, pool) = (Box::new(SingleProcess), pool.clone());
+        Ok(Self { header, engine, loader, images: number, batch_size, inference, decision, top, pool, workers })
     }
 
     /// Names of the classes.
@@ -117,17 +156,71 @@ impl Predictor {
         &mut self,
         mut each: impl FnMut(usize, Result<&FilePrediction, &str>) -> Result<(), E>,
     ) -> Result<(), E> {
-        let classes = self.header.network.classes;
         let indices: Vec<u32> = (0..self.images as u32).collect();
-        for indices in indices.chunks(self.batch_size) {
-            let Batch { mut images, unreadable } = self.batch(indices)?;
-            let logits = self.inference.logits(&mut self.engine, &mut images)?;
-            for (index, logits) in indices.iter().zip(logits.chunks_exact(classes)) {
-                match unreadable.iter().find(|(unreadable, _)| unreadable == index) {
-                    Some((_, what)) => each(*index as usize, Err(what))?,
-                    None => each(*index as usize, Ok(&self.decide(logits)))?,
+        let batches: Vec<&[u32]> = indices.chunks(self.batch_size).collect();
+        for batches in batches.chunks(self.workers.shard().size()) {
+            let first = self.logits(batches[0]);
+            let first = agree(&mut self.workers, first)?;
+            // rank 0 has no use for its own message
+            let others = self.workers.exchange(&[]).map_err(TrainError::from)?;
+            let mut first = Some(first);
+            let mut write = || -> Result<(), E> {
+                for (batch, message) in batches.iter().zip(&others) {
+                    let computed = match (first.take(), message.is_empty()) {
+                        (Some(first), _) => first,
+                        (None, true) => self.logits(batch)?,
+                        (None, false) => Logits { values: from_bytes(message), unreadable: Vec::new() },
+                    };
+                    self.decide_all(batch, &computed, &mut each)?;
                 }
+                Ok(())
+            };
+            let written = write();
+            let stopped = |_: &E| TrainError::Unusable { what: "the predictions cannot be written".to_owned() };
+            let told = agree(&mut self.workers, written.as_ref().map(|()| ()).map_err(stopped));
+            written?;
+            told?;
+        }
+        Ok(())
+    }
+
+    /// Calls `each` with the images of a batch.
+    fn decide_all<E>(
+        &self,
+        indices: &[u32],
+        Logits { values, unreadable }: &Logits,
+        each: &mut impl FnMut(usize, Result<&FilePrediction, &str>) -> Result<(), E>,
+    ) -> Result<(), E> {
+        for (index, logits) in indices.iter().zip(values.chunks_exact(self.header.network.classes)) {
+            match unreadable.iter().find(|(unreadable, _)| unreadable == index) {
+                Some((_, what)) => each(*index as usize, Err(what))?,
+                None => each(*index as usize, Ok(&self.decide(logits)))?,
             }
+        }
+        Ok(())
+    }
+
+    /// The logits of a batch.
+    fn logits(&mut self, indices: &[u32]) -> Result<Logits, TrainError> {
+        let Batch { mut images, unreadable } = self.batch(indices)?;
+        let values = self.inference.logits(&mut self.engine, &mut images)?.to_vec();
+        Ok(Logits { values, unreadable })
+    }
+
+    /// Computes the batches of a process that is not rank 0.
+    fn predict_share(&mut self) -> Result<(), TrainError> {
+        let (rank, size) = (self.workers.shard().rank(), self.workers.shard().size());
+        let indices: Vec<u32> = (0..self.images as u32).collect();
+        let batches: Vec<&[u32]> = indices.chunks(self.batch_size).collect();
+        for batches in batches.chunks(size) {
+            let own = batches.get(rank).map_or(Ok(Vec::new()), |batch| {
+                let Logits { values, unreadable } = self.logits(batch)?;
+                // rank 0 computes the whole batch, and says why a file cannot be read
+                Ok(if unreadable.is_empty() { to_bytes(&values) } else { Vec::new() })
+            });
+            let own = agree(&mut self.workers, own)?;
+            self.workers.exchange(&own)?;
+            agree(&mut self.workers, Ok(()))?;
         }
         Ok(())
     }
@@ -170,6 +263,57 @@ impl Predictor {
     }
 }
 
+/// What the other processes need to know; `None` if the images come from no files, or from files whose names cannot be sent.
+fn order(
+    checkpoint: &Checkpoint,
+    images: &Images,
+    options: &PredictionOptions,
+    pool: &Pool,
+) -> Option<(Vec<u8>, Vec<u8>)> {
+    let Images::Files(files) = images else { return None };
+    let order = Order {
+        files: files.iter().map(std::path::absolute).collect::<Result<_, _>>().ok()?,
+        logit_adjustment: options.logit_adjustment,
+        tau_norm: options.tau_norm,
+        is_flipped: options.tta == TestTimeAugmentation::Flip,
+        threads: pool.threads(),
+    };
+    Some((to_json(&order).ok()?, checkpoint.to_raw().ok()?.to_bytes()))
+}
+
+/// Takes part in a prediction of rank 0.
+///
+/// # Errors
+/// If any process cannot.
+pub fn predict_share(order: &[u8], mut workers: Box<dyn Workers>) -> Result<(), TrainError> {
+    let mut checkpoint = Vec::new();
+    workers.broadcast(&mut checkpoint)?;
+    let read = || {
+        let unusable = |what: String| TrainError::Unusable { what };
+        let order: Order = serde_json::from_slice(order).map_err(|error| unusable(error.to_string()))?;
+        let pool = Pool::new(order.threads).map_err(|error| unusable(format!("cannot start threads: {error}")))?;
+        let checkpoint = read_checkpoint(&checkpoint)?.ok_or_else(|| unusable("there is no checkpoint".to_owned()))?;
+        let options = PredictionOptions {
+            logit_adjustment: order.logit_adjustment,
+            tau_norm: order.tau_norm,
+            tta: if order.is_flipped { TestTimeAugmentation::Flip } else { TestTimeAugmentation::None },
+            ..PredictionOptions::default()
+        };
+        Predictor::alone(checkpoint, Images::Files(order.files), &options, &pool)
+    };
+    let mut predictor = agree(&mut workers, read())?;
+    predictor.workers = workers;
+    predictor.predict_share()
+}
+
+fn to_bytes(values: &[f32]) -> Vec<u8> {
+    values.iter().flat_map(|value| value.to_le_bytes()).collect()
+}
+
+fn from_bytes(bytes: &[u8]) -> Vec<f32> {
+    bytes.as_chunks::<4>().0.iter().map(|value| f32::from_le_bytes(*value)).collect()
+}
+
 /// Refuses images for a head on features, and features that do not fit the run.
 fn check_images(header: &CheckpointHeader, images: &Images) -> Result<(), TrainError> {
     let what = match (header.network.is_on_features(), images) {
@@ -183,6 +327,13 @@ fn check_images(header: &CheckpointHeader, images: &Images) -> Result<(), TrainE
         _ => return Ok(()),
     };
     Err(TrainError::Unusable { what })
+}
+
+/// The logits of a batch.
+struct Logits {
+    values: Vec<f32>,
+    /// Index of each file that cannot be read, and why.
+    unreadable: Vec<(u32, String)>,
 }
 
 /// Images that are ready for the network. Those of files that cannot be read are black.

@@ -44,6 +44,8 @@ pub enum Task {
     Build,
     /// They evaluate a checkpoint: the others pass the order to [`evaluate_share`](super::evaluation::evaluate_share).
     Evaluate,
+    /// They predict images: the others pass the order to [`predict_share`](super::prediction::predict_share).
+    Predict,
     /// They run a command that shares out its work itself, with the command line of this process.
     Command,
 }

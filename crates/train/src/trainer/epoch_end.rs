@@ -30,7 +30,7 @@ impl<E: Engine, W: Workers> Trainer<E, W> {
         observer: &mut dyn Observer,
     ) -> Result<bool, TrainError> {
         // first, so that all workers find what is not finite in one of them
-        self.average_statistics()?;
+        self.join_workers()?;
         self.check_finite()?;
         let Some(SplitMetrics { val, test }) = self.evaluate_if_due(observer)? else { return Ok(false) };
         // from here on nothing interrupts the end of the epoch
@@ -145,9 +145,10 @@ impl<E: Engine, W: Workers> Trainer<E, W> {
         levels
     }
 
-    /// Makes the running statistics the mean over all workers, so that all evaluate the same network, unless the engine has
-    /// those of the whole batch. Doing this twice changes nothing but the rounding.
-    pub(super) fn average_statistics(&mut self) -> Result<(), TrainError> {
+    /// Gives every worker the same network: what others have updated, and as running statistics the mean over all workers, unless
+    /// the engine has those of the whole batch. Doing this twice changes nothing but the rounding.
+    pub(super) fn join_workers(&mut self) -> Result<(), TrainError> {
+        self.engine.gather_state()?;
         let size = self.workers.shard().size();
         if size == 1 || self.engine.slices().is_some() {
             return Ok(());

@@ -43,7 +43,7 @@ use crate::evaluate::{Inference, LogitAdjustment};
 use crate::norms::NormRecorder;
 use crate::prepare::RunData;
 use crate::settings::{OptimizerKind, SelectBest, Settings};
-use crate::workers::{Workers, agree};
+use crate::workers::{Workers, agree, agree_by_rank};
 
 /// How a run ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -213,7 +213,7 @@ impl<E: Engine, W: Workers> Trainer<E, W> {
             while self.position.step < steps {
                 let Some(batch) = prefetch.next() else { break };
                 // before the forward pass, in which engines may wait for each other
-                let batch = agree(&mut self.workers, batch)?;
+                let batch = agree_by_rank(&mut self.workers, batch)?;
                 self.step(&batch, self.learning_rate(self.position.step))?;
                 let progress = self.progress(batch.len(), steps);
                 prefetch.recycle(batch);
@@ -265,7 +265,7 @@ impl<E: Engine, W: Workers> Trainer<E, W> {
 
     /// Saves a checkpoint, if this worker writes.
     fn save(&mut self, folder: Option<&RunFolder>) -> Result<(), TrainError> {
-        self.average_statistics()?;
+        self.join_workers()?;
         let saved = self.check_finite().and_then(|()| match folder {
             Some(folder) => Ok(files::save(folder, &self.checkpoint()?)?),
             None => Ok(()),

@@ -55,13 +55,13 @@ impl SameWork<'_> {
         let all = workers.exchange(own.as_bytes())?;
         let all: Vec<String> = all.iter().map(|message| String::from_utf8_lossy(message).into_owned()).collect();
         let part = |rank: usize, part: usize| all[rank].split('\0').nth(part).unwrap_or_default();
-        let worker = |rank: usize| match part(rank, 0) {
-            "" => format!("worker {rank}"),
-            node => format!("worker {rank} on {node}"),
+        let name = |rank: usize| match part(rank, 0) {
+            "" => format!("rank {rank}"),
+            node => format!("rank {rank} on {node}"),
         };
         let differs = |rank: usize| (1..4).find(|number| part(rank, *number) != part(0, *number));
         let Some((rank, number)) = (1..all.len()).find_map(|rank| Some((rank, differs(rank)?))) else { return Ok(()) };
-        let (other, first) = (worker(rank), worker(0));
+        let (other, first) = (name(rank), name(0));
         let what = match number {
             1 => format!("{other} has other settings than {first}"),
             2 => match self.first_difference(&digests, rank, workers)? {

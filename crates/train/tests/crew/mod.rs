@@ -56,7 +56,7 @@ impl Workers for Crew {
     }
 
     fn exchange(&mut self, own: &[u8]) -> Result<Vec<Vec<u8>>, WorkersError> {
-        let left = |rank: usize| WorkersError { what: format!("worker {rank} has left") };
+        let left = |rank: usize| WorkersError { what: format!("rank {rank} has left") };
         for (rank, to) in self.to.iter().enumerate() {
             to.send(own.to_vec()).map_err(|_| left(rank))?;
         }

@@ -86,7 +86,8 @@ pub(crate) fn run(args: &Args, out: &mut impl Write) -> Result<(), Failure> {
             "classes": classes, "kernels": kernels, "precision": args.precision, "criterion": (!args.evaluate).then_some(args.criterion),
             "seconds": seconds, "gradient_bytes": gradient_bytes,
             "exchanges": traffic.short, "exchanged_bytes": traffic.short_bytes, "exchange_seconds": traffic.short_seconds,
-            "sums": traffic.long, "summed_bytes": traffic.long_bytes, "sum_seconds": traffic.long_seconds,
+            "sums": traffic.sums, "summed_bytes": traffic.sum_bytes, "sum_seconds": traffic.sum_seconds,
+            "gathers": traffic.gathers, "gathered_bytes": traffic.gather_bytes, "gather_seconds": traffic.gather_seconds,
         });
         return Ok(writeln!(out, "{line}")?);
     }
@@ -99,13 +100,18 @@ pub(crate) fn run(args: &Args, out: &mut impl Write) -> Result<(), Failure> {
         "{model}, {what}, {images}, {ranks}{threads} threads, {device} {kernels}, {precision}: {median} images/s (best {best}), peak memory {peak}"
     )?;
     if size > 1 {
-        let Traffic { short, short_bytes, short_seconds, long, long_bytes, long_seconds } = traffic;
-        let (kb, mb) = (short_bytes as f64 / 1e3, long_bytes as f64 / 1e6);
-        let [short_ms, long_ms] = [short_seconds, long_seconds].map(|seconds| tenths(1e3 * seconds));
+        let Traffic { short, sums, gathers, .. } = traffic;
+        let (kb, mb) = (
+            traffic.short_bytes as f64 / 1e3,
+            [traffic.sum_bytes, traffic.gather_bytes].map(|bytes| bytes as f64 / 1e6),
+        );
+        let seconds = [traffic.short_seconds, traffic.sum_seconds, traffic.gather_seconds];
+        let ms = seconds.map(|seconds| tenths(1e3 * seconds));
         writeln!(
             out,
-            "a step of rank 0: {short} exchanges of {kb:.1} KB together in {short_ms} ms, {long} sums of gradients that send {mb:.1} MB in \
-             {long_ms} ms"
+            "a step of rank 0: {short} exchanges of {kb:.1} KB together in {} ms, {sums} sums of gradients that send {:.1} MB in {} ms, \
+             {gathers} gathers of parameters that send {:.1} MB in {} ms",
+            ms[0], mb[0], ms[1], mb[1], ms[2]
         )?;
     }
     Ok(())
@@ -164,30 +170,39 @@ fn measure(args: &Args, connection: Option<Connection>) -> Result<Measured, Fail
             built?
         }
     };
-    let (times, engine) = time_steps(args, engine, criterion, workspace, &mut workers)?;
-    let (traffic, rounds) = (engine.traffic(), u64::from(args.steps + WARMUP));
-    let traffic = Traffic {
-        short: traffic.short / rounds,
-        short_bytes: traffic.short_bytes / rounds,
-        long: traffic.long / rounds,
-        long_bytes: traffic.long_bytes / rounds,
-        short_seconds: traffic.short_seconds / rounds as f64,
-        long_seconds: traffic.long_seconds / rounds as f64,
-    };
-    Ok(Measured { times, traffic, gradient_bytes: engine.gradient_bytes(), threads, level })
+    let gradient_bytes = engine.gradient_bytes();
+    let (times, traffic) = time_steps(args, engine, criterion, workspace, &mut workers)?;
+    Ok(Measured { times, traffic, gradient_bytes, threads, level })
 }
 
 /// Steps before those that are measured.
 const WARMUP: u32 = 3;
 
-/// Times of the steps on random images.
+/// What a step sent between two counts.
+fn per_step(before: Traffic, after: Traffic, steps: u32) -> Traffic {
+    let per_step = |of: fn(&Traffic) -> u64| (of(&after) - of(&before)) / u64::from(steps);
+    let seconds = |of: fn(&Traffic) -> f64| (of(&after) - of(&before)) / f64::from(steps);
+    Traffic {
+        short: per_step(|traffic| traffic.short),
+        short_bytes: per_step(|traffic| traffic.short_bytes),
+        short_seconds: seconds(|traffic| traffic.short_seconds),
+        sums: per_step(|traffic| traffic.sums),
+        sum_bytes: per_step(|traffic| traffic.sum_bytes),
+        sum_seconds: seconds(|traffic| traffic.sum_seconds),
+        gathers: per_step(|traffic| traffic.gathers),
+        gather_bytes: per_step(|traffic| traffic.gather_bytes),
+        gather_seconds: seconds(|traffic| traffic.gather_seconds),
+    }
+}
+
+/// Times of the steps on random images, and what a step sends.
 fn time_steps(
     args: &Args,
     mut engine: Cpu,
     mut criterion: Option<Criterion>,
     mut workspace: Workspace,
     workers: &mut Box<dyn Workers>,
-) -> Result<(Vec<Duration>, Cpu), Failure> {
+) -> Result<(Vec<Duration>, Traffic), Failure> {
     let (batch_size, side, classes, shard) = (args.batch_size as usize, args.image_size, args.classes, workers.shard());
     let rows_of = |rank: usize| match engine.slices() {
         Some(slices) => slices.rows(batch_size, rank, shard.size()),
@@ -203,7 +218,7 @@ fn time_steps(
     let (mut grad, mut weights) = (vec![0.0; batch_size * classes], vec![0.0; batch_size]);
     let mut all = Vec::new();
     let sgd = Optimizer::sgd(0.1, 0.9, 2e-4);
-    let mut step = || -> Result<(), Failure> {
+    let mut step = |engine: &mut Cpu| -> Result<(), Failure> {
         let logits = match images.is_empty() {
             true => engine.forward_without_images().map(|()| &[][..])?,
             false => engine.forward(&images, !args.evaluate)?,
@@ -227,12 +242,16 @@ fn time_steps(
         Ok(())
     };
     let mut times = Vec::new();
+    let mut before = engine.traffic();
     for round in 0..args.steps + WARMUP {
-        let (result, time) = timed(&mut step);
+        if round == WARMUP {
+            before = engine.traffic();
+        }
+        let (result, time) = timed(|| step(&mut engine));
         result?;
         if round >= WARMUP {
             times.push(time);
         }
     }
-    Ok((times, engine))
+    Ok((times, per_step(before, engine.traffic(), args.steps)))
 }
