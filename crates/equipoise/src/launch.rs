@@ -14,6 +14,7 @@ use equipoise_nn::{Engine, Network};
 use equipoise_record::names::RESULT;
 use equipoise_train::TrainError;
 use equipoise_train::run::{ExistingRun, Feedback, NoFeedback, RunContext, RunSource, SharedRun, train};
+use equipoise_train::settings::{Precision, Settings};
 use equipoise_train::workers::{Workers, agree};
 
 use crate::arguments::parse;
@@ -96,10 +97,11 @@ impl TorchArgs {
     fn source(&self, is_restart: bool) -> Result<RunSource, Failure> {
         let Args { resume, output, settings: options, .. } = &self.train;
         if let Some(path) = resume {
-            settings_of_run(path)?;
+            check_precision(&settings_of_run(path)?)?;
             return Ok(RunSource::Resume { path: path.clone(), dataset: options.data.clone(), epochs: options.epochs });
         }
         let settings = Box::new(settings(&self.train)?);
+        check_precision(&settings)?;
         Ok(match output {
             Some(path) => RunSource::At(settings, path.clone()),
             None => RunSource::In { settings, parent: PathBuf::from("runs"), is_restart },
@@ -114,6 +116,16 @@ impl TorchArgs {
             RunSource::Resume { path, .. } => path.join(RESULT).exists(),
             RunSource::In { .. } => false,
         })
+    }
+}
+
+/// Refuses the precisions of the program's own engine.
+fn check_precision(settings: &Settings) -> Result<(), Failure> {
+    match settings.precision {
+        Precision::F32 => Ok(()),
+        precision => Err(Failure::usage(&format!(
+            "precision {precision} is for `equipoise train`; with PyTorch, --amp chooses the precision"
+        ))),
     }
 }
 

@@ -8,10 +8,10 @@ mod workers;
 use std::ffi::OsString;
 
 use equipoise::launch::{Amp, Launch, TorchArgs, launch};
-use equipoise_criterion::{Pool, SimdLevel};
+use equipoise_criterion::Pool;
 use equipoise_data::batch::sampler::Shard;
 use equipoise_nn::network::Architecture;
-use equipoise_nn::{Cpu, Engine, Network, NnError, Optimizer, TensorKind};
+use equipoise_nn::{Cpu, CpuOptions, Engine, Network, NnError, Optimizer, TensorKind};
 use equipoise_train::TrainError;
 use equipoise_train::workers::SingleProcess;
 use numpy::{PyArray1, PyReadonlyArray1};
@@ -144,8 +144,8 @@ impl CpuEngine {
         let network = engine::network_of(description).map_err(failed)?;
         let algorithm = convolution.parse().map_err(PyValueError::new_err)?;
         let pool = Pool::without_spinning(threads).map_err(failed)?;
-        let level = SimdLevel::best();
-        let engine = Cpu::with_kernels(network, batch_size, seed, pool, level, algorithm).map_err(failed)?;
+        let options = CpuOptions { algorithm, ..CpuOptions::default() };
+        let engine = Cpu::with_options(network, batch_size, seed, pool, options).map_err(failed)?;
         Ok(Self { engine })
     }
 
