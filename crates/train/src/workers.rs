@@ -179,7 +179,8 @@ pub(crate) fn agree_by_rank<T>(workers: &mut impl Workers, own: Result<T, TrainE
     let is_first = workers.shard().size() > 1 && workers.shard().rank() == 0;
     let named = |error| TrainError::Worker { rank: 0, what: with_causes(&error) };
     agree(workers, own).map_err(|error| match error {
-        error @ (TrainError::Worker { .. } | TrainError::Workers(_)) => error,
+        // a run diverges for all at once
+        error @ (TrainError::Worker { .. } | TrainError::Workers(_) | TrainError::Diverged { .. }) => error,
         error if is_first => named(error),
         error => error,
     })

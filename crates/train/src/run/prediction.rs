@@ -177,7 +177,7 @@ impl Predictor {
             };
             let written = write();
             let stopped = |_: &E| TrainError::Unusable { what: "the predictions cannot be written".to_owned() };
-            let told = agree(&mut self.workers, written.as_ref().map(|()| ()).map_err(stopped));
+            let told = agree(&mut self.workers, written.as_ref().copied().map_err(stopped));
             written?;
             told?;
         }

@@ -13,7 +13,7 @@ use crate::evaluate::{EvaluatedBatch, evaluate_rows, gather_rows};
 use crate::metrics::{EvaluationCounts, Outcome};
 use crate::prepare::SplitLoader;
 use crate::settings::SelectBest;
-use crate::workers::{Workers, agree};
+use crate::workers::{Workers, agree_by_rank};
 
 /// Metrics on the splits that are not trained on.
 #[derive(Default)]
@@ -44,7 +44,7 @@ impl<E: Engine, W: Workers> Trainer<E, W> {
         let is_best = self.add_to_history(EpochRecord { epoch, learning_rate, loss, val, test, augment_levels });
         self.position = Position { epoch, total_steps: self.position.total_steps, ..Position::default() };
         let written = folder.map_or(Ok(()), |folder| self.write_epoch(folder, is_best));
-        agree(&mut self.workers, written)?;
+        agree_by_rank(&mut self.workers, written)?;
         observer.epoch(&self.history[epoch as usize - 1], &norms);
         if let Some(warning) = self.divergence().filter(|_| !had_diverged) {
             observer.warn(&warning);

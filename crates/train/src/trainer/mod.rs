@@ -43,7 +43,7 @@ use crate::evaluate::{Inference, LogitAdjustment};
 use crate::norms::NormRecorder;
 use crate::prepare::RunData;
 use crate::settings::{OptimizerKind, SelectBest, Settings};
-use crate::workers::{Workers, agree, agree_by_rank};
+use crate::workers::{Workers, agree_by_rank};
 
 /// How a run ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -166,7 +166,7 @@ impl<E: Engine, W: Workers> Trainer<E, W> {
         let folder = folder.into();
         self.check_workers()?;
         let start = self.start_records(folder);
-        agree(&mut self.workers, start)?;
+        agree_by_rank(&mut self.workers, start)?;
         while self.position.epoch < self.settings.epochs {
             if self.out_of_patience() {
                 return Ok(RunEnd::StoppedEarly);
@@ -270,7 +270,7 @@ impl<E: Engine, W: Workers> Trainer<E, W> {
             Some(folder) => Ok(files::save(folder, &self.checkpoint()?)?),
             None => Ok(()),
         });
-        agree(&mut self.workers, saved)
+        agree_by_rank(&mut self.workers, saved)
     }
 
     /// Whether nothing has improved for as long as the settings allow.
