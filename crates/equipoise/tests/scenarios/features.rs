@@ -442,7 +442,31 @@ fn heads_have_fewer_epochs_unless_something_says_how_many() {
             config.lines().any(|line| line.split('#').next().map(str::trim) == Some(&format!("epochs = {epochs}"))),
             "{args:?}: {config}"
         );
+        // the comment names the default of this dataset
+        let default = if args.contains(&"fashion-mini") { 40 } else { 10 };
+        let comment = config.lines().find_map(|line| line.strip_prefix("epochs = ")?.split_once("# default: "));
+        let want = (epochs != default).then(|| default.to_string());
+        assert_eq!(comment.map(|(_, default)| default.to_owned()), want, "{args:?}: {config}");
     }
+}
+
+#[test]
+fn an_unfinished_cross_validation_is_not_reported_fold_by_fold() {
+    let place = Place::features();
+    let folds = ["compare", "x.npy", "--folds", "3", "--epochs", "2", "--quiet", "-o", "all"];
+    place.stdout(&[&folds[..], &["--criteria", "softmax,balanced-softmax"]].concat());
+    // as if it had been stopped in the third fold of the second criterion
+    std::fs::remove_dir_all(place.path().join("all/balanced-softmax/pooled")).expect("the figures over all images");
+    std::fs::remove_file(place.path().join("all/balanced-softmax/r1-f3/result.json")).expect("a result");
+    let report = place.run(&["report", "all", "--plain"]);
+    let (said, warned) = (text(&report.stdout), text(&report.stderr));
+    assert!(said.contains("softmax  ") && !said.contains("balanced-softmax"), "{said}");
+    assert!(warned.contains("this cross-validation has not finished (2 of its folds have)"), "{warned}");
+    let message = text(&place.run(&["report", "all/balanced-softmax"]).stderr);
+    let end = "single folds are not compared; the same command with --output all/balanced-softmax continues it";
+    assert!(message.contains(end), "{message}");
+    // a fold that is named is shown
+    place.stdout(&["report", "all/balanced-softmax/r1-f1"]);
 }
 
 #[test]
