@@ -115,7 +115,8 @@ impl Cpu {
         let head = &self.head;
         let Geometry { inputs, outputs, .. } = head.convolution.geometry;
         let shape = DenseShape { rows, inputs, outputs };
-        self.tasks.dense_weight_gradient(shape, &head.features, &head.logits, &mut self.gradients[head.weight.clone()]);
+        let (classes, dw) = (self.network.classes, &mut self.gradients[head.weight.clone()]);
+        self.tasks.dense_weight_gradient(shape, classes, &head.features, &head.logits, dw);
         if self.hidden.is_some() && !self.frozen {
             let back = DenseShape { rows, inputs: outputs, outputs: inputs };
             let features = &mut self.activation_gradients.features;
@@ -138,7 +139,8 @@ impl Cpu {
         });
         let bias = &mut self.gradients[hidden.bias.clone()];
         bias.copy_from_slice(&column_sums(&gradients[..rows * shape.outputs], shape.outputs));
-        self.tasks.dense_weight_gradient(shape, &hidden.input, gradients, &mut self.gradients[hidden.weight.clone()]);
+        let dw = &mut self.gradients[hidden.weight.clone()];
+        self.tasks.dense_weight_gradient(shape, shape.outputs, &hidden.input, gradients, dw);
     }
 }
 

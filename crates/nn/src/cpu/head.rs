@@ -6,6 +6,8 @@
 
 use std::ops::Range;
 
+use equipoise_pool::Pool;
+
 use super::Cpu;
 use super::plan::{Offsets, PlanOptions};
 use super::scratch::Shared;
@@ -42,6 +44,8 @@ pub(super) struct HeadLayer {
     identity: Buffer,
 }
 
+/// Rows of a task that copies logits or their gradients.
+const ROWS_PER_TASK: usize = 128;
 /// Length that shorter vectors are divided by: a zero vector stays zero.
 const SHORTEST: f64 = 1e-12;
 
@@ -172,13 +176,17 @@ impl HeadLayer {
     }
 
     /// Puts the gradient of the logits, times the scales, in the logits' place.
-    fn set_logits_gradient(&mut self, gradient: &[f32], classes: usize, parameters: &[f32]) {
+    fn set_logits_gradient(&mut self, gradient: &[f32], classes: usize, parameters: &[f32], pool: &Pool) {
         let scales: Vec<f32> = self.scales(parameters).iter().copied().cycle().take(classes).collect();
         let outputs = self.convolution.geometry.outputs;
-        for (to, from) in self.logits.chunks_exact_mut(outputs).zip(gradient.chunks_exact(classes)) {
-            to.fill(0.0);
-            to.iter_mut().zip(from).zip(&scales).for_each(|((to, from), scale)| *to = scale * from);
-        }
+        let rows = gradient.chunks(ROWS_PER_TASK * classes);
+        let mut tasks: Vec<(&mut [f32], &[f32])> = self.logits.chunks_mut(ROWS_PER_TASK * outputs).zip(rows).collect();
+        pool.each(&mut tasks, |_, (to, from)| {
+            for (to, from) in to.chunks_exact_mut(outputs).zip(from.chunks_exact(classes)) {
+                to.fill(0.0);
+                to.iter_mut().zip(from).zip(&scales).for_each(|((to, from), scale)| *to = scale * from);
+            }
+        });
     }
 }
 
@@ -192,15 +200,20 @@ impl Cpu {
         let head = &self.head;
         let outputs = head.convolution.geometry.outputs;
         let (bias, scales) = (&self.parameters[head.bias.clone()], head.scales(&self.parameters));
-        self.logits.clear();
-        for row in head.logits.chunks_exact(outputs).take(images) {
-            let row = row.iter().zip(bias).take(self.network.classes);
-            match head.kind {
-                Head::Linear => self.logits.extend(row.map(|(x, b)| x + b)),
-                Head::Cosine { .. } => self.logits.extend(row.map(|(x, _)| scales[0] * x)),
-                Head::Lws => self.logits.extend(row.zip(scales).map(|((x, b), scale)| scale * (x + b))),
+        let classes = self.network.classes;
+        self.logits.resize(images * classes, 0.0);
+        let rows = head.logits.chunks(ROWS_PER_TASK * outputs);
+        let mut tasks: Vec<(&mut [f32], &[f32])> = self.logits.chunks_mut(ROWS_PER_TASK * classes).zip(rows).collect();
+        self.tasks.pool.each(&mut tasks, |_, (to, from)| {
+            for (to, from) in to.chunks_exact_mut(classes).zip(from.chunks_exact(outputs)) {
+                let row = to.iter_mut().zip(from.iter().zip(bias));
+                match head.kind {
+                    Head::Linear => row.for_each(|(to, (x, b))| *to = x + b),
+                    Head::Cosine { .. } => row.for_each(|(to, (x, _))| *to = scales[0] * x),
+                    Head::Lws => row.zip(scales).for_each(|((to, (x, b)), scale)| *to = scale * (x + b)),
+                }
             }
-        }
+        });
     }
 
     /// Computes the logits without bias and scale.
@@ -234,13 +247,14 @@ impl Cpu {
         let slices = self.own_slices.max(1);
         self.sums.clear();
         self.sums.resize(slices * 2 * classes, 0.0);
-        let rows = gradient.chunks(slice_images * classes).enumerate();
-        for (sums, (slice, rows)) in self.sums.chunks_exact_mut(2 * classes).zip(rows) {
+        let rows = gradient.chunks(slice_images * classes);
+        let mut tasks: Vec<(&mut [f64], &[f32])> = self.sums.chunks_exact_mut(2 * classes).zip(rows).collect();
+        self.tasks.pool.each(&mut tasks, |slice, (sums, rows)| {
             head.add_gradients(slice * slice_images, rows, classes, bias, sums);
-        }
+        });
         self.add_slices(slices)?;
         self.head.set_gradients(&self.sums, classes, &mut self.gradients);
-        self.head.set_logits_gradient(gradient, classes, &self.parameters);
+        self.head.set_logits_gradient(gradient, classes, &self.parameters, &self.tasks.pool);
         if self.network.is_on_features() {
             self.head_product_backward(images);
         } else {
