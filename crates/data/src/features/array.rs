@@ -1,6 +1,7 @@
 //! An array of numbers or texts inside a file: its type, its shape, and where its values are.
 
 use std::sync::Arc;
+use std::sync::atomic::{Ordering, compiler_fence};
 
 use equipoise_simd::{prefetch, prefetch_line};
 
@@ -134,6 +135,8 @@ impl Array {
         for (number, (line, to)) in lines.iter().zip(to_lines).enumerate() {
             prefetch_line(next.as_ptr().wrapping_add(next.len().min(number * LINE)));
             copy_numbers(line, to);
+            // otherwise the compiler copies the whole row first
+            compiler_fence(Ordering::SeqCst);
         }
         copy_numbers(rest, to_rest);
     }

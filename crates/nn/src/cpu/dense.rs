@@ -23,23 +23,41 @@ pub(super) struct DenseShape {
     pub(super) rows: usize,
     pub(super) inputs: usize,
     pub(super) outputs: usize,
+    /// Distance from one row of inputs to the next.
+    pub(super) stride: usize,
+}
+
+/// The distance of rows with so many values, a multiple of 16: an odd number of cache lines, because the same columns of rows that are an even
+/// number apart fall into few sets of the cache.
+pub(super) fn row_stride(values: usize) -> usize {
+    values + CHANNELS * usize::from((values / CHANNELS).is_multiple_of(2))
 }
 
 impl DenseShape {
+    /// A shape whose rows of inputs follow each other.
+    pub(super) fn new(rows: usize, inputs: usize, outputs: usize) -> Self {
+        Self { rows, inputs, outputs, stride: inputs }
+    }
+
     /// `y = x w` on this thread, with weights as the kernels read them.
     ///
     /// # Panics
     /// If a slice is too short for the shape.
     pub(super) fn product(self, simd: SimdLevel, x: &[f32], packed: &[f32], y: &mut [f32]) {
-        let Self { rows, inputs, outputs } = self;
-        assert!(x.len() >= rows * inputs && packed.len() >= inputs * outputs && y.len() >= rows * outputs);
+        let Self { rows, inputs, outputs, stride } = self;
+        assert!(
+            stride >= inputs
+                && x.len() >= rows * stride
+                && packed.len() >= inputs * outputs
+                && y.len() >= rows * outputs
+        );
         let product = Gemm {
             count: 1,
             next: [0; 3],
             rows,
             columns: outputs,
             a: x.as_ptr(),
-            a_stride: inputs,
+            a_stride: stride,
             segments: &[Segment { offset: 0, length: inputs }],
             b: packed.as_ptr(),
             c: y.as_mut_ptr(),
@@ -57,12 +75,12 @@ impl Tasks {
     /// # Panics
     /// If a slice is too short for the shape.
     pub(super) fn dense_product(&self, shape: DenseShape, x: &[f32], packed: &[f32], y: &mut [f32]) {
-        let DenseShape { rows, inputs, outputs } = shape;
-        let rows_of = x[..rows * inputs].chunks(TASK_ROWS * inputs);
+        let DenseShape { rows, outputs, stride, .. } = shape;
+        let rows_of = x[..rows * stride].chunks(TASK_ROWS * stride);
         let mut tasks: Vec<(&[f32], &mut [f32])> =
             rows_of.zip(y[..rows * outputs].chunks_mut(TASK_ROWS * outputs)).collect();
         self.pool.each(&mut tasks, |_, (x, y)| {
-            DenseShape { rows: x.len() / inputs, ..shape }.product(self.simd, x, packed, y);
+            DenseShape { rows: x.len() / stride, ..shape }.product(self.simd, x, packed, y);
         });
     }
 
@@ -74,8 +92,10 @@ impl Tasks {
     /// # Panics
     /// If a slice is too short for the shape.
     pub(super) fn dense_weight_gradient(&self, shape: DenseShape, used: usize, x: &[f32], g: &[f32], dw: &mut [f32]) {
-        let DenseShape { rows, inputs, outputs } = shape;
-        assert!(x.len() >= rows * inputs && g.len() >= rows * outputs && dw.len() >= inputs * outputs);
+        let DenseShape { rows, inputs, outputs, stride } = shape;
+        assert!(
+            stride >= inputs && x.len() >= rows * stride && g.len() >= rows * outputs && dw.len() >= inputs * outputs
+        );
         let mut tasks: Vec<&mut [f32]> = dw[..inputs * outputs].chunks_mut(TASK_INPUTS * outputs).collect();
         self.pool.each(&mut tasks, |task, dw| {
             let columns = dw.len() / outputs;
@@ -92,8 +112,8 @@ impl Tasks {
                     size: [1, BLOCK_ROWS.min(rows - first)],
                     a: g[first * outputs..].as_ptr(),
                     a_strides: [0, outputs],
-                    d: x[first * inputs..].as_ptr(),
-                    d_strides: [0, inputs],
+                    d: x[first * stride..].as_ptr(),
+                    d_strides: [0, stride],
                     w: transposed.as_mut_ptr(),
                     w_stride: columns,
                 };

@@ -9,6 +9,7 @@ use std::ops::Range;
 use equipoise_pool::Pool;
 
 use super::Cpu;
+use super::dense::row_stride;
 use super::plan::{Offsets, PlanOptions};
 use super::scratch::Shared;
 use crate::buffer::Buffer;
@@ -32,6 +33,8 @@ pub(super) struct HeadLayer {
     pub(super) backward_weights: Buffer,
     /// The features; normalized for a cosine head.
     pub(super) features: Buffer,
+    /// Distance from the features of one image to those of the next.
+    pub(super) feature_stride: usize,
     /// The lengths of the features before they were normalized.
     pub(super) feature_lengths: Vec<f32>,
     /// The normalized weights of a cosine head.
@@ -70,6 +73,8 @@ impl HeadLayer {
         let (inputs, outputs) = (stored(network.features()), stored(network.classes));
         let geometry = Geometry { inputs, outputs, kernel: 1, stride: 1, pad: 0, size: [1, 1] };
         let convolution = Convolution::new(geometry, ConvolutionAlgorithm::Direct, options.slices.images());
+        let is_first = network.is_on_features() && network.hidden().is_none();
+        let feature_stride = if is_first { row_stride(inputs) } else { inputs };
         let mut identity = Buffer::new(3 * outputs);
         identity[..outputs].fill(1.0);
         Self {
@@ -83,7 +88,8 @@ impl HeadLayer {
             }),
             forward_weights: Buffer::new(convolution.packed()),
             backward_weights: Buffer::new(convolution.packed()),
-            features: Buffer::new(images * inputs),
+            features: Buffer::new(images * feature_stride),
+            feature_stride,
             feature_lengths: vec![0.0; images],
             directions: Buffer::new(geometry.weights()),
             weight_lengths: vec![0.0; outputs],
