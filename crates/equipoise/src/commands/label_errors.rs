@@ -102,10 +102,13 @@ pub(crate) fn run(args: &Args, out: &mut impl Write) -> Result<(), Failure> {
     print(images, &suspects, examples, out)?;
     let doubted = suspects.iter().filter(|suspect| suspect.is_doubted()).count();
     if doubted as f64 > TOO_MANY * suspects.len() as f64 {
-        warn(
-            "the networks know these classes too badly to tell wrong labels from hard ones: train them longer (--epochs), or on features \
-             of a pretrained backbone (`equipoise embed`)",
-        );
+        let other = match examples {
+            Examples::Images => ", or on features of a pretrained backbone (`equipoise embed`)",
+            Examples::Rows => "",
+        };
+        warn(&format!(
+            "the networks know these classes too badly to tell wrong labels from hard ones: train them longer (--epochs){other}"
+        ));
     }
     let all = quoted(&folder.path().join("label-errors.csv"));
     Ok(writeln!(

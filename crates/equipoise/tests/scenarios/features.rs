@@ -455,6 +455,19 @@ fn heads_have_fewer_epochs_unless_something_says_how_many() {
 }
 
 #[test]
+fn all_criteria_are_compared() {
+    let place = Place::features();
+    place.stdout(&["compare", "x.npy", "--criteria", "all", "--epochs", "1", "--quiet", "-o", "all"]);
+    let table: serde_json::Value = serde_json::from_str(&place.read("all/compare.json")).expect("JSON");
+    let rows = table["rows"].as_array().expect("rows");
+    assert!(rows.len() > 12 && rows[0]["criterion"] == "softmax", "{table}");
+    let message = place.refused(&["compare", "x.npy", "--criteria", "all,softmax"]);
+    assert!(message.contains("softmax is named twice"), "{message}");
+    let message = place.refused(&["compare", "x.npy", "--criteria", "softmaxx"]);
+    assert!(message.contains("softmax"), "{message}");
+}
+
+#[test]
 fn labels_of_minus_one_are_doubted() {
     let place = Place::features();
     let (_, labels) = rows(&COUNTS, 1);
