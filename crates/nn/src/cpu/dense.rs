@@ -100,7 +100,7 @@ impl Tasks {
         self.pool.each(&mut tasks, |task, dw| {
             let columns = dw.len() / outputs;
             let mut transposed = vec![0.0; used * columns];
-            let (x, g) = (&x[task * TASK_INPUTS..], &g[..]);
+            let x = &x[task * TASK_INPUTS..];
             for first in (0..rows).step_by(BLOCK_ROWS) {
                 let sum = Outer {
                     prefetch: &Prefetch::new(0, &(0..0), &(0..0)),
