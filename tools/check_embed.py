@@ -161,7 +161,10 @@ def refuse(program, folder, images):
         "another size": (model(folder / "size.onnx", shape=("batch", 3, 32, 32)), "takes images of 32 x 32 only"),
     }
     (folder / "no.onnx").write_bytes(b"not a model")
-    cases["no model"] = (folder / "no.onnx", "no.onnx: ")
+    cases["no model"] = (folder / "no.onnx", "no.onnx: it is not an ONNX model, or not a complete one")
+    whole = cases["another size"][0].read_bytes()
+    (folder / "cut.onnx").write_bytes(whole[: len(whole) // 2])
+    cases["half a model"] = (folder / "cut.onnx", "cut.onnx: it is not an ONNX model, or not a complete one")
     for name, (path, message) in cases.items():
         code, text = embed(program, [path, images, "-o", folder / "refused.safetensors"])
         lines = [line for line in text.splitlines() if "images resized to" not in line]

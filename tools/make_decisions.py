@@ -98,14 +98,14 @@ def main():
         for offsets in ([0.0] * classes, [-l for l in prior], [0.3 * c for c in range(classes)])
     ]
     uniform = [[math.exp(x) for x in log_softmax([z - l for z, l in zip(row, prior)])] for row in values]
-    own = [[p[label], label] for p, label in zip(uniform, labels)]
+    of_label = [[p[label], label] for p, label in zip(uniform, labels)]
     sets = []
     for alpha in (0.05, 0.1, 0.2):
         need = math.ceil(1 / alpha - 1e-9) - 1
-        small = [p for p, label in own if counts[label] < need]
+        small = [p for p, label in of_label if counts[label] < need]
         thresholds, promises = [], []
         for c in range(classes):
-            mine = [p for p, label in own if label == c]
+            mine = [p for p, label in of_label if label == c]
             if len(mine) >= need:
                 thresholds.append(set_threshold(mine, alpha))
                 promises.append("class")
@@ -113,18 +113,23 @@ def main():
                 thresholds.append(set_threshold(small, alpha))
                 promises.append("pooled")
             else:
-                thresholds.append(set_threshold([p for p, _ in own], alpha))
+                thresholds.append(set_threshold([p for p, _ in of_label], alpha))
                 promises.append("all")
         chosen = []
         for p in uniform:
             top = max(range(classes), key=lambda c: p[c])
             chosen.append(sorted(c for c in range(classes) if c == top or p[c] >= thresholds[c]))
         sets.append({"alpha": alpha, "promises": promises, "sets": chosen})
-    suspects = []
+    judged = []
     for i, (row, label) in enumerate(zip(values, labels)):
-        p = uniform[i]
-        other = max((c for c in range(classes) if c != label), key=lambda c: p[c])
-        suspects.append([math.log(p[label]), i, other])
+        shown = log_softmax([z + l / 2 for z, l in zip(row, prior)])
+        other = max((c for c in range(classes) if c != label), key=lambda c: shown[c])
+        judged.append([log_softmax([z + l for z, l in zip(row, prior)])[label], i, other])
+    suspects = []
+    for log, i, other in judged:
+        right = [math.exp(q) / (math.exp(q) + 0.15 / classes) for q, j, _ in judged if labels[j] == labels[i]]
+        own = math.exp(log) / (math.exp(log) + 0.15 / classes)
+        suspects.append([(sum(w for w in right if w < own) + own / 2) / sum(right), i, other])
     suspects.sort()
     out = {
         "classes": classes,
@@ -133,9 +138,9 @@ def main():
         "log_prior": prior,
         "temperatures": temperatures,
         "intervals": [{"hits": h, "n": n, "interval": wilson(h, n)} for h, n in [(0, 7), (1, 7), (7, 7), (33, 50), (999, 1000)]],
-        "own_probabilities": [p for p, _ in own],
+        "own_probabilities": [p for p, _ in of_label],
         "sets": sets,
-        "suspects": [[i, other, score] for score, i, other in suspects],
+        "suspects": [[i, other, p_value] for p_value, i, other in suspects],
     }
     path = pathlib.Path(__file__).parent.parent / "crates/decide/tests/decisions.json"
     path.parent.mkdir(exist_ok=True)

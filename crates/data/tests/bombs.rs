@@ -10,12 +10,12 @@ use std::path::Path;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-use equipoise_data::ReadOptions;
 use equipoise_data::acquire::catalog::KnownDataset;
 use equipoise_data::acquire::unpack::unpack;
 use equipoise_data::read::decode::{DecodeLimits, decode};
 use equipoise_data::read::format::{cifar, idx, inat, list, tiny_imagenet};
 use equipoise_data::subset::index;
+use equipoise_data::{ReadOptions, features};
 use equipoise_testing::TempFolder;
 use flate2::Compression;
 use flate2::write::{GzEncoder, ZlibEncoder};
@@ -332,8 +332,48 @@ fn text_bombs() {
 }
 
 /// A single test, because allocations of other tests would be counted.
+/// A `.npy` file of the second version, whose header may be long.
+fn npy(header: &str) -> Vec<u8> {
+    [&b"\x93NUMPY\x02\x00"[..], &(header.len() as u32).to_le_bytes(), header.as_bytes(), &[0; 64]].concat()
+}
+
+fn safetensors(header: &str) -> Vec<u8> {
+    [&(header.len() as u64).to_le_bytes()[..], header.as_bytes(), &[0; 64]].concat()
+}
+
+fn feature_bombs() {
+    let here = TempFolder::new("bombs");
+    let refuse = |what: &str, name: &str, bytes: &[u8]| {
+        let path = here.path().join(name);
+        fs::write(&path, bytes).expect("writes");
+        refused(what, || features::read::dataset(&path, &ReadOptions::default()));
+    };
+    let long = 20 << 20;
+    let shape = |shape: &str| format!("{{'descr': '<f4', 'fortran_order': False, 'shape': {shape}, }}\n");
+    refuse("npy, a header of spaces", "x.npy", &npy(&" ".repeat(long)));
+    refuse("npy, a header of brackets", "x.npy", &npy(&"(".repeat(long)));
+    refuse("npy, many dimensions", "x.npy", &npy(&shape(&format!("({})", "1,".repeat(long / 2)))));
+    refuse("npy, a long type", "x.npy", &npy(&format!("{{'descr': '<f{}', 'shape': (1, 1)}}", "4".repeat(long))));
+    refuse("npy, many rows of nothing", "x.npy", &npy(&shape("(18446744073709551615, 0)")));
+    let of_header = [&b"\x93NUMPY\x02\x00"[..], &u32::MAX.to_le_bytes()].concat();
+    refuse("npy, a header of 4 GiB", "x.npy", &of_header);
+    refuse("safetensors, brackets", "x.safetensors", &safetensors(&"[".repeat(long)));
+    refuse("safetensors, a long name", "x.safetensors", &safetensors(&format!("{{\"{}\":1}}", "x".repeat(long))));
+    let tensor = "{\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[0,4]}";
+    let many: Vec<String> = (0..200_000).map(|number| format!("\"t{number}\":{tensor}")).collect();
+    refuse("safetensors, many tensors", "x.safetensors", &safetensors(&format!("{{{}}}", many.join(","))));
+    let sides =
+        format!("{{\"features\":{{\"dtype\":\"F32\",\"shape\":[{}1],\"data_offsets\":[0,4]}}}}", "1,".repeat(long / 2));
+    refuse("safetensors, many dimensions", "x.safetensors", &safetensors(&sides));
+    fs::write(here.path().join("y.labels.csv"), vec![b'a'; 200 << 20]).expect("writes");
+    let (header, values) = (shape("(4, 4)"), vec![0; 64]);
+    let good = [&b"\x93NUMPY\x02\x00"[..], &(header.len() as u32).to_le_bytes(), header.as_bytes(), &values].concat();
+    refuse("labels in one long line", "y.npy", &good);
+}
+
 #[test]
 fn bombs_are_refused_quickly_and_cheaply() {
+    feature_bombs();
     image_bombs();
     archive_bombs();
     text_bombs();

@@ -93,12 +93,11 @@ fn prediction_sets() {
 fn label_errors() {
     let golden = golden();
     let rows = Rows::of(&golden);
-    let offsets: Vec<f64> = numbers(&golden["log_prior"]).iter().map(|log| -log).collect();
-    let suspects = rank(&rows.logits(), &offsets);
+    let suspects = rank(&rows.logits(), &numbers(&golden["log_prior"]));
     for (got, want) in suspects.iter().zip(golden["suspects"].as_array().expect("a list")) {
         let want = numbers(want);
         assert_eq!((got.row, got.suggested), (want[0] as usize, want[1] as usize));
-        assert!((got.score - want[2]).abs() < 1e-5);
+        assert!((got.p_value - want[2]).abs() < 1e-5);
     }
     assert_eq!(suspects.len(), rows.labels.len());
 }

@@ -66,7 +66,7 @@ impl Backbone {
         let unusable = |what: String| EmbedError::Library { path: library.to_owned(), what };
         let environment = ort::init_from(library).map_err(|error| unusable(error.to_string()))?;
         let environment = environment.with_telemetry(false).build().map_err(|error| unusable(error.to_string()))?;
-        let session = session(path, &environment, threads).map_err(|what| refuse(first_line(&what)))?;
+        let session = session(path, &environment, threads).map_err(|what| refuse(load_error(&what)))?;
         let input = input(session.inputs()).map_err(refuse)?;
         let names: Vec<&str> = session.outputs().iter().map(Outlet::name).collect();
         let output = choose_output(&names, output).map_err(refuse)?;
@@ -148,9 +148,27 @@ impl Backbone {
 fn session(path: &Path, environment: &Environment, threads: usize) -> Result<Session, String> {
     let builder = Session::builder(environment).map_err(|error| error.to_string())?;
     let builder = builder.with_intra_threads(threads).map_err(|error| error.to_string())?;
-    let builder = builder.with_optimization_level(GraphOptimizationLevel::Level3).map_err(|error| error.to_string())?;
+    let builder = builder.with_optimization_level(GraphOptimizationLevel::All).map_err(|error| error.to_string())?;
     let mut builder = builder.with_deterministic_compute(true).map_err(|error| error.to_string())?;
     builder.commit_from_file(path).map_err(|error| error.to_string())
+}
+
+/// Why a model cannot be loaded, from onnxruntime's message, which names its own source files.
+fn load_error(text: &str) -> String {
+    let number = |after: &str| {
+        let rest = text.split_once(after)?.1;
+        rest.split(|c: char| !c.is_ascii_digit()).next().filter(|digits| !digits.is_empty())
+    };
+    if text.contains("Protobuf parsing failed") || text.contains("ModelProto does not have a graph") {
+        return "it is not an ONNX model, or not a complete one".to_owned();
+    }
+    if let (Some(has), Some(known)) = (number(". Opset "), number("is till opset ")) {
+        return format!(
+            "it uses operators of opset {has}, and this onnxruntime knows them up to opset {known}; use a newer onnxruntime"
+        );
+    }
+    let reason = text.split_once(" failed:").map_or(text, |(_, reason)| reason);
+    format!("onnxruntime cannot load it: {}", first_line(reason))
 }
 
 /// onnxruntime's messages may have many lines.
@@ -257,6 +275,21 @@ fn pool(
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn models_that_cannot_be_loaded() {
+        let damaged = load_error("Load model from x.onnx failed:Protobuf parsing failed.");
+        assert_eq!(damaged, "it is not an ONNX model, or not a complete one");
+        let new = "Load model from x.onnx failed:/a/b.h:46 void f(int) ONNX Runtime only *guarantees* support for official opset versions. \
+                   Opset 99 is under development. Current official support for domain ai.onnx is till opset 26.";
+        assert!(
+            load_error(new)
+                .starts_with("it uses operators of opset 99, and this onnxruntime knows them up to opset 26")
+        );
+        let other =
+            load_error("Load model from x.onnx failed:Fatal error: my:Op(-1) is not a registered function/op\nmore");
+        assert_eq!(other, "onnxruntime cannot load it: Fatal error: my:Op(-1) is not a registered function/op");
+    }
 
     #[test]
     fn shapes_of_inputs() {

@@ -32,7 +32,10 @@ pub fn find(given: Option<&Path>) -> Result<PathBuf, EmbedError> {
         Ok(folder) => match library_in(&folder.join("capi")) {
             Some(library) => Ok(library),
             None => {
-                tried.push(format!("the Python package in {}: it has no library", folder.display()));
+                tried.push(format!(
+                    "the Python package in {}: it has no library of its own (packages from 1.19 on have one)",
+                    folder.display()
+                ));
                 Err(EmbedError::NoLibrary { tried })
             }
         },

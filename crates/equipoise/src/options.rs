@@ -6,7 +6,6 @@ use std::path::{Path, PathBuf};
 use anyhow::Context;
 use equipoise_criterion::{Id, Pool, Preset};
 use equipoise_data::acquire::catalog::data_root;
-use equipoise_data::features::read::is_feature_file;
 use equipoise_data::subset::long_tail::Profile;
 use equipoise_data::subset::split::SplitRule;
 use equipoise_train::checkpoint::CheckpointHeader;
@@ -15,9 +14,7 @@ use equipoise_train::recipe::RECOMMENDED;
 use equipoise_train::run::dataset::{LoadedDataset, load};
 use equipoise_train::run::files::{make_paths_absolute, read_text};
 use equipoise_train::run::{Feedback, RunContext};
-use equipoise_train::settings::{
-    Architecture, DataSettings, HEAD_EPOCHS, OptimizerKind, Precision, SelectBest, Settings,
-};
+use equipoise_train::settings::{Architecture, DataSettings, OptimizerKind, Precision, SelectBest, Settings};
 
 use crate::checkpoints;
 use crate::cluster;
@@ -162,7 +159,7 @@ impl SettingArgs {
     }
 
     /// Settings with fewer epochs by default, if the dataset is features.
-    fn with_epochs_of_data(&self, mut base: Settings) -> Result<Settings, Failure> {
+    fn with_epochs_of_data(&self, base: Settings) -> Result<Settings, Failure> {
         let is_set = |change: &&String| change.split_once('=').is_some_and(|(key, _)| key.trim() == "data.dataset");
         let set = self.set.iter().rev().find(is_set).and_then(|change| change.split_once('='));
         let dataset = match (&self.data, set, &self.config) {
@@ -171,10 +168,7 @@ impl SettingArgs {
             (None, None, Some(path)) => read_config("--config", path, &base)?.data.dataset,
             (None, None, None) => base.data.dataset.clone(),
         };
-        if is_feature_file(Path::new(&dataset)) {
-            base.epochs = HEAD_EPOCHS;
-        }
-        Ok(base)
+        Ok(base.with_defaults_of_data(&dataset))
     }
 
     /// Refuses options that a command decides itself.

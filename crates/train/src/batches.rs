@@ -1,7 +1,9 @@
-//! The training batches of an epoch. A separate thread prepares each one while the engine trains on the previous one.
+//! The training batches of an epoch. A separate thread prepares each one while the engine trains on the previous one; rows of features are
+//! prepared between steps.
 //!
 //! Pixels are `f32`, normalized, or `u8`, to be normalized on another device.
 
+use std::cell::Cell;
 use std::ops::Range;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
@@ -206,19 +208,21 @@ impl Combine {
     }
 }
 
-/// Batches as they come from the thread that prepares them.
-pub(crate) struct Prefetch {
-    batches: Receiver<Result<TrainBatch, TrainError>>,
-    recycled: SyncSender<TrainBatch>,
+/// The batches of an epoch, one after the other.
+pub(crate) enum Prefetch<'a> {
+    /// A thread prepares them, each while the engine computes on the one before.
+    Ahead { batches: Receiver<Result<TrainBatch, TrainError>>, recycled: SyncSender<TrainBatch> },
+    /// They are prepared when they are asked for, by all threads. Rows of features are only copied; a further thread would take the time of
+    /// one that computes.
+    OnDemand { epoch: &'a EpochBatches<'a>, step: Cell<usize>, used: Cell<TrainBatch> },
 }
 
-impl Prefetch {
-    /// Starts the thread. It ends after the last batch, or when the `Prefetch` is dropped.
-    pub(crate) fn start<'scope>(
-        scope: &'scope Scope<'scope, '_>,
-        epoch: &'scope EpochBatches<'_>,
-        first_step: usize,
-    ) -> Self {
+impl<'a> Prefetch<'a> {
+    /// Starts the thread, if there is one. It ends after the last batch, or when the `Prefetch` is dropped.
+    pub(crate) fn start(scope: &'a Scope<'a, '_>, epoch: &'a EpochBatches<'a>, first_step: usize) -> Self {
+        if epoch.train.loader.is_of_features() {
+            return Self::OnDemand { epoch, step: Cell::new(first_step), used: Cell::default() };
+        }
         let (send, batches) = sync_channel(1);
         let (recycled, used) = sync_channel::<TrainBatch>(4);
         scope.spawn(move || {
@@ -231,17 +235,29 @@ impl Prefetch {
                 }
             }
         });
-        Self { batches, recycled }
+        Self::Ahead { batches, recycled }
     }
 
     /// The next batch; `None` after the last.
     pub(crate) fn next(&self) -> Option<Result<TrainBatch, TrainError>> {
-        self.batches.recv().ok()
+        match self {
+            Self::Ahead { batches, .. } => batches.recv().ok(),
+            Self::OnDemand { epoch, step, used } => {
+                let indices = epoch.order.chunks(epoch.batch_size).nth(step.replace(step.get() + 1))?;
+                let mut batch = used.take();
+                Some(epoch.prepare(&mut batch, indices).map(|()| batch))
+            }
+        }
     }
 
     /// Gives the memory of a batch back.
     pub(crate) fn recycle(&self, batch: TrainBatch) {
-        // a full channel only means that there are enough
-        let _ = self.recycled.try_send(batch);
+        match self {
+            Self::Ahead { recycled, .. } => {
+                // a full channel only means that there are enough
+                let _ = recycled.try_send(batch);
+            }
+            Self::OnDemand { used, .. } => used.set(batch),
+        }
     }
 }

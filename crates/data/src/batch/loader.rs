@@ -80,6 +80,8 @@ pub struct Loader {
 const IMAGES_PER_TASK: usize = 8;
 /// Rows of features per task of the pool.
 const ROWS_PER_TASK: usize = 64;
+/// How many rows before its turn a row is requested from memory.
+const ROWS_AHEAD: usize = 2;
 
 impl Loader {
     /// Decodes all images once; `cache_bytes` is the limit on decoded files that are kept.
@@ -245,11 +247,9 @@ impl Loader {
             let mut tasks: Vec<(&[ImageDraw], &mut [f32])> = rows.collect();
             pool.each(&mut tasks, |_, (images, out)| {
                 for (at, row) in out.chunks_exact_mut(stride).enumerate() {
-                    // rows are far apart, and the CPU cannot guess the next one
-                    if let Some(next) = images.get(at + 1) {
-                        features.prefetch_row(next.index as usize);
-                    }
-                    features.copy_row(images[at].index as usize, row);
+                    // rows are far apart, and the CPU cannot guess the next ones
+                    let soon = images.get(at + ROWS_AHEAD).map(|image| image.index as usize);
+                    features.copy_row_and_prefetch(images[at].index as usize, row, soon);
                     scaling.apply(normalize, row);
                 }
             });

@@ -1,11 +1,15 @@
 //! An array of numbers or texts inside a file: its type, its shape, and where its values are.
 
 use std::sync::Arc;
+use std::sync::atomic::{Ordering, compiler_fence};
 
-use equipoise_simd::prefetch;
+use equipoise_simd::{prefetch, prefetch_line};
 
 use super::bytes::FileBytes;
 use super::error::FeatureError;
+
+/// Bytes of a cache line.
+const LINE: usize = 64;
 
 /// The type of an array's values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -113,11 +117,28 @@ impl Array {
         &self.bytes[self.start + first * size..][..number * size]
     }
 
-    /// Requests a row from memory, if its values are side by side.
-    pub(super) fn prefetch_row(&self, row: usize) {
-        if !self.header.by_columns {
-            prefetch(self.values(row * self.columns(), self.columns()));
+    /// The bytes of a row whose values are side by side; none if they are not.
+    pub(super) fn row_bytes(&self, row: usize) -> &[u8] {
+        if self.header.by_columns { &[] } else { self.values(row * self.columns(), self.columns()) }
+    }
+
+    /// Copies a row of numbers, and requests other bytes from memory meanwhile: a line of them for every line of the row, because the CPU can
+    /// wait for few lines at once.
+    pub(super) fn copy_row_and_prefetch(&self, row: usize, to: &mut [f32], next: &[u8]) {
+        if self.header.by_columns || self.header.value_type != ValueType::F32 || self.header.is_big_endian {
+            prefetch(next);
+            return self.copy_row(row, to);
         }
+        // lines of a known length are copied by vectors
+        let (lines, rest) = self.row_bytes(row).as_chunks::<LINE>();
+        let (to_lines, to_rest) = to.as_chunks_mut::<{ LINE / size_of::<f32>() }>();
+        for (number, (line, to)) in lines.iter().zip(to_lines).enumerate() {
+            prefetch_line(next.as_ptr().wrapping_add(next.len().min(number * LINE)));
+            copy_numbers(line, to);
+            // otherwise the compiler copies the whole row first
+            compiler_fence(Ordering::SeqCst);
+        }
+        copy_numbers(rest, to_rest);
     }
 
     /// Copies a row of numbers.
@@ -131,10 +152,7 @@ impl Array {
         }
         let values = self.values(row * columns, columns);
         match (self.header.value_type, self.header.is_big_endian) {
-            (ValueType::F32, false) => {
-                let values = values.as_chunks::<4>().0;
-                to.iter_mut().zip(values).for_each(|(to, value)| *to = f32::from_le_bytes(*value));
-            }
+            (ValueType::F32, false) => copy_numbers(values, to),
             (value_type, _) => {
                 let values = values.chunks_exact(value_type.size());
                 to.iter_mut().zip(values).for_each(|(to, value)| *to = self.number(value) as f32);
@@ -184,6 +202,12 @@ impl Array {
             ValueType::Unsigned(_) | ValueType::Text(_) | ValueType::Bytes(_) => bits as f64,
         }
     }
+}
+
+/// Copies numbers of 32 bits.
+#[inline(always)]
+fn copy_numbers(values: &[u8], to: &mut [f32]) {
+    to.iter_mut().zip(values.as_chunks::<4>().0).for_each(|(to, value)| *to = f32::from_le_bytes(*value));
 }
 
 /// A number of IEEE 754's 16 bits.

@@ -93,13 +93,16 @@ impl Features {
         self.tables[table as usize].array.copy_row(row as usize, to);
     }
 
-    /// Requests a row from memory, which another call will copy soon.
+    /// Copies a row as [`copy_row`](Self::copy_row) does, and requests another one from memory, which will be copied soon.
     ///
     /// # Panics
-    /// If the index is out of range.
-    pub(crate) fn prefetch_row(&self, index: usize) {
-        let RowPlace { table, row } = self.rows[index];
-        self.tables[table as usize].array.prefetch_row(row as usize);
+    /// If an index is out of range, or `to` has another length than a row.
+    pub(crate) fn copy_row_and_prefetch(&self, index: usize, to: &mut [f32], soon: Option<usize>) {
+        assert_eq!(to.len(), self.width(), "the output must hold a row");
+        let place = |index: usize| (&self.tables[self.rows[index].table as usize].array, self.rows[index].row as usize);
+        let next = soon.map(place).map_or(&[][..], |(array, row)| array.row_bytes(row));
+        let (array, row) = place(index);
+        array.copy_row_and_prefetch(row, to, next);
     }
 
     /// Where a row comes from, if the file says so.

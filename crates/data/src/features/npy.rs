@@ -7,6 +7,9 @@ use super::array::{Array, ArrayHeader, ValueType};
 use super::bytes::FileBytes;
 use super::error::FeatureError;
 
+/// Longest header of an array of numbers or texts. NumPy reads 10,000 bytes.
+const MOST_HEADER: usize = 1 << 16;
+
 /// The array in a stretch of bytes.
 ///
 /// # Errors
@@ -39,6 +42,9 @@ fn header(name: &str, bytes: &[u8]) -> Result<(ArrayHeader, usize), FeatureError
         version => return Err(FeatureError::NpyVersion { version }),
     };
     let text = bytes.get(start..start + length).ok_or_else(|| truncated(start + length))?;
+    if length > MOST_HEADER {
+        return Err(damaged("it is longer than that of any array"));
+    }
     let text = std::str::from_utf8(text).map_err(|_| damaged("it is not text"))?;
     Ok((dictionary(name, text)?, start + length))
 }

@@ -4,8 +4,6 @@ use std::collections::{BTreeMap, HashSet};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use serde_json::{Map, Value};
-
 use super::array::Array;
 use super::bytes::FileBytes;
 use super::error::FeatureError;
@@ -25,6 +23,8 @@ const LABELS: &[&str] = &["labels", "label", "y", "targets", "target", "arr_1"];
 const CLASSES: &[&str] = &["classes", "class_names", "names"];
 const SPLIT: &str = "split";
 
+/// Arrays that a message names.
+const MOST_NAMED: usize = 20;
 /// Extensions of files of features.
 const EXTENSIONS: [&str; 3] = ["safetensors", "npy", "npz"];
 
@@ -38,7 +38,7 @@ pub fn is_feature_file(path: &Path) -> bool {
 /// The arrays of a file, and what it says about them.
 struct Contents {
     arrays: Vec<(String, Array)>,
-    metadata: Map<String, Value>,
+    metadata: BTreeMap<String, String>,
 }
 
 impl Contents {
@@ -49,13 +49,13 @@ impl Contents {
             return Ok(Self { arrays, metadata });
         }
         if is("npz") {
-            return Ok(Self { arrays: npz::arrays(path)?, metadata: Map::new() });
+            return Ok(Self { arrays: npz::arrays(path)?, metadata: BTreeMap::new() });
         }
         let bytes = Arc::new(FileBytes::open(path).map_err(cannot_read(path))?);
         let end = bytes.len();
         let array = npy::array("its array", &bytes, 0..end);
         let array = array.map_err(|what| DataError::Features { path: path.to_owned(), what })?;
-        Ok(Self { arrays: vec![("features".to_owned(), array)], metadata: Map::new() })
+        Ok(Self { arrays: vec![("features".to_owned(), array)], metadata: BTreeMap::new() })
     }
 
     /// The first array that has one of these names.
@@ -82,8 +82,11 @@ impl Contents {
         match (&parts[..], &tables[..]) {
             ([], [(_, features)]) => Ok(vec![Part { features, labels: self.named(LABELS), split: None }]),
             ([], _) => {
-                let found: Vec<String> =
-                    self.arrays.iter().map(|(name, array)| format!("{name} {:?}", array.header.shape)).collect();
+                let describe = |(name, array): &(String, Array)| format!("{name} {:?}", array.header.shape);
+                let mut found: Vec<String> = self.arrays.iter().take(MOST_NAMED).map(describe).collect();
+                if self.arrays.len() > MOST_NAMED {
+                    found.push("..".to_owned());
+                }
                 Err(FeatureError::NoFeatures { found: found.join(", ") })
             }
             _ => Ok(parts),
@@ -93,8 +96,7 @@ impl Contents {
     /// A list of texts in the metadata.
     fn texts(&self, key: &'static str) -> Result<Option<Vec<String>>, FeatureError> {
         let Some(value) = self.metadata.get(key) else { return Ok(None) };
-        let text = value.as_str().unwrap_or_default();
-        let texts = serde_json::from_str(text);
+        let texts = serde_json::from_str(value);
         texts.map(Some).map_err(|error| FeatureError::Metadata { key, what: error.to_string() })
     }
 
@@ -142,8 +144,7 @@ pub fn features(path: &Path) -> Result<Features, DataError> {
 /// # Errors
 /// If the file cannot be read.
 pub fn metadata(path: &Path) -> Result<BTreeMap<String, String>, DataError> {
-    let text = |(key, value): (String, Value)| Some((key, value.as_str()?.to_owned()));
-    Ok(Contents::open(path)?.metadata.into_iter().filter_map(text).collect())
+    Ok(Contents::open(path)?.metadata)
 }
 
 fn append(all: &mut Features, more: &Features, array: &Array) -> Result<(), FeatureError> {

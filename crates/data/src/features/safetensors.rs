@@ -1,9 +1,12 @@
 //! Safetensors files: the length of a JSON header, the header, and the values.
 
+use std::collections::BTreeMap;
+use std::fmt;
 use std::path::Path;
 use std::sync::Arc;
 
-use serde_json::{Map, Value};
+use serde::de::{Error, MapAccess, SeqAccess, Visitor};
+use serde::{Deserialize, Deserializer};
 
 use super::array::{Array, ArrayHeader, ValueType};
 use super::bytes::FileBytes;
@@ -14,7 +17,7 @@ use crate::read::source::cannot_read;
 /// The tensors of a file with their names, and its metadata.
 pub(super) struct Tensors {
     pub(super) arrays: Vec<(String, Array)>,
-    pub(super) metadata: Map<String, Value>,
+    pub(super) metadata: BTreeMap<String, String>,
 }
 
 /// Reads the header of a file.
@@ -30,28 +33,18 @@ fn parse(bytes: &Arc<FileBytes>) -> Result<Tensors, FeatureError> {
     let got = bytes.len() as u64;
     let truncated = || FeatureError::Truncated { array: "its header".to_owned(), need: length as u64, got };
     let text = bytes[8..].get(..length).ok_or_else(truncated)?;
-    let header: Value = serde_json::from_slice(text).map_err(|error| damaged(&error.to_string()))?;
-    let Value::Object(mut header) = header else { return Err(damaged("it is no JSON object")) };
-    let metadata = match header.remove("__metadata__") {
-        Some(Value::Object(metadata)) => metadata,
-        None => Map::new(),
-        Some(_) => return Err(damaged("`__metadata__` is no object")),
-    };
+    if length > MOST_HEADER {
+        return Err(damaged("it is longer than 100 MB"));
+    }
+    let Header { tensors, metadata } = serde_json::from_slice(text).map_err(|error| damaged(&error.to_string()))?;
     let mut arrays = Vec::new();
-    for (name, about) in header {
-        let whole = |value: &Value| value.as_u64().and_then(|number| usize::try_from(number).ok());
-        let list = |key: &str| {
-            let list = about.get(key).and_then(Value::as_array);
-            list.and_then(|list| list.iter().map(whole).collect::<Option<Vec<usize>>>())
-                .ok_or_else(|| damaged(&format!("`{key}` of tensor {name} is no list of numbers")))
-        };
-        let type_name = about.get("dtype").and_then(Value::as_str).unwrap_or_default().to_owned();
-        let (shape, offsets) = (list("shape")?, list("data_offsets")?);
-        let [first, last] = offsets[..] else { return Err(damaged("`data_offsets` must be two numbers")) };
+    for (name, TensorHeader { dtype: type_name, shape, data_offsets }) in tensors {
+        let [first, last] = data_offsets.0[..] else { return Err(damaged("`data_offsets` must be two numbers")) };
         let Some(value_type) = value_type(&type_name) else {
-            let want = "numbers are needed";
-            return Err(FeatureError::Type { array: name, found: type_name, want });
+            let (found, want) = (type_name.chars().take(40).collect(), "numbers are needed");
+            return Err(FeatureError::Type { array: name, found, want });
         };
+        let shape = shape.0;
         let header =
             ArrayHeader { name: name.clone(), value_type, type_name, is_big_endian: false, shape, by_columns: false };
         let start = 8usize.saturating_add(length);
@@ -59,6 +52,83 @@ fn parse(bytes: &Arc<FileBytes>) -> Result<Tensors, FeatureError> {
         arrays.push((name, array));
     }
     Ok(Tensors { arrays, metadata })
+}
+
+/// Longest header in bytes, by the definition of the format.
+const MOST_HEADER: usize = 100_000_000;
+/// Most tensors of a file, and most bytes of a name.
+const MOST_TENSORS: usize = 10_000;
+const LONGEST_NAME: usize = 1000;
+/// Most dimensions of a tensor.
+const MOST_DIMENSIONS: usize = 32;
+
+/// The header, read so that it takes little more memory than its text.
+struct Header {
+    tensors: BTreeMap<String, TensorHeader>,
+    metadata: BTreeMap<String, String>,
+}
+
+#[derive(Deserialize)]
+struct TensorHeader {
+    dtype: String,
+    shape: FewNumbers,
+    data_offsets: FewNumbers,
+}
+
+impl<'de> Deserialize<'de> for Header {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Entries;
+        impl<'de> Visitor<'de> for Entries {
+            type Value = Header;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a JSON object")
+            }
+
+            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Header, A::Error> {
+                let mut header = Header { tensors: BTreeMap::new(), metadata: BTreeMap::new() };
+                while let Some(name) = map.next_key::<String>()? {
+                    if name == "__metadata__" {
+                        header.metadata = map.next_value()?;
+                    } else if name.len() > LONGEST_NAME || header.tensors.len() == MOST_TENSORS {
+                        return Err(A::Error::custom("there are too many tensors, or one has too long a name"));
+                    } else {
+                        header.tensors.insert(name, map.next_value()?);
+                    }
+                }
+                Ok(header)
+            }
+        }
+        deserializer.deserialize_map(Entries)
+    }
+}
+
+/// Some whole numbers, as few as a tensor has dimensions.
+struct FewNumbers(Vec<usize>);
+
+impl<'de> Deserialize<'de> for FewNumbers {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Numbers;
+        impl<'de> Visitor<'de> for Numbers {
+            type Value = FewNumbers;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a list of numbers")
+            }
+
+            fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<FewNumbers, A::Error> {
+                let mut numbers = Vec::new();
+                while let Some(number) = list.next_element()? {
+                    if numbers.len() == MOST_DIMENSIONS {
+                        return Err(A::Error::custom("a tensor has too many dimensions"));
+                    }
+                    numbers.push(number);
+                }
+                Ok(FewNumbers(numbers))
+            }
+        }
+        deserializer.deserialize_seq(Numbers)
+    }
 }
 
 fn value_type(name: &str) -> Option<ValueType> {
@@ -98,7 +168,9 @@ mod tests {
             error(&good.replace("F32", "F8_E4M3"), &[0; 8]),
             "x has values of type F8_E4M3, but numbers are needed"
         );
-        assert!(error("[1]", &[]).ends_with("it is no JSON object"));
+        assert!(error("[1]", &[]).contains("expected a JSON object"), "{}", error("[1]", &[]));
+        let many = good.replace("[1, 2]", &format!("[{}1]", "1, ".repeat(40)));
+        assert!(error(&many, &[0; 8]).contains("a tensor has too many dimensions"));
         assert!(error(&good.replace("[0, 8]", "[0]"), &[0; 8]).ends_with("`data_offsets` must be two numbers"));
         // a shape that overflows asks for no memory
         assert!(

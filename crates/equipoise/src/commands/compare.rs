@@ -3,7 +3,7 @@
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
-use equipoise_criterion::Id;
+use equipoise_criterion::{ConfigError, Id};
 use equipoise_record::names::{BASELINES, COMPARISON, COMPARISON_RESULT, CRITERIA, is_comparison};
 use equipoise_record::{RunFolder, RunResult};
 use equipoise_train::run::baselines::baselines;
@@ -36,15 +36,15 @@ A comparison that was stopped continues with the same command and --output.
 Examples:
   equipoise compare
   equipoise compare cifar10 --imbalance 100 --epochs 40 --seeds 3
-  equipoise compare features.safetensors --seeds 5
+  equipoise compare features.safetensors --criteria all --seeds 5
   equipoise compare path/to/images --criteria softmax,balanced-softmax,cwap --val-fraction 0.1 -o runs/images
   equipoise compare features.safetensors --folds 5 --repeats 3")]
 pub(crate) struct Args {
     #[command(flatten)]
     settings: SettingArgs,
-    /// Criteria, separated by commas; the first is the one that the others are compared with [default: softmax,balanced-softmax,cwap]
-    #[arg(long, alias = "criterion", value_name = "ID,..", value_delimiter = ',')]
-    criteria: Option<Vec<Id>>,
+    /// Criteria, separated by commas, or `all`; the first is the one that the others are compared with [default: softmax,balanced-softmax,cwap]
+    #[arg(long, alias = "criterion", value_name = "ID,..", value_delimiter = ',', value_parser = named)]
+    criteria: Option<Vec<Named>>,
     /// Number of runs per criterion, with consecutive seeds
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..=1000))]
     seeds: u64,
@@ -67,6 +67,28 @@ pub(crate) struct Args {
     /// Print the table as JSON
     #[arg(long)]
     json: bool,
+}
+
+/// A word of `--criteria`.
+#[derive(Clone, Copy)]
+enum Named {
+    All,
+    One(Id),
+}
+
+fn named(word: &str) -> Result<Named, ConfigError> {
+    if word == "all" { Ok(Named::All) } else { word.parse().map(Named::One) }
+}
+
+impl Args {
+    /// The criteria that the user names.
+    fn named_criteria(&self) -> Option<Vec<Id>> {
+        let ids = |named: &Named| match named {
+            Named::All => Id::ALL.to_vec(),
+            Named::One(id) => vec![*id],
+        };
+        self.criteria.as_ref().map(|named| named.iter().flat_map(ids).collect())
+    }
 }
 
 /// The criteria of a comparison that names none.
@@ -110,8 +132,8 @@ pub(crate) fn run(args: &Args, out: &mut impl Write) -> Result<(), Failure> {
     drop(first);
     all.iter_mut().for_each(|settings| settings.choose_as(&chosen));
     let folder = open_folder(args.output.as_deref(), &all[0])?;
-    if let Some(criteria) = &args.criteria {
-        folder.write(CRITERIA, serde_json::to_string(criteria)?.as_bytes())?;
+    if let Some(criteria) = args.named_criteria() {
+        folder.write(CRITERIA, serde_json::to_string(&criteria)?.as_bytes())?;
     }
     if !baselines.is_empty() {
         folder.write(BASELINES, serde_json::to_string(&baselines)?.as_bytes())?;
@@ -156,7 +178,7 @@ pub(crate) fn run(args: &Args, out: &mut impl Write) -> Result<(), Failure> {
 
 /// The settings of the first seed, by criterion.
 fn settings(args: &Args) -> Result<Vec<Settings>, Failure> {
-    let criteria = args.criteria.as_deref().unwrap_or(&CRITERIA_BY_DEFAULT);
+    let criteria = args.named_criteria().unwrap_or_else(|| CRITERIA_BY_DEFAULT.to_vec());
     let repeated = |(number, id): &(usize, &Id)| criteria[..*number].contains(id);
     if let Some((_, id)) = criteria.iter().enumerate().find(repeated) {
         return Err(Failure::usage(format!("--criteria: {id} is named twice")));

@@ -30,7 +30,8 @@ const TOO_MANY: f64 = 0.3;
 #[command(after_long_help = "\
 Networks are trained on parts of the images, and every image is judged by one that has not seen it (cross-validation). Probabilities are for \
 shares of the classes half-way between those of the labels and equal ones; otherwise every image of a rare class would look wrong. All images are listed in label-errors.csv, the most \
-suspicious first, with the more probable class; label-errors.html shows the first of every class. Nothing is changed or deleted: look at the \
+suspicious first, with the more probable class. The order is by p_value, the expected share of the right labels of the class that look at least as wrong, so that rare \
+and hard classes are not listed more often than others for being rare or hard. label-errors.html shows the first of every class. Nothing is changed or deleted: look at the \
 images and decide.
 
 Only training images are looked at; of a dataset without a test split these are all images. A short training is enough. The runs stay in the \
@@ -101,10 +102,13 @@ pub(crate) fn run(args: &Args, out: &mut impl Write) -> Result<(), Failure> {
     print(images, &suspects, examples, out)?;
     let doubted = suspects.iter().filter(|suspect| suspect.is_doubted()).count();
     if doubted as f64 > TOO_MANY * suspects.len() as f64 {
-        warn(
-            "the networks know these classes too badly to tell wrong labels from hard ones: train them longer (--epochs), or on features \
-             of a pretrained backbone (`equipoise embed`)",
-        );
+        let other = match examples {
+            Examples::Images => ", or on features of a pretrained backbone (`equipoise embed`)",
+            Examples::Rows => "",
+        };
+        warn(&format!(
+            "the networks know these classes too badly to tell wrong labels from hard ones: train them longer (--epochs){other}"
+        ));
     }
     let all = quoted(&folder.path().join("label-errors.csv"));
     Ok(writeln!(
@@ -119,19 +123,20 @@ fn json_line(images: &OutOfFold, suspect: &Suspect) -> serde_json::Value {
     json!({
         "path": images.name(suspect.row), "label": images.classes[suspect.label], "suggested": images.classes[suspect.suggested],
         "label_probability": suspect.label_probability, "suggested_probability": suspect.suggested_probability,
-        "score": suspect.score, "rank_in_class": suspect.rank_in_class,
+        "p_value": suspect.p_value, "rank_in_class": suspect.rank_in_class,
     })
 }
 
 fn csv(images: &OutOfFold, suspects: &[Suspect], raw: bool) -> String {
-    let mut text = "rank,path,label,suggested,label_probability,suggested_probability,score,rank_in_class\n".to_owned();
+    let mut text =
+        "rank,path,label,suggested,label_probability,suggested_probability,p_value,rank_in_class\n".to_owned();
     for (rank, suspect) in (1..).zip(suspects) {
-        let Suspect { row, label, suggested, label_probability, suggested_probability, score, rank_in_class } =
+        let Suspect { row, label, suggested, label_probability, suggested_probability, p_value, rank_in_class } =
             *suspect;
         let [path, label, suggested] =
             [&images.name(row), &images.classes[label], &images.classes[suggested]].map(|text| csv_field(text, raw));
         text += &format!(
-            "{rank},{path},{label},{suggested},{label_probability:.6},{suggested_probability:.6},{score:.4},{rank_in_class}\n"
+            "{rank},{path},{label},{suggested},{label_probability:.6},{suggested_probability:.6},{p_value:.3e},{rank_in_class}\n"
         );
     }
     text

@@ -300,7 +300,9 @@ fn wrong_labels_come_first() {
     let said = place.stdout(&[&args[..], &more].concat());
     assert!(said.contains("another class is more probable"), "{said}");
     let csv = place.read("errors/label-errors.csv");
-    assert!(csv.starts_with("rank,path,label,suggested,label_probability,suggested_probability,score,rank_in_class\n"));
+    assert!(
+        csv.starts_with("rank,path,label,suggested,label_probability,suggested_probability,p_value,rank_in_class\n")
+    );
     assert_eq!(csv.lines().count(), 121, "all images are listed");
     let first: Vec<&str> = csv.lines().skip(1).take(moved.len()).collect();
     let found = moved.iter().filter(|name| first.iter().any(|line| line.contains(name.as_str()))).count();

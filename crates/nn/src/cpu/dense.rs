@@ -5,15 +5,17 @@
 
 use equipoise_simd::SimdLevel;
 
-use super::scratch::{Shared, Tasks};
+use super::scratch::Tasks;
 use crate::kernel::CHANNELS;
 use crate::kernel::gemm::{Gemm, Outer, Segment, gemm, outer};
 use crate::kernel::prefetch::Prefetch;
 
 /// Rows of a task: a multiple of what the kernels keep in registers, and few enough that small batches have several.
 pub(super) const TASK_ROWS: usize = 24;
-/// Inputs of a task of the weights' gradient.
-const TASK_INPUTS: usize = 3 * CHANNELS;
+/// Inputs of a task of the weights' gradient: two vectors of the longest kind.
+const TASK_INPUTS: usize = 2 * CHANNELS;
+/// Rows of which a task keeps its inputs in the nearest cache, for all outputs.
+const BLOCK_ROWS: usize = 128;
 
 /// The sizes of a product: rows of `inputs` values become rows of `outputs` values. Both are multiples of 16.
 #[derive(Clone, Copy)]
@@ -21,23 +23,41 @@ pub(super) struct DenseShape {
     pub(super) rows: usize,
     pub(super) inputs: usize,
     pub(super) outputs: usize,
+    /// Distance from one row of inputs to the next.
+    pub(super) stride: usize,
+}
+
+/// The distance of rows with so many values, a multiple of 16: an odd number of cache lines, because the same columns of rows that are an even
+/// number apart fall into few sets of the cache.
+pub(super) fn row_stride(values: usize) -> usize {
+    values + CHANNELS * usize::from((values / CHANNELS).is_multiple_of(2))
 }
 
 impl DenseShape {
+    /// A shape whose rows of inputs follow each other.
+    pub(super) fn new(rows: usize, inputs: usize, outputs: usize) -> Self {
+        Self { rows, inputs, outputs, stride: inputs }
+    }
+
     /// `y = x w` on this thread, with weights as the kernels read them.
     ///
     /// # Panics
     /// If a slice is too short for the shape.
     pub(super) fn product(self, simd: SimdLevel, x: &[f32], packed: &[f32], y: &mut [f32]) {
-        let Self { rows, inputs, outputs } = self;
-        assert!(x.len() >= rows * inputs && packed.len() >= inputs * outputs && y.len() >= rows * outputs);
+        let Self { rows, inputs, outputs, stride } = self;
+        assert!(
+            stride >= inputs
+                && x.len() >= rows * stride
+                && packed.len() >= inputs * outputs
+                && y.len() >= rows * outputs
+        );
         let product = Gemm {
             count: 1,
             next: [0; 3],
             rows,
             columns: outputs,
             a: x.as_ptr(),
-            a_stride: inputs,
+            a_stride: stride,
             segments: &[Segment { offset: 0, length: inputs }],
             b: packed.as_ptr(),
             c: y.as_mut_ptr(),
@@ -55,46 +75,56 @@ impl Tasks {
     /// # Panics
     /// If a slice is too short for the shape.
     pub(super) fn dense_product(&self, shape: DenseShape, x: &[f32], packed: &[f32], y: &mut [f32]) {
-        let DenseShape { rows, inputs, outputs } = shape;
-        let rows_of = x[..rows * inputs].chunks(TASK_ROWS * inputs);
+        let DenseShape { rows, outputs, stride, .. } = shape;
+        let rows_of = x[..rows * stride].chunks(TASK_ROWS * stride);
         let mut tasks: Vec<(&[f32], &mut [f32])> =
             rows_of.zip(y[..rows * outputs].chunks_mut(TASK_ROWS * outputs)).collect();
         self.pool.each(&mut tasks, |_, (x, y)| {
-            DenseShape { rows: x.len() / inputs, ..shape }.product(self.simd, x, packed, y);
+            DenseShape { rows: x.len() / stride, ..shape }.product(self.simd, x, packed, y);
         });
     }
 
-    /// `dw = transposed x times g`, the gradient of the weights, inputs x outputs.
+    /// `dw = transposed x times g`, the gradient of the weights, inputs x outputs. Only the first `used` outputs are computed, the others are
+    /// padding and stay 0.
+    ///
+    /// Vectors run along the inputs, of which there are many, so that padded outputs cost nothing; every task transposes what it has computed.
     ///
     /// # Panics
     /// If a slice is too short for the shape.
-    pub(super) fn dense_weight_gradient(&self, shape: DenseShape, x: &[f32], g: &[f32], dw: &mut [f32]) {
-        let DenseShape { rows, inputs, outputs } = shape;
-        assert!(x.len() >= rows * inputs && g.len() >= rows * outputs && dw.len() >= inputs * outputs);
-        let [x, g] = [x, g].map(|values| Shared::new(values.as_ptr()));
-        let dw = Shared::new(dw.as_mut_ptr());
-        self.pool.run(inputs.div_ceil(TASK_INPUTS), |task| {
-            let first = task * TASK_INPUTS;
-            let prefetch = Prefetch::new(0, &(0..0), &(0..0));
-            // SAFETY: the assertion above: the inputs of the task lie inside every row of `x` and inside `dw`, and `g` has all
-            // rows. Each task writes the gradient of inputs of its own.
-            unsafe {
+    pub(super) fn dense_weight_gradient(&self, shape: DenseShape, used: usize, x: &[f32], g: &[f32], dw: &mut [f32]) {
+        let DenseShape { rows, inputs, outputs, stride } = shape;
+        assert!(
+            stride >= inputs && x.len() >= rows * stride && g.len() >= rows * outputs && dw.len() >= inputs * outputs
+        );
+        let mut tasks: Vec<&mut [f32]> = dw[..inputs * outputs].chunks_mut(TASK_INPUTS * outputs).collect();
+        self.pool.each(&mut tasks, |task, dw| {
+            let columns = dw.len() / outputs;
+            let mut transposed = vec![0.0; used * columns];
+            let x = &x[task * TASK_INPUTS..];
+            for first in (0..rows).step_by(BLOCK_ROWS) {
                 let sum = Outer {
-                    prefetch: &prefetch,
+                    prefetch: &Prefetch::new(0, &(0..0), &(0..0)),
                     count: 1,
                     next: [0; 3],
-                    fresh: true,
-                    rows: TASK_INPUTS.min(inputs - first),
-                    columns: outputs,
-                    size: [1, rows],
-                    a: x.get().add(first),
-                    a_strides: [0, inputs],
-                    d: g.get(),
-                    d_strides: [0, outputs],
-                    w: dw.get().add(first * outputs),
-                    w_stride: outputs,
+                    fresh: first == 0,
+                    rows: used,
+                    columns,
+                    size: [1, BLOCK_ROWS.min(rows - first)],
+                    a: g[first * outputs..].as_ptr(),
+                    a_strides: [0, outputs],
+                    d: x[first * stride..].as_ptr(),
+                    d_strides: [0, stride],
+                    w: transposed.as_mut_ptr(),
+                    w_stride: columns,
                 };
-                outer(self.simd, &sum);
+                // SAFETY: the assertion above: the inputs of the task lie inside every row of `x`, and all outputs inside those of `g`.
+                // `transposed` has `used` rows of `columns` values, and is used by this task only.
+                unsafe { outer(self.simd, &sum) };
+            }
+            for (input, row) in dw.chunks_exact_mut(outputs).enumerate() {
+                for (output, to) in row.iter_mut().enumerate().take(used) {
+                    *to = transposed[output * columns + input];
+                }
             }
         });
     }

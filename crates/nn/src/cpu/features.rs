@@ -4,7 +4,7 @@
 use std::ops::Range;
 
 use super::CpuOf;
-use super::dense::{DenseShape, TASK_ROWS};
+use super::dense::{DenseShape, TASK_ROWS, row_stride};
 use super::head::{HeadLayer, normalize};
 use super::plan::Offsets;
 use crate::buffer::Buffer;
@@ -35,7 +35,7 @@ impl HiddenLayer {
             weight: offsets.take_parameters(geometry.weights()),
             bias: offsets.take_parameters(outputs),
             forward_weights: Buffer::new(convolution.packed()),
-            input: Buffer::new(batch_size * inputs),
+            input: Buffer::new(batch_size * row_stride(inputs)),
             output: Buffer::new(batch_size * outputs),
             convolution,
         })
@@ -43,7 +43,7 @@ impl HiddenLayer {
 
     fn shape(&self, rows: usize) -> DenseShape {
         let Geometry { inputs, outputs, .. } = self.convolution.geometry;
-        DenseShape { rows, inputs, outputs }
+        DenseShape { stride: row_stride(inputs), ..DenseShape::new(rows, inputs, outputs) }
     }
 }
 
@@ -52,13 +52,15 @@ impl<T: Activation> CpuOf<T> {
     pub(super) fn features_forward(&mut self, rows: &[f32]) -> Result<usize, NnError> {
         let number = self.check_rows(rows)?;
         let (width, simd, is_cosine) = (self.network.channels, self.tasks.simd, self.head.is_cosine());
-        let HeadLayer { convolution, forward_weights, features, feature_lengths, logits, .. } = &mut self.head;
+        let HeadLayer { convolution, forward_weights, features, feature_stride, feature_lengths, logits, .. } =
+            &mut self.head;
         let Geometry { inputs, outputs, .. } = convolution.geometry;
+        let stride = *feature_stride;
         let layer = self.hidden.as_mut().map(|hidden| {
             let shape = hidden.shape(0);
             let rows = hidden
                 .input
-                .chunks_mut(TASK_ROWS * shape.inputs)
+                .chunks_mut(TASK_ROWS * shape.stride)
                 .zip(hidden.output.chunks_mut(TASK_ROWS * shape.outputs));
             (shape, &self.parameters[hidden.bias.clone()], &hidden.forward_weights, rows)
         });
@@ -68,7 +70,7 @@ impl<T: Activation> CpuOf<T> {
         };
         let mut tasks: Vec<RowTask<'_>> = rows
             .chunks(TASK_ROWS * width)
-            .zip(features.chunks_mut(TASK_ROWS * inputs))
+            .zip(features.chunks_mut(TASK_ROWS * stride))
             .zip(feature_lengths.chunks_mut(TASK_ROWS).zip(logits.chunks_mut(TASK_ROWS * outputs)))
             .map(|((rows, features), (lengths, logits))| {
                 let hidden = hidden_rows.as_mut().and_then(Iterator::next);
@@ -79,17 +81,17 @@ impl<T: Activation> CpuOf<T> {
             let rows = task.rows.len() / width;
             match (&mut task.hidden, layer) {
                 (Some((input, output)), Some((shape, bias, weights))) => {
-                    task.is_finite = copy_rows(task.rows, input, (width, shape.inputs));
+                    task.is_finite = copy_rows(task.rows, input, (width, shape.stride));
                     DenseShape { rows, ..shape }.product(simd, input, weights, output);
                     rectify(output, bias, task.features);
                 }
-                _ => task.is_finite = copy_rows(task.rows, task.features, (width, inputs)),
+                _ => task.is_finite = copy_rows(task.rows, task.features, (width, stride)),
             }
             if is_cosine {
-                let features = task.features.chunks_exact_mut(inputs).zip(task.lengths.iter_mut());
+                let features = task.features.chunks_exact_mut(stride).zip(task.lengths.iter_mut());
                 features.take(rows).for_each(|(row, length)| *length = normalize(row));
             }
-            DenseShape { rows, inputs, outputs }.product(simd, task.features, forward_weights, task.logits);
+            DenseShape { rows, inputs, outputs, stride }.product(simd, task.features, forward_weights, task.logits);
         });
         if tasks.iter().all(|task| task.is_finite) {
             return Ok(number);
@@ -115,10 +117,11 @@ impl<T: Activation> CpuOf<T> {
     pub(super) fn head_product_backward(&mut self, rows: usize) {
         let head = &self.head;
         let Geometry { inputs, outputs, .. } = head.convolution.geometry;
-        let shape = DenseShape { rows, inputs, outputs };
-        self.tasks.dense_weight_gradient(shape, &head.features, &head.logits, &mut self.gradients[head.weight.clone()]);
+        let shape = DenseShape { rows, inputs, outputs, stride: head.feature_stride };
+        let (classes, dw) = (self.network.classes, &mut self.gradients[head.weight.clone()]);
+        self.tasks.dense_weight_gradient(shape, classes, &head.features, &head.logits, dw);
         if self.hidden.is_some() && !self.frozen {
-            let back = DenseShape { rows, inputs: outputs, outputs: inputs };
+            let back = DenseShape::new(rows, outputs, inputs);
             let features = &mut self.activation_gradients.features;
             self.tasks.dense_product(back, &head.logits, &head.backward_weights, features);
         }
@@ -139,7 +142,8 @@ impl<T: Activation> CpuOf<T> {
         });
         let bias = &mut self.gradients[hidden.bias.clone()];
         bias.copy_from_slice(&column_sums(&gradients[..rows * shape.outputs], shape.outputs));
-        self.tasks.dense_weight_gradient(shape, &hidden.input, gradients, &mut self.gradients[hidden.weight.clone()]);
+        let dw = &mut self.gradients[hidden.weight.clone()];
+        self.tasks.dense_weight_gradient(shape, shape.outputs, &hidden.input, gradients, dw);
     }
 }
 

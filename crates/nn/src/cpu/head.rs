@@ -6,7 +6,10 @@
 
 use std::ops::Range;
 
+use equipoise_pool::Pool;
+
 use super::CpuOf;
+use super::dense::row_stride;
 use super::plan::{Offsets, PlanOptions};
 use super::scratch::Shared;
 use crate::buffer::Buffer;
@@ -31,6 +34,8 @@ pub(super) struct HeadLayer {
     pub(super) backward_weights: Buffer,
     /// The features; normalized for a cosine head.
     pub(super) features: Buffer,
+    /// Distance from the features of one image to those of the next.
+    pub(super) feature_stride: usize,
     /// The lengths of the features before they were normalized.
     pub(super) feature_lengths: Vec<f32>,
     /// The normalized weights of a cosine head.
@@ -43,6 +48,8 @@ pub(super) struct HeadLayer {
     identity: Buffer,
 }
 
+/// Rows of a task that copies logits or their gradients.
+const ROWS_PER_TASK: usize = 128;
 /// Length that shorter vectors are divided by: a zero vector stays zero.
 const SHORTEST: f64 = 1e-12;
 
@@ -67,6 +74,8 @@ impl HeadLayer {
         let (inputs, outputs) = (stored(network.features()), stored(network.classes));
         let geometry = Geometry { inputs, outputs, kernel: 1, stride: 1, pad: 0, size: [1, 1] };
         let convolution = Convolution::new::<f32>(geometry, ConvolutionAlgorithm::Direct, options.slices.images());
+        let is_first = network.is_on_features() && network.hidden().is_none();
+        let feature_stride = if is_first { row_stride(inputs) } else { inputs };
         let mut identity = Buffer::new(3 * outputs);
         identity[..outputs].fill(1.0);
         Self {
@@ -80,7 +89,8 @@ impl HeadLayer {
             }),
             forward_weights: Buffer::new(convolution.packed()),
             backward_weights: Buffer::new(convolution.packed()),
-            features: Buffer::new(images * inputs),
+            features: Buffer::new(images * feature_stride),
+            feature_stride,
             feature_lengths: vec![0.0; images],
             directions: Buffer::new(geometry.weights()),
             weight_lengths: vec![0.0; outputs],
@@ -173,13 +183,17 @@ impl HeadLayer {
     }
 
     /// Puts the gradient of the logits, times the scales, in the logits' place.
-    fn set_logits_gradient(&mut self, gradient: &[f32], classes: usize, parameters: &[f32]) {
+    fn set_logits_gradient(&mut self, gradient: &[f32], classes: usize, parameters: &[f32], pool: &Pool) {
         let scales: Vec<f32> = self.scales(parameters).iter().copied().cycle().take(classes).collect();
         let outputs = self.convolution.geometry.outputs;
-        for (to, from) in self.logits.chunks_exact_mut(outputs).zip(gradient.chunks_exact(classes)) {
-            to.fill(0.0);
-            to.iter_mut().zip(from).zip(&scales).for_each(|((to, from), scale)| *to = scale * from);
-        }
+        let rows = gradient.chunks(ROWS_PER_TASK * classes);
+        let mut tasks: Vec<(&mut [f32], &[f32])> = self.logits.chunks_mut(ROWS_PER_TASK * outputs).zip(rows).collect();
+        pool.each(&mut tasks, |_, (to, from)| {
+            for (to, from) in to.chunks_exact_mut(outputs).zip(from.chunks_exact(classes)) {
+                to.fill(0.0);
+                to.iter_mut().zip(from).zip(&scales).for_each(|((to, from), scale)| *to = scale * from);
+            }
+        });
     }
 }
 
@@ -193,15 +207,20 @@ impl<T: Activation> CpuOf<T> {
         let head = &self.head;
         let outputs = head.convolution.geometry.outputs;
         let (bias, scales) = (&self.parameters[head.bias.clone()], head.scales(&self.parameters));
-        self.logits.clear();
-        for row in head.logits.chunks_exact(outputs).take(images) {
-            let row = row.iter().zip(bias).take(self.network.classes);
-            match head.kind {
-                Head::Linear => self.logits.extend(row.map(|(x, b)| x + b)),
-                Head::Cosine { .. } => self.logits.extend(row.map(|(x, _)| scales[0] * x)),
-                Head::Lws => self.logits.extend(row.zip(scales).map(|((x, b), scale)| scale * (x + b))),
+        let classes = self.network.classes;
+        self.logits.resize(images * classes, 0.0);
+        let rows = head.logits.chunks(ROWS_PER_TASK * outputs);
+        let mut tasks: Vec<(&mut [f32], &[f32])> = self.logits.chunks_mut(ROWS_PER_TASK * classes).zip(rows).collect();
+        self.tasks.pool.each(&mut tasks, |_, (to, from)| {
+            for (to, from) in to.chunks_exact_mut(classes).zip(from.chunks_exact(outputs)) {
+                let row = to.iter_mut().zip(from.iter().zip(bias));
+                match head.kind {
+                    Head::Linear => row.for_each(|(to, (x, b))| *to = x + b),
+                    Head::Cosine { .. } => row.for_each(|(to, (x, _))| *to = scales[0] * x),
+                    Head::Lws => row.zip(scales).for_each(|((to, (x, b)), scale)| *to = scale * (x + b)),
+                }
             }
-        }
+        });
     }
 
     /// Computes the logits without bias and scale.
@@ -235,13 +254,14 @@ impl<T: Activation> CpuOf<T> {
         let slices = self.own_slices.max(1);
         self.sums.clear();
         self.sums.resize(slices * 2 * classes, 0.0);
-        let rows = gradient.chunks(slice_images * classes).enumerate();
-        for (sums, (slice, rows)) in self.sums.chunks_exact_mut(2 * classes).zip(rows) {
+        let rows = gradient.chunks(slice_images * classes);
+        let mut tasks: Vec<(&mut [f64], &[f32])> = self.sums.chunks_exact_mut(2 * classes).zip(rows).collect();
+        self.tasks.pool.each(&mut tasks, |slice, (sums, rows)| {
             head.add_gradients(slice * slice_images, rows, classes, bias, sums);
-        }
+        });
         self.add_slices(slices)?;
         self.head.set_gradients(&self.sums, classes, &mut self.gradients);
-        self.head.set_logits_gradient(gradient, classes, &self.parameters);
+        self.head.set_logits_gradient(gradient, classes, &self.parameters, &self.tasks.pool);
         if self.network.is_on_features() {
             self.head_product_backward(images);
         } else {

@@ -42,6 +42,19 @@ pub enum ReportError {
         /// The run folder.
         path: PathBuf,
     },
+    /// A cross-validation whose figures over all images are not there yet.
+    #[error(
+        "{}: this cross-validation has not finished ({finished} of its folds {}), and single folds are not compared; the same command with \
+         --output {0} continues it",
+        path.display(),
+        if *finished == 1 { "has" } else { "have" }
+    )]
+    UnfinishedFolds {
+        /// The folder of the cross-validation.
+        path: PathBuf,
+        /// Folds that have finished.
+        finished: usize,
+    },
     /// The same run was given more than once.
     #[error("{} was given more than once", path.display())]
     Duplicate {

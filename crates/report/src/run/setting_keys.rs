@@ -15,6 +15,7 @@ pub(crate) const SUBSET_SEED: &str = "data.subset_seed";
 pub(crate) const IMAGE_SIZE: &str = "data.image_size";
 pub(crate) const MODEL: &str = "model.name";
 pub(crate) const FOLDS: &str = "data.folds";
+pub(crate) const FOLD: &str = "data.fold";
 pub(crate) const HEAD: &str = "model.head";
 pub(crate) const HEAD_SCALE: &str = "model.head_scale";
 pub(crate) const METHOD: &str = "criterion.method";

@@ -246,11 +246,14 @@ pub(super) fn trainer_with<E: Engine, W: Workers>(
 }
 
 /// Threads that prepare batches: as many as the engine has, if files are decoded. They sleep while there is nothing to decode, and get the
-/// cores whenever the engine waits for a batch. Images in memory and features are prepared in no time by one.
+/// cores whenever the engine waits for a batch. Rows of features are copied by the engine's own threads between steps. Images in memory are
+/// prepared in no time by one.
 fn preparing_threads(data: &RunData, pool: &Pool) -> Pool {
     // a thread that cannot be started is no reason to fail: one is enough
     if data.train.loader.decodes() {
         Pool::without_spinning(pool.threads()).unwrap_or_default()
+    } else if data.train.loader.is_of_features() {
+        pool.clone()
     } else {
         Pool::single()
     }

@@ -188,18 +188,14 @@ impl OutOfFold {
     #[must_use]
     pub fn suspects(&self) -> Vec<Suspect> {
         let (mut logits, mut labels) = (Vec::new(), Vec::new());
-        // half-way between the shares of the labels and equal ones
-        let target: Vec<f64> = train_log_shares(&self.counts).iter().map(|log| 0.5 * log).collect();
         for fold in self.repeats.first().map_or(&[][..], Vec::as_slice) {
             // every network assumes a prior of its own
             for row in fold.logits.chunks_exact(self.classes.len().max(1)) {
-                let shifted =
-                    row.iter().zip(&fold.assumed).zip(&target).map(|((z, from), to)| f64::from(*z) - from + to);
-                logits.extend(shifted.map(|z| z as f32));
+                logits.extend(row.iter().zip(&fold.assumed).map(|(z, assumed)| (f64::from(*z) - assumed) as f32));
             }
             labels.extend_from_slice(&fold.data.labels);
         }
-        rank(&Logits::new(&logits, &labels, self.classes.len()), &[])
+        rank(&Logits::new(&logits, &labels, self.classes.len()), &train_log_shares(&self.counts))
     }
 
     /// The name of an image of the first repetition: its file, or its number among all images.

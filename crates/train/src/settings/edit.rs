@@ -63,6 +63,7 @@ impl Settings {
         let is_set = |key: &Key| key.name.split('.').try_fold(&table, |value, name| value.get(name)).is_some();
         // a preset is only a source of parameters, which are all in the text
         let mut unset: Vec<&Key> = KEYS.iter().filter(|key| !is_set(key) && key.name != "criterion.preset").collect();
+        let defaults = Self::default().with_defaults_of_data(&self.data.dataset);
         let (mut commented, mut section) = (String::new(), String::new());
         for line in text.lines().chain([""]) {
             if line.is_empty() {
@@ -75,7 +76,7 @@ impl Settings {
                 section = format!("{}.", name.trim_end_matches(']'));
             }
             commented += line;
-            commented += &changed_default(&section, line);
+            commented += &changed_default(&section, line, &defaults);
             commented.push('\n');
         }
         Ok(commented.trim_end().to_owned() + "\n")
@@ -141,11 +142,11 @@ impl Settings {
 }
 
 /// A comment with the default of the setting in a line, if its value is another one.
-fn changed_default(section: &str, line: &str) -> String {
+fn changed_default(section: &str, line: &str, defaults: &Settings) -> String {
     let Some((name, value)) = line.split_once(" = ") else { return String::new() };
     let name = format!("{section}{name}");
     let key = KEYS.iter().find(|key| key.name == name);
-    let default = key.map(|key| key.default_text().replace('`', "")).filter(|default| default != value);
+    let default = key.map(|key| key.text_in(defaults).replace('`', "")).filter(|default| default != value);
     // the criterion's presets have defaults of their own, and a head follows the criterion
     default
         .filter(|_| key.is_some_and(|key| key.unset.is_none()))

@@ -461,7 +461,12 @@ impl Key {
     /// The default value as TOML, or what happens without a value.
     #[must_use]
     pub fn default_text(&self) -> String {
-        let defaults = toml::Table::try_from(Settings::default()).unwrap_or_default();
+        self.text_in(&Settings::default())
+    }
+
+    /// The value in some settings as TOML, or what happens without a value.
+    pub(super) fn text_in(&self, settings: &Settings) -> String {
+        let defaults = toml::Table::try_from(settings).unwrap_or_default();
         let mut names = self.name.split('.');
         let first = names.next().and_then(|name| defaults.get(name));
         match names.try_fold(first, |value, name| Some(value?.get(name))).flatten() {

@@ -16,6 +16,7 @@ use equipoise_data::batch::augmentation::Augmentation;
 use equipoise_data::batch::sampler::SamplerKind;
 use equipoise_data::describe::broken_files::MAX_BROKEN;
 use equipoise_data::describe::groups::GroupRule;
+use equipoise_data::features::read::is_feature_file;
 use equipoise_data::features::scaling::FeatureScaling;
 use equipoise_data::subset::long_tail::Profile;
 use equipoise_data::subset::split::SplitRule;
@@ -261,7 +262,7 @@ pub struct Sam {
 
 /// Number of epochs of a head on features, if nothing else is said. More epochs fit the rare rows of the training split and lose accuracy on
 /// others: docs/photographs.md has the figures.
-pub const HEAD_EPOCHS: u64 = 10;
+const HEAD_EPOCHS: u64 = 10;
 
 impl Default for Settings {
     fn default() -> Self {
@@ -361,6 +362,15 @@ impl Settings {
     #[must_use]
     pub fn schedule(&self) -> Schedule {
         self.optimizer.schedule.clone().unwrap_or_else(|| Schedule::paper(self.epochs))
+    }
+
+    /// Settings with the defaults that depend on the dataset: heads on features have fewer epochs.
+    #[must_use]
+    pub fn with_defaults_of_data(mut self, dataset: &str) -> Self {
+        if is_feature_file(dataset.as_ref()) {
+            self.epochs = HEAD_EPOCHS;
+        }
+        self
     }
 
     /// Whether the epochs of a run stay what they are if the run gets more or fewer epochs.

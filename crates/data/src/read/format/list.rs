@@ -187,7 +187,11 @@ pub(crate) fn doubtful_names(classes: &[String], file: &Path) -> Vec<Problem> {
         let mut parts = class.split([';', '|', ',']).map(str::trim);
         class.contains([';', '|', ',']) && parts.any(|part| classes.iter().any(|other| other == part))
     };
+    // among numbers, -1 usually stands for no label, unless there is only 1 beside it
+    let is_no_label =
+        |class: &String| class == "-1" && classes.len() > 2 && classes.iter().all(|other| other.parse::<i64>().is_ok());
     let doubt = |class: &String| match () {
+        () if is_no_label(class) => Some("class `-1`: these labels are probably missing".to_owned()),
         () if is_missing(class) => Some(format!("class `{class}`: these labels are probably missing")),
         () if is_several(class) => {
             Some(format!("class `{class}`: probably several labels of one image, which count as a class of their own"))
