@@ -164,8 +164,9 @@ pub(crate) fn report(error: &ReportError) -> PyErr {
     match error {
         ReportError::Read { source, .. } => os(error, source),
         ReportError::NoFolder { path } | ReportError::NotARun { path } => folder(error, path),
-        ReportError::Format { .. } | ReportError::Empty { .. } | ReportError::Duplicate { .. } => {
-            PyValueError::new_err(with_causes(error))
-        }
+        ReportError::Format { .. }
+        | ReportError::Empty { .. }
+        | ReportError::Duplicate { .. }
+        | ReportError::UnfinishedFolds { .. } => PyValueError::new_err(with_causes(error)),
     }
 }
