@@ -110,7 +110,7 @@ def sklearn_regression(features, labels, iterations):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("program", type=Path)
+    parser.add_argument("program", type=lambda path: Path(path).resolve())
     parser.add_argument("--rows", type=int, default=50_000)
     parser.add_argument("--width", type=int, default=768)
     parser.add_argument("--classes", type=int, default=100)
