@@ -1,10 +1,11 @@
 #!/usr/bin/env python3
 """Measures training steps in PyTorch, for comparison with `equipoise bench step`.
 
-    networks_torch.py MODEL [--batch 128] [--size 32] [--channels 3] [--steps 15] [--threads 2] [--evaluate]
+    networks_torch.py MODEL [--batch 128] [--size 32] [--channels 3] [--steps 15] [--threads 2] [--evaluate] [--bf16] [--compile]
 
 MODEL is resnet8, 14, 20, 32, 44 or 56 (written out in make_networks.py), or resnet18 or resnet50 (torchvision's). Needs torch, and
-torchvision for the large ones. Run both programs in turn and compare medians.
+torchvision for the large ones. --bf16 is autocast, --compile torch.compile: compare with the fastest combination. Run both programs in turn
+and compare medians.
 """
 import argparse
 import json
@@ -21,7 +22,8 @@ BLOCKS = {"resnet8": 1, "resnet14": 2, "resnet20": 3, "resnet32": 5, "resnet44":
 
 parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
 parser.add_argument("model")
-parser.add_argument("--evaluate", action="store_true")
+for name in ("evaluate", "bf16", "compile"):
+    parser.add_argument(f"--{name}", action="store_true")
 for name, value in [("batch", 128), ("size", 32), ("channels", 3), ("steps", 15), ("threads", 2)]:
     parser.add_argument(f"--{name}", type=int, default=value)
 args = parser.parse_args()
@@ -37,18 +39,19 @@ model = model.to(memory_format=torch.channels_last).train(not args.evaluate)
 images = torch.randn(args.batch, args.channels, args.size, args.size).to(memory_format=torch.channels_last)
 labels = torch.randint(0, 10, (args.batch,))
 optimizer = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9, weight_decay=2e-4)
+network = torch.compile(model) if args.compile else model
 times = []
 for _ in range(args.steps + 3):
     start = time.perf_counter()
-    if args.evaluate:
-        with torch.no_grad():
-            model(images)
-    else:
+    with torch.autocast("cpu", dtype=torch.bfloat16, enabled=args.bf16), torch.set_grad_enabled(not args.evaluate):
+        loss = F.cross_entropy(network(images), labels)
+    if not args.evaluate:
         optimizer.zero_grad()
-        F.cross_entropy(model(images), labels).backward()
+        loss.backward()
         optimizer.step()
     times.append(time.perf_counter() - start)
 median, best = statistics.median(times[3:]), min(times[3:])
 print(json.dumps({"model": args.model, "batch": args.batch, "threads": args.threads, "device": f"pytorch {torch.__version__}",
+                  "bf16": args.bf16, "compile": args.compile,
                   "images_per_second": round(args.batch / median, 1), "best": round(args.batch / best, 1),
                   "peak_mb": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024}))
