@@ -123,7 +123,7 @@ impl TorchArgs {
 fn check_precision(settings: &Settings) -> Result<(), Failure> {
     match settings.precision {
         Precision::F32 => Ok(()),
-        precision => Err(Failure::usage(&format!(
+        precision => Err(Failure::usage(format!(
             "precision {precision} is for `equipoise train`; with PyTorch, --amp chooses the precision"
         ))),
     }

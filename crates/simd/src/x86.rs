@@ -82,7 +82,7 @@ implement_avx512! {
             _mm512_castsi512_ps(_mm512_slli_epi32::<16>(wide))
         };
         store_bf16(into: *mut Bf16, v: W) = {
-            _mm256_storeu_si256(into.cast(), _mm512_cvtepi32_epi16(_mm512_srli_epi32::<16>(round512(v))))
+            _mm256_storeu_si256(into.cast(), _mm512_cvtepi32_epi16(_mm512_srli_epi32::<16>(round512(v))));
         };
         load_pairs(low: *const Bf16, high: *const Bf16) -> W = {
             let low = _mm512_cvtepu16_epi32(_mm256_loadu_si256(low.cast()));
@@ -105,7 +105,7 @@ implement_avx512! {
             _mm512_castsi512_ps(_mm512_slli_epi32::<16>(wide))
         };
         store_bf16(into: *mut Bf16, v: W) = {
-            _mm256_storeu_si256(into.cast(), std::mem::transmute::<__m256bh, __m256i>(_mm512_cvtneps_pbh(v)))
+            _mm256_storeu_si256(into.cast(), std::mem::transmute::<__m256bh, __m256i>(_mm512_cvtneps_pbh(v)));
         };
         load_pairs(low: *const Bf16, high: *const Bf16) -> W = {
             let low = _mm512_castsi256_si512(_mm256_loadu_si256(low.cast()));
@@ -205,7 +205,7 @@ implement! {
             let upper = _mm256_srli_epi32::<16>(round256(v));
             // both halves of the vector, packed into the lower quarters of each
             let packed = _mm256_permute4x64_epi64::<0b1000>(_mm256_packus_epi32(upper, upper));
-            _mm_storeu_si128(into.cast(), _mm256_castsi256_si128(packed))
+            _mm_storeu_si128(into.cast(), _mm256_castsi256_si128(packed));
         };
         load_pairs(low: *const Bf16, high: *const Bf16) -> H = {
             let low = _mm256_cvtepu16_epi32(_mm_loadu_si128(low.cast()));

@@ -50,10 +50,10 @@ dispatch! {
     ///
     /// # Safety
     /// `normed` is valid for reading an image of this size and of `channels`, a multiple of 16, and `mean` for a value per
-    /// channel; `g` and `taps` for reading the pooled image, `out` for writing the image, and `sums` for reading and writing two
+    /// channel; gradient and taps `of_pool` for reading the pooled image, `out` for writing the image, and `sums` for reading and writing two
     /// values per channel. They do not overlap.
     unsafe fn pool_image_back<T: Activation>(
-        size: [usize; 2], normed: Normed<T>, mean: &[f32], g: *const T, taps: *const u8, out: *mut T, sums: *mut f64
+        size: [usize; 2], normed: Normed<T>, mean: &[f32], of_pool: (*const T, *const u8), out: *mut T, sums: *mut f64
     ) = pool_back_kernel with bf16
 }
 
@@ -108,8 +108,7 @@ unsafe fn pool_back_kernel<I: Simd, T: Activation>(
     [height, width]: [usize; 2],
     normed: Normed<T>,
     mean: &[f32],
-    g: *const T,
-    taps: *const u8,
+    (g, taps): (*const T, *const u8),
     out: *mut T,
     sums: *mut f64,
 ) {
@@ -182,7 +181,7 @@ impl<T: Activation> CpuOf<T> {
             let (out, sums) = (out.as_mut_ptr(), sums.as_mut_ptr());
             // SAFETY: the slices have an image each, and the sums three values per channel; layers have a multiple of 16 channels.
             unsafe {
-                pool_image_back(simd, [height, width], normed, stem.mean(), g.as_ptr(), taps.as_ptr(), out, sums);
+                pool_image_back(simd, [height, width], normed, stem.mean(), (g.as_ptr(), taps.as_ptr()), out, sums);
             }
         });
     }

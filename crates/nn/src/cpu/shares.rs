@@ -5,7 +5,7 @@
 //! with the parameters is done twice, except for packing them. They arrive while the next forward pass computes the layers before.
 //!
 //! Momentum, second moment and EMA of the parts of others are those of some earlier time, until all processes gather them
-//! ([`CpuOf::gather_state`]).
+//! ([`Engine::gather_state`](crate::engine::Engine::gather_state)).
 
 use std::collections::VecDeque;
 use std::ops::Range;
@@ -49,7 +49,7 @@ impl<T: Activation> CpuOf<T> {
         if self.head.is_cosine() { self.head.weight.start..end } else { end..end }
     }
 
-    /// What this process updates of a range of the parameters, in ranges of at most [`PART`] values.
+    /// What this process updates of a range of the parameters, in ranges of at most [`PART`](crate::slices::PART) values.
     pub(super) fn own_parts(&self, range: Range<usize>) -> Vec<Range<usize>> {
         let ((rank, size), all) = (self.rank_and_size(), self.updated_by_all().start.clamp(range.start, range.end));
         let own = parts(range.start..all, size).filter(|(owner, _)| *owner == rank);

@@ -177,22 +177,30 @@ unsafe fn pack_kernel<I: Simd, S: Activation>(
     unsafe {
         for i in rows.clone().step_by(S::DEPTH) {
             for o in (0..outputs).step_by(I::WIDTH) {
-                let taps = |i: usize| {
-                    let mut taps = [[simd.splat(0.0); 3]; 3];
-                    for (tap, value) in taps.as_flattened_mut().iter_mut().enumerate() {
-                        *value = simd.load(w.add((tap * inputs + i) * outputs + o));
-                    }
-                    taps
-                };
                 let packed = (o / width * inputs + i) * width + o % width * S::DEPTH;
-                let last = taps(i + S::DEPTH - 1);
-                put_filters::<I, S>(simd, taps(i), last, forward.add(packed), inputs * outputs);
+                let first = load_taps(simd, w.add(i * outputs + o), inputs * outputs);
+                let last = load_taps(simd, w.add((i + S::DEPTH - 1) * outputs + o), inputs * outputs);
+                put_filters::<I, S>(simd, first, last, forward.add(packed), inputs * outputs);
             }
         }
         if !back.is_null() {
             pack_back(simd, c, w, rows, back);
         }
     }
+}
+
+/// Reads the 3 x 3 values of a vector of filters, which are `stride` apart.
+///
+/// # Safety
+/// `from` is valid for reading a vector at each of the nine.
+#[inline(always)]
+unsafe fn load_taps<I: Simd>(simd: I, from: *const f32, stride: usize) -> [[I::V; 3]; 3] {
+    let mut taps = [[simd.splat(0.0); 3]; 3];
+    for (tap, value) in taps.as_flattened_mut().iter_mut().enumerate() {
+        // SAFETY: `tap` is below nine, for which the contract makes `from` valid.
+        *value = unsafe { simd.load(from.add(tap * stride)) };
+    }
+    taps
 }
 
 /// Writes the transformed filters of a row of words: of one input, or of the `first` and the `last` one of a pair.
@@ -250,17 +258,12 @@ unsafe fn pack_back<I: Simd, S: Activation>(simd: I, c: &Winograd, w: *const f32
                 }
                 for k in (0..CHANNELS).step_by(S::DEPTH) {
                     for i in (0..CHANNELS).step_by(I::WIDTH) {
-                        let taps = |transposed: &[[f32; CHANNELS]; 9]| {
-                            let mut taps = [[simd.splat(0.0); 3]; 3];
-                            for (tap, value) in taps.as_flattened_mut().iter_mut().enumerate() {
-                                *value = simd.load(transposed[tap].as_ptr().add(i));
-                            }
-                            taps
-                        };
                         let lane = first + i;
                         let packed = (lane / width * outputs + o + k) * width + lane % width * S::DEPTH;
-                        let last = taps(&transposed[k + S::DEPTH - 1]);
-                        put_filters::<I, S>(simd, taps(&transposed[k]), last, back.add(packed), inputs * outputs);
+                        let low = load_taps(simd, transposed[k].as_ptr().cast::<f32>().add(i), CHANNELS);
+                        let high =
+                            load_taps(simd, transposed[k + S::DEPTH - 1].as_ptr().cast::<f32>().add(i), CHANNELS);
+                        put_filters::<I, S>(simd, low, high, back.add(packed), inputs * outputs);
                     }
                 }
             }
@@ -571,7 +574,7 @@ unsafe fn transform_block<I: Simd, S: Activation, T: Activation>(
         }
     }
     let number = block.tiles.len();
-    if wanted.weights && number % S::DEPTH != 0 {
+    if wanted.weights && !number.is_multiple_of(S::DEPTH) {
         // a pair without a second tile
         for position in 0..POSITIONS {
             for k in (0..inputs).step_by(I::WIDTH) {
