@@ -24,8 +24,8 @@ pub enum Precision {
     /// 32 bits.
     #[default]
     F32,
-    /// 16 bits with the range of f32, rounded to the nearest, ties to even: half the memory, and about 1.4 times as fast where
-    /// the CPU has AVX512_BF16. Other CPUs get the same bits, slowly.
+    /// 16 bits with the range of f32, rounded to the nearest, ties to even: half the memory for activations, and faster where
+    /// the CPU has AVX512_BF16. Other CPUs with fused multiply-add compute the same bits, more slowly.
     Bf16,
 }
 
