@@ -97,7 +97,7 @@ impl<T: Activation> Planned<T> {
         let inputs = if inputs < CHANNELS { inputs } else { stored(inputs) };
         let outputs = stored(outputs);
         let geometry = Geometry { inputs, outputs, kernel, stride, pad: kernel / 2, size: [side, side] };
-        let convolution = Convolution::new::<T>(geometry, algorithm, images);
+        let convolution = Convolution::new::<T, T>(geometry, algorithm, images);
         let size = convolution.scratch_size();
         let [rows, columns] = geometry.out();
         let (input, output) = (images * side * side * inputs, images * rows * columns * outputs);

@@ -1,8 +1,9 @@
 //! Heads on features: logits and gradients by their definition in 64 bits, any number of threads, and what is refused.
 
 use equipoise_nn::network::Head;
-use equipoise_nn::{Architecture, Cpu, Engine, Network, NnError, Optimizer, TensorKind};
+use equipoise_nn::{Architecture, Cpu, CpuOptions, Engine, Network, NnError, Optimizer, Precision, TensorKind};
 use equipoise_pool::Pool;
+use equipoise_simd::SimdLevel;
 
 const CLASSES: usize = 7;
 const WIDTH: usize = 21;
@@ -28,8 +29,12 @@ fn heads() -> Vec<Network> {
 }
 
 fn engine(network: &Network, threads: usize) -> Cpu {
+    engine_with(network, threads, CpuOptions::default())
+}
+
+fn engine_with(network: &Network, threads: usize, options: CpuOptions) -> Cpu {
     let pool = if threads == 1 { Pool::single() } else { Pool::new(threads).expect("threads") };
-    let mut engine = Cpu::new(network.clone(), ROWS, 1, pool).expect("valid");
+    let mut engine = Cpu::with_options(network.clone(), ROWS, 1, pool, options).expect("valid");
     let parameters: Vec<Vec<f32>> =
         network.parameters().iter().enumerate().map(|(i, tensor)| values(tensor.len(), i + 2)).collect();
     engine.set_tensors(TensorKind::Parameters, &parameters).expect("they fit");
@@ -103,11 +108,56 @@ fn logits_and_gradients_are_those_of_the_definition() {
     }
 }
 
+/// Values that bf16 has exactly lose nothing: sums are f32, and so are the small numbers that these add up to.
 #[test]
-fn any_number_of_threads_gives_the_same_bits() {
+fn bf16_multiplies_exactly_what_it_can_hold() {
+    let network = &heads()[0];
+    let short = |number: usize, seed: usize| -> Vec<f32> {
+        (0..number).map(|i| ((i * 37 + 11 * seed) % 101) as f32 / 8.0 - 6.0).collect()
+    };
+    let parameters: Vec<Vec<f32>> =
+        network.parameters().iter().enumerate().map(|(i, tensor)| short(tensor.len(), i)).collect();
+    // an odd number of rows, the last one without a partner
+    for rows in [1, 2, ROWS - 1, ROWS] {
+        let run = |precision| {
+            let mut engine = engine_with(network, 2, CpuOptions { precision, ..CpuOptions::default() });
+            engine.set_tensors(TensorKind::Parameters, &parameters).expect("they fit");
+            let logits = engine.forward(&short(rows * WIDTH, 3), true).expect("good rows").to_vec();
+            engine.backward(&short(rows * CLASSES, 4)).expect("after a forward pass");
+            (logits, engine.tensors(TensorKind::Gradients).expect("tensors"))
+        };
+        assert!(run(Precision::F32) == run(Precision::Bf16), "{rows} rows");
+    }
+}
+
+#[test]
+fn bf16_is_close_to_f32() {
     for network in heads() {
-        let trained = |threads: usize| {
-            let mut engine = engine(&network, threads);
+        let [exact, short] = Precision::ALL.map(|precision| {
+            let mut engine = engine_with(&network, 2, CpuOptions { precision, ..CpuOptions::default() });
+            let logits = engine.forward(&values(ROWS * WIDTH, 0), true).expect("good rows").to_vec();
+            engine.backward(&values(ROWS * CLASSES, 1)).expect("after a forward pass");
+            (logits, engine.tensors(TensorKind::Gradients).expect("tensors").concat())
+        });
+        for (what, exact, short) in [("logits", exact.0, short.0), ("gradients", exact.1, short.1)] {
+            let difference: f64 = exact.iter().zip(&short).map(|(a, b)| f64::from(a - b).powi(2)).sum();
+            let size: f64 = exact.iter().map(|x| f64::from(*x).powi(2)).sum();
+            assert!(
+                difference > 0.0 && (difference / size).sqrt() < 0.01,
+                "{} {what}: {difference} of {size}",
+                network.name
+            );
+        }
+    }
+}
+
+/// The portable level has no fused multiply-add.
+#[test]
+fn any_number_of_threads_and_any_instructions_give_the_same_bits() {
+    for (network, precision) in heads().iter().flat_map(|network| Precision::ALL.map(|precision| (network, precision)))
+    {
+        let trained = |threads: usize, simd: SimdLevel| {
+            let mut engine = engine_with(network, threads, CpuOptions { precision, simd, ..CpuOptions::default() });
             for step in 0..3 {
                 engine.forward(&values(ROWS * WIDTH, step), true).expect("good rows");
                 engine.backward(&values(ROWS * CLASSES, step + 5)).expect("after a forward pass");
@@ -115,7 +165,11 @@ fn any_number_of_threads_gives_the_same_bits() {
             }
             engine.tensors(TensorKind::Parameters).expect("tensors")
         };
-        assert!(trained(1) == trained(3), "{}", network.name);
+        let best = trained(1, SimdLevel::best());
+        assert!(trained(3, SimdLevel::best()) == best, "{}, {precision}", network.name);
+        for &simd in SimdLevel::available().iter().filter(|level| **level != SimdLevel::Portable) {
+            assert!(trained(2, simd) == best, "{}, {precision}, {simd:?}", network.name);
+        }
     }
 }
 

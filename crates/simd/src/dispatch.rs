@@ -6,7 +6,8 @@
 /// [`SimdLevel`](crate::SimdLevel) first and calls `kernel(token, arg)` inside a function that has the level's
 /// instructions. The kernel must be `#[inline(always)]`, with everything it calls on vectors. An `unsafe fn` has the
 /// contract of its kernel. `kernel with Wide` gets vectors of sixteen lanes at every level; `kernel with bf16` is also
-/// compiled with the instructions for bf16, which other kernels do not need.
+/// compiled with the instructions for bf16, which other kernels do not need, and `kernel with bf16 if S::CONSTANT` only for
+/// types that have it.
 #[macro_export]
 macro_rules! dispatch {
     ($(#[$meta:meta])* $vis:vis unsafe fn $($rest:tt)*) => {
@@ -18,7 +19,7 @@ macro_rules! dispatch {
     (
         @ [$($head:tt)*] [$($unsafe:tt)?]
         $name:ident $(<$($generic:ident : $bound:path),*>)? ($($arg:ident : $type:ty),* $(,)?) $(-> $out:ty)?
-        = $kernel:ident with bf16
+        = $kernel:ident with bf16 $(if $condition:expr)?
     ) => {
         #[inline(always)]
         $($head)* $($unsafe)? fn $name $(<$($generic: $bound),*>)? (level: $crate::SimdLevel, $($arg: $type),*) $(-> $out)? {
@@ -35,7 +36,7 @@ macro_rules! dispatch {
                 // SAFETY: the token proves the instructions; the caller of an unsafe function keeps the kernel's
                 // contract.
                 #[cfg(target_arch = "x86_64")]
-                $crate::SimdLevel::Avx512Bf16(simd) => unsafe { avx512bf16(simd, $($arg),*) },
+                $crate::SimdLevel::Avx512Bf16(simd) $(if const { $condition })? => unsafe { avx512bf16(simd, $($arg),*) },
                 // SAFETY: the caller of an unsafe function keeps the contract of the kernel.
                 _ => $($unsafe)? { others(level, $($arg),*) },
             }

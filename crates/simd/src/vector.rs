@@ -14,6 +14,8 @@ pub unsafe trait Simd: Copy {
     const WIDTH: usize = size_of::<Self::V>() / size_of::<f32>();
     /// Vectors that fit in registers.
     const REGISTERS: usize;
+    /// Whether [`dot_bf16`](Self::dot_bf16) is an instruction.
+    const HAS_DOT_BF16: bool = false;
 
     /// The level of instructions.
     fn level(self) -> SimdLevel;

@@ -20,6 +20,7 @@ macro_rules! by_half {
 unsafe impl<S: Simd> Simd for Wide<S> {
     type V = [S::V; 2];
     const REGISTERS: usize = S::REGISTERS / 2;
+    const HAS_DOT_BF16: bool = S::HAS_DOT_BF16;
 
     #[inline(always)]
     fn level(self) -> SimdLevel {

@@ -7,7 +7,7 @@ use crate::{Avx2, Avx512, Avx512Bf16, Bf16, Simd, SimdLevel};
 /// Implements [`Simd`] for a token: its vector, the number of registers, its functions.
 macro_rules! implement {
     (
-        $token:ident, $v:ty, $registers:literal;
+        $token:ident, $v:ty, $registers:literal, $has_dot_bf16:literal;
         $($name:ident($($arg:ident: $type:ty),*) -> $out:ty = $body:expr;)*
         $(@memory { $($unsafe_name:ident($($unsafe_arg:ident: $unsafe_type:ty),*) $(-> $unsafe_out:ty)? = $unsafe_body:expr;)* })?
     ) => {
@@ -15,6 +15,7 @@ macro_rules! implement {
         unsafe impl Simd for $token {
             type V = $v;
             const REGISTERS: usize = $registers;
+            const HAS_DOT_BF16: bool = $has_dot_bf16;
 
             #[inline(always)]
             fn level(self) -> SimdLevel {
@@ -41,9 +42,9 @@ macro_rules! implement {
 type W = __m512;
 /// Implements [`Simd`] for a token of AVX-512, with more functions.
 macro_rules! implement_avx512 {
-    ($token:ident; $($more:tt)*) => {
+    ($token:ident, $has_dot_bf16:literal; $($more:tt)*) => {
         implement! {
-            $token, W, 32;
+            $token, W, 32, $has_dot_bf16;
             splat(x: f32) -> W = _mm512_set1_ps(x);
             add(a: W, b: W) -> W = _mm512_add_ps(a, b);
             sub(a: W, b: W) -> W = _mm512_sub_ps(a, b);
@@ -64,7 +65,7 @@ macro_rules! implement_avx512 {
     };
 }
 implement_avx512! {
-    Avx512;
+    Avx512, false;
     pair_bf16(low: W, high: W) -> W = {
         _mm512_castsi512_ps(_mm512_or_si512(_mm512_srli_epi32::<16>(round512(low)), round512(high)))
     };
@@ -92,7 +93,7 @@ implement_avx512! {
     }
 }
 implement_avx512! {
-    Avx512Bf16;
+    Avx512Bf16, true;
     pair_bf16(low: W, high: W) -> W = {
         // the lower numbers come first, and then the upper ones
         let both: __m512i = std::mem::transmute(_mm512_cvtne2ps_pbh(high, low));
@@ -169,7 +170,7 @@ fn interleaved() -> __m512i {
 
 type H = __m256;
 implement! {
-    Avx2, H, 16;
+    Avx2, H, 16, false;
     splat(x: f32) -> H = _mm256_set1_ps(x);
     add(a: H, b: H) -> H = _mm256_add_ps(a, b);
     sub(a: H, b: H) -> H = _mm256_sub_ps(a, b);

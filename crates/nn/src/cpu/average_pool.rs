@@ -22,7 +22,7 @@ impl<T: Activation> CpuOf<T> {
         let (source, frame) = (Shared::new(self.block_input(self.blocks.len())), self.feature_frame());
         let (channels, simd, cosine) = (frame.channels, self.tasks.simd, self.head.is_cosine());
         let features = Shared::new(self.head.features.as_mut_ptr());
-        let lengths = Shared::new(self.head.feature_lengths.as_mut_ptr());
+        let lengths = Shared::new(self.head.lengths.as_mut_ptr());
         self.tasks.run(images, |n, _, scratch| {
             // SAFETY: `features` has a row of `channels` values and `lengths` a value for every image of a batch. Each
             // task uses those of its own image. As `average` asks, the source has every image of the batch, the scratch
@@ -66,7 +66,7 @@ dispatch! {
     /// The frame's channels are a multiple of 16, the width of the widest vector. `source` is valid for image `n` of the
     /// frame's pixels and channels. `scratch` is valid for reading and writing the frame, whose rows follow each other,
     /// and `features` for writing a value per channel; they overlap nothing else.
-    pub(super) unsafe fn average<T: Activation>(source: &Source<T>, n: usize, frame: &Frame, scratch: *mut f32, features: *mut f32) = average_kernel with bf16
+    pub(super) unsafe fn average<T: Activation>(source: &Source<T>, n: usize, frame: &Frame, scratch: *mut f32, features: *mut f32) = average_kernel with bf16 if T::IS_BF16
 }
 
 dispatch! {
@@ -77,7 +77,7 @@ dispatch! {
     /// The frame's channels are a multiple of 16, the width of the widest vector, and `gradient` has a value for each of
     /// them. `sink` is valid for image `n` of the frame's pixels and channels; `frame.row` is 0. `scratch.input` is valid
     /// for reading and writing a row of pixels; `scratch.sums` and `sums` for three values per channel.
-    unsafe fn spread<T: Activation>(sink: &Sink<T>, n: usize, frame: &Frame, gradient: &[f32], scratch: &Scratch, sums: *mut f64) = spread_kernel with bf16
+    unsafe fn spread<T: Activation>(sink: &Sink<T>, n: usize, frame: &Frame, gradient: &[f32], scratch: &Scratch, sums: *mut f64) = spread_kernel with bf16 if T::IS_BF16
 }
 
 /// # Safety

@@ -1,7 +1,7 @@
 //! Matrix products of fully connected layers: a batch of rows times weights, and the gradients of both.
 //!
 //! A task has some rows of the batch, or some inputs of the weights, whatever the number of threads. Nothing is summed over
-//! tasks, so that results do not depend on them.
+//! tasks, so that results do not depend on them. Products are of f32, or of bf16 with sums in f32.
 
 use equipoise_simd::SimdLevel;
 
@@ -9,6 +9,8 @@ use super::scratch::Tasks;
 use crate::kernel::CHANNELS;
 use crate::kernel::gemm::{Gemm, Outer, Segment, gemm, outer};
 use crate::kernel::prefetch::Prefetch;
+use crate::kernel::rounding::pair_rows;
+use crate::kernel::value::Activation;
 
 /// Rows of a task: a multiple of what the kernels keep in registers, and few enough that small batches have several.
 pub(super) const TASK_ROWS: usize = 24;
@@ -43,12 +45,12 @@ impl DenseShape {
     ///
     /// # Panics
     /// If a slice is too short for the shape.
-    pub(super) fn product(self, simd: SimdLevel, x: &[f32], packed: &[f32], y: &mut [f32]) {
+    pub(super) fn product<S: Activation>(self, simd: SimdLevel, x: &[S], packed: &[f32], y: &mut [f32]) {
         let Self { rows, inputs, outputs, stride } = self;
         assert!(
             stride >= inputs
                 && x.len() >= rows * stride
-                && packed.len() >= inputs * outputs
+                && packed.len() * S::DEPTH >= inputs * outputs
                 && y.len() >= rows * outputs
         );
         let product = Gemm {
@@ -59,12 +61,13 @@ impl DenseShape {
             a: x.as_ptr(),
             a_stride: stride,
             segments: &[Segment { offset: 0, length: inputs }],
-            b: packed.as_ptr(),
+            b: packed.as_ptr().cast(),
             c: y.as_mut_ptr(),
             c_stride: outputs,
             prefetch: &Prefetch::new(0, &(0..0), &(0..0)),
         };
-        // SAFETY: the assertion above: all rows lie inside `x` and `y`, and all weights inside `packed`. `y` is not `x`.
+        // SAFETY: the assertion above: all rows lie inside `x` and `y`, and all words of the weights inside `packed`.
+        // `y` is not `x`.
         unsafe { gemm(simd, &product) };
     }
 }
@@ -74,27 +77,55 @@ impl Tasks {
     ///
     /// # Panics
     /// If a slice is too short for the shape.
-    pub(super) fn dense_product(&self, shape: DenseShape, x: &[f32], packed: &[f32], y: &mut [f32]) {
+    pub(super) fn dense_product<S: Activation>(&self, shape: DenseShape, x: &[S], packed: &[f32], y: &mut [f32]) {
         let DenseShape { rows, outputs, stride, .. } = shape;
         let rows_of = x[..rows * stride].chunks(TASK_ROWS * stride);
-        let mut tasks: Vec<(&[f32], &mut [f32])> =
+        let mut tasks: Vec<(&[S], &mut [f32])> =
             rows_of.zip(y[..rows * outputs].chunks_mut(TASK_ROWS * outputs)).collect();
         self.pool.each(&mut tasks, |_, (x, y)| {
             DenseShape { rows: x.len() / stride, ..shape }.product(self.simd, x, packed, y);
         });
     }
 
-    /// `dw = transposed x times g`, the gradient of the weights, inputs x outputs. Only the first `used` outputs are computed, the others are
-    /// padding and stay 0.
+    /// The rows of a gradient as [`dense_weight_gradient`](Self::dense_weight_gradient) reads them: words of two rows, made in `room`, where
+    /// products are of pairs.
+    pub(super) fn gradient_words<'a, S: Activation>(
+        &self,
+        g: &'a [f32],
+        outputs: usize,
+        room: &'a mut Vec<f32>,
+    ) -> &'a [f32] {
+        if S::DEPTH == 1 {
+            return g;
+        }
+        room.resize((g.len() / outputs).div_ceil(S::DEPTH) * outputs, 0.0);
+        let rows = g.chunks(TASK_ROWS * S::DEPTH * outputs);
+        let mut tasks: Vec<(&[f32], &mut [f32])> = rows.zip(room.chunks_mut(TASK_ROWS * outputs)).collect();
+        self.pool.each(&mut tasks, |_, (rows, words)| pair_rows(self.simd, rows, outputs, words));
+        room
+    }
+
+    /// `dw = transposed x times g`, the gradient of the weights, inputs x outputs, from the words of `g`. Only the first `used` outputs are
+    /// computed, the others are padding and stay 0.
     ///
     /// Vectors run along the inputs, of which there are many, so that padded outputs cost nothing; every task transposes what it has computed.
     ///
     /// # Panics
     /// If a slice is too short for the shape.
-    pub(super) fn dense_weight_gradient(&self, shape: DenseShape, used: usize, x: &[f32], g: &[f32], dw: &mut [f32]) {
+    pub(super) fn dense_weight_gradient<S: Activation>(
+        &self,
+        shape: DenseShape,
+        used: usize,
+        x: &[S],
+        words: &[f32],
+        dw: &mut [f32],
+    ) {
         let DenseShape { rows, inputs, outputs, stride } = shape;
         assert!(
-            stride >= inputs && x.len() >= rows * stride && g.len() >= rows * outputs && dw.len() >= inputs * outputs
+            stride >= inputs
+                && x.len() >= rows * stride
+                && words.len() >= rows.div_ceil(S::DEPTH) * outputs
+                && dw.len() >= inputs * outputs
         );
         let mut tasks: Vec<&mut [f32]> = dw[..inputs * outputs].chunks_mut(TASK_INPUTS * outputs).collect();
         self.pool.each(&mut tasks, |task, dw| {
@@ -110,14 +141,14 @@ impl Tasks {
                     rows: used,
                     columns,
                     size: [1, BLOCK_ROWS.min(rows - first)],
-                    a: g[first * outputs..].as_ptr(),
+                    a: words[first / S::DEPTH * outputs..].as_ptr(),
                     a_strides: [0, outputs],
                     d: x[first * stride..].as_ptr(),
                     d_strides: [0, stride],
                     w: transposed.as_mut_ptr(),
                     w_stride: columns,
                 };
-                // SAFETY: the assertion above: the inputs of the task lie inside every row of `x`, and all outputs inside those of `g`.
+                // SAFETY: the assertion above: the inputs of the task lie inside every row of `x`, and all outputs inside those of `words`.
                 // `transposed` has `used` rows of `columns` values, and is used by this task only.
                 unsafe { outer(self.simd, &sum) };
             }

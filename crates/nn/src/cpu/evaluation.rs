@@ -21,7 +21,7 @@ impl<T: Activation> CpuOf<T> {
     pub(super) fn backbone_evaluate(&mut self, images: usize) {
         self.norm_by_running_statistics();
         let features = Shared::new(self.head.features.as_mut_ptr());
-        let lengths = Shared::new(self.head.feature_lengths.as_mut_ptr());
+        let lengths = Shared::new(self.head.lengths.as_mut_ptr());
         let (engine, group) = (&*self, GROUP.min(self.batch_size));
         self.tasks.run_with_thread_scratch(images.div_ceil(group), |task, _, scratch| {
             let group = task * group..images.min((task + 1) * group);

@@ -3,6 +3,8 @@
 
 use std::ops::Range;
 
+use equipoise_simd::SimdLevel;
+
 use super::CpuOf;
 use super::dense::{DenseShape, TASK_ROWS, row_stride};
 use super::head::{HeadLayer, normalize};
@@ -10,33 +12,37 @@ use super::plan::Offsets;
 use crate::buffer::Buffer;
 use crate::error::NnError;
 use crate::kernel::convolution::{Convolution, ConvolutionAlgorithm, Geometry};
+use crate::kernel::rounding::round;
 use crate::kernel::stored;
 use crate::kernel::value::Activation;
 use crate::network::Network;
 
 /// The hidden layer of a head on features. Its convolution tells how weights are packed.
-pub(super) struct HiddenLayer {
+pub(super) struct HiddenLayer<T> {
     pub(super) convolution: Convolution,
     pub(super) weight: Range<usize>,
     pub(super) bias: Range<usize>,
     pub(super) forward_weights: Buffer,
     /// The features that it reads.
-    input: Buffer,
+    input: Buffer<T>,
     /// Its output after ReLU.
     output: Buffer,
+    /// The gradient of the logits, rounded.
+    logit_gradients: Buffer<T>,
 }
 
-impl HiddenLayer {
+impl<T: Activation> HiddenLayer<T> {
     pub(super) fn new(network: &Network, batch_size: usize, offsets: &mut Offsets) -> Option<Self> {
         let (inputs, outputs) = (stored(network.channels), stored(network.hidden()?));
         let geometry = Geometry { inputs, outputs, kernel: 1, stride: 1, pad: 0, size: [1, 1] };
-        let convolution = Convolution::new::<f32>(geometry, ConvolutionAlgorithm::Direct, batch_size);
+        let convolution = Convolution::new::<T, T>(geometry, ConvolutionAlgorithm::Direct, batch_size);
         Some(Self {
             weight: offsets.take_parameters(geometry.weights()),
             bias: offsets.take_parameters(outputs),
-            forward_weights: Buffer::new(convolution.packed()),
+            forward_weights: Buffer::new(convolution.packed() / T::DEPTH),
             input: Buffer::new(batch_size * row_stride(inputs)),
             output: Buffer::new(batch_size * outputs),
+            logit_gradients: Buffer::new(batch_size * stored(network.classes)),
             convolution,
         })
     }
@@ -52,10 +58,9 @@ impl<T: Activation> CpuOf<T> {
     pub(super) fn features_forward(&mut self, rows: &[f32]) -> Result<usize, NnError> {
         let number = self.check_rows(rows)?;
         let (width, simd, is_cosine) = (self.network.channels, self.tasks.simd, self.head.is_cosine());
-        let HeadLayer { convolution, forward_weights, features, feature_stride, feature_lengths, logits, .. } =
+        let HeadLayer { convolution, forward_weights, rows: head_rows, row_stride: stride, lengths, logits, .. } =
             &mut self.head;
-        let Geometry { inputs, outputs, .. } = convolution.geometry;
-        let stride = *feature_stride;
+        let (Geometry { inputs, outputs, .. }, stride) = (convolution.geometry, *stride);
         let layer = self.hidden.as_mut().map(|hidden| {
             let shape = hidden.shape(0);
             let rows = hidden
@@ -68,36 +73,43 @@ impl<T: Activation> CpuOf<T> {
             Some((shape, bias, weights, rows)) => (Some((shape, bias, weights)), Some(rows)),
             None => (None, None),
         };
-        let mut tasks: Vec<RowTask<'_>> = rows
+        let mut tasks: Vec<RowTask<'_, T>> = rows
             .chunks(TASK_ROWS * width)
-            .zip(features.chunks_mut(TASK_ROWS * stride))
-            .zip(feature_lengths.chunks_mut(TASK_ROWS).zip(logits.chunks_mut(TASK_ROWS * outputs)))
-            .map(|((rows, features), (lengths, logits))| {
+            .zip(head_rows.chunks_mut(TASK_ROWS * stride))
+            .zip(lengths.chunks_mut(TASK_ROWS).zip(logits.chunks_mut(TASK_ROWS * outputs)))
+            .map(|((rows, head_rows), (lengths, logits))| {
                 let hidden = hidden_rows.as_mut().and_then(Iterator::next);
-                RowTask { rows, hidden, features, lengths, logits, is_finite: true }
+                RowTask { rows, hidden, head_rows, lengths, logits, is_finite: true }
             })
             .collect();
         self.tasks.pool.each(&mut tasks, |_, task| {
             let rows = task.rows.len() / width;
-            match (&mut task.hidden, layer) {
-                (Some((input, output)), Some((shape, bias, weights))) => {
-                    task.is_finite = copy_rows(task.rows, input, (width, shape.stride));
-                    DenseShape { rows, ..shape }.product(simd, input, weights, output);
-                    rectify(output, bias, task.features);
-                }
-                _ => task.is_finite = copy_rows(task.rows, task.features, (width, stride)),
+            let (mut source, mut source_width) = (task.rows, width);
+            if let (Some((input, output)), Some((shape, bias, weights))) = (&mut task.hidden, layer) {
+                task.is_finite = round_rows(simd, source, input, (width, shape.stride));
+                DenseShape { rows, ..shape }.product(simd, input, weights, output);
+                rectify(output, bias);
+                (source, source_width) = (&output[..rows * shape.outputs], shape.outputs);
             }
             if is_cosine {
-                let features = task.features.chunks_exact_mut(stride).zip(task.lengths.iter_mut());
-                features.take(rows).for_each(|(row, length)| *length = normalize(row));
+                let mut directions = source.to_vec();
+                let rows = directions.chunks_exact_mut(source_width).zip(task.lengths.iter_mut());
+                rows.for_each(|(row, length)| *length = normalize(row));
+                task.is_finite &= source.iter().all(|x| x.is_finite());
+                round_rows(simd, &directions, task.head_rows, (source_width, stride));
+            } else {
+                task.is_finite &= round_rows(simd, source, task.head_rows, (source_width, stride));
             }
-            DenseShape { rows, inputs, outputs, stride }.product(simd, task.features, forward_weights, task.logits);
+            DenseShape { rows, inputs, outputs, stride }.product(simd, task.head_rows, forward_weights, task.logits);
         });
         if tasks.iter().all(|task| task.is_finite) {
             return Ok(number);
         }
-        let at = rows.iter().position(|x| !x.is_finite()).unwrap_or(0);
-        Err(NnError::NotFinite { image: at / width, value: rows[at] })
+        match rows.iter().position(|x| !x.is_finite()) {
+            Some(at) => Err(NnError::NotFinite { image: at / width, value: rows[at] }),
+            // a hidden layer that has diverged
+            None => Ok(number),
+        }
     }
 
     /// The number of rows of a batch.
@@ -115,15 +127,19 @@ impl<T: Activation> CpuOf<T> {
 
     /// Computes the gradients of the head's weights, and of its input if a hidden layer needs it.
     pub(super) fn head_product_backward(&mut self, rows: usize) {
-        let head = &self.head;
+        let head = &mut self.head;
         let Geometry { inputs, outputs, .. } = head.convolution.geometry;
-        let shape = DenseShape { rows, inputs, outputs, stride: head.feature_stride };
+        let shape = DenseShape { rows, inputs, outputs, stride: head.row_stride };
         let (classes, dw) = (self.network.classes, &mut self.gradients[head.weight.clone()]);
-        self.tasks.dense_weight_gradient(shape, classes, &head.features, &head.logits, dw);
-        if self.hidden.is_some() && !self.frozen {
+        let logits = &head.logits[..rows * outputs];
+        let words = self.tasks.gradient_words::<T>(logits, outputs, &mut self.gradient_words);
+        self.tasks.dense_weight_gradient(shape, classes, &head.rows, words, dw);
+        if let (Some(hidden), false) = (&mut self.hidden, self.frozen) {
+            let rounded = &mut hidden.logit_gradients[..rows * outputs];
+            round(self.tasks.simd, logits, rounded);
             let back = DenseShape::new(rows, outputs, inputs);
             let features = &mut self.activation_gradients.features;
-            self.tasks.dense_product(back, &head.logits, &head.backward_weights, features);
+            self.tasks.dense_product(back, rounded, &head.backward_weights, features);
         }
     }
 
@@ -143,41 +159,33 @@ impl<T: Activation> CpuOf<T> {
         let bias = &mut self.gradients[hidden.bias.clone()];
         bias.copy_from_slice(&column_sums(&gradients[..rows * shape.outputs], shape.outputs));
         let dw = &mut self.gradients[hidden.weight.clone()];
-        self.tasks.dense_weight_gradient(shape, shape.outputs, &hidden.input, gradients, dw);
+        let gradients = &gradients[..rows * shape.outputs];
+        let words = self.tasks.gradient_words::<T>(gradients, shape.outputs, &mut self.gradient_words);
+        self.tasks.dense_weight_gradient(shape, shape.outputs, &hidden.input, words, dw);
     }
 }
 
 /// Some rows of a batch, and where what is computed of them goes.
-struct RowTask<'a> {
+struct RowTask<'a, T> {
     rows: &'a [f32],
     /// The input and the output of the hidden layer.
-    hidden: Option<(&'a mut [f32], &'a mut [f32])>,
-    features: &'a mut [f32],
+    hidden: Option<(&'a mut [T], &'a mut [f32])>,
+    head_rows: &'a mut [T],
     lengths: &'a mut [f32],
     logits: &'a mut [f32],
     is_finite: bool,
 }
 
-/// Copies rows to where there is padding behind each. Returns whether all values are finite.
-fn copy_rows(from: &[f32], to: &mut [f32], (width, padded): (usize, usize)) -> bool {
-    let mut largest = 0;
-    for (from, to) in from.chunks_exact(width).zip(to.chunks_exact_mut(padded)) {
-        for (to, x) in to.iter_mut().zip(from) {
-            *to = *x;
-            // without their signs, the bits of finite values are below those of infinity
-            largest = u32::max(largest, x.abs().to_bits());
-        }
-    }
-    largest < f32::INFINITY.to_bits()
+/// Rounds rows to where there is padding behind each. Returns whether all values are finite.
+fn round_rows<T: Activation>(simd: SimdLevel, from: &[f32], to: &mut [T], (width, padded): (usize, usize)) -> bool {
+    let rows = from.chunks_exact(width).zip(to.chunks_exact_mut(padded));
+    rows.fold(true, |is_finite, (from, to)| round(simd, from, &mut to[..width]) && is_finite)
 }
 
-/// Adds the bias to the rows of a layer's output, and cuts off what is negative. Both the output and the features become that.
-fn rectify(output: &mut [f32], bias: &[f32], features: &mut [f32]) {
-    for (output, features) in output.chunks_exact_mut(bias.len()).zip(features.chunks_exact_mut(bias.len())) {
-        for ((y, b), feature) in output.iter_mut().zip(bias).zip(features) {
-            *y = (*y + b).max(0.0);
-            *feature = *y;
-        }
+/// Adds the bias to the rows of a layer's output, and cuts off what is negative.
+fn rectify(output: &mut [f32], bias: &[f32]) {
+    for output in output.chunks_exact_mut(bias.len()) {
+        output.iter_mut().zip(bias).for_each(|(y, b)| *y = (*y + b).max(0.0));
     }
 }
 

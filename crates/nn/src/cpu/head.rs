@@ -20,8 +20,8 @@ use crate::kernel::stored;
 use crate::kernel::value::Activation;
 use crate::network::{Head, Network};
 
-/// The head, ready to run.
-pub(super) struct HeadLayer {
+/// The head, ready to run. It multiplies f32, unless it is on features, which are of type T.
+pub(super) struct HeadLayer<T> {
     kind: Head,
     pub(super) convolution: Convolution,
     /// Where the weight and the bias are in the flat buffer of all parameters.
@@ -32,12 +32,14 @@ pub(super) struct HeadLayer {
     /// The weights as the kernels of the forward and of the backward pass read them.
     pub(super) forward_weights: Buffer,
     pub(super) backward_weights: Buffer,
-    /// The features; normalized for a cosine head.
+    /// The features that a backbone has computed; normalized for a cosine head.
     pub(super) features: Buffer,
-    /// Distance from the features of one image to those of the next.
-    pub(super) feature_stride: usize,
-    /// The lengths of the features before they were normalized.
-    pub(super) feature_lengths: Vec<f32>,
+    /// The same for a head on features: what it reads of every row.
+    pub(super) rows: Buffer<T>,
+    /// Distance from one of them to the next.
+    pub(super) row_stride: usize,
+    /// The lengths of features or rows before they were normalized.
+    pub(super) lengths: Vec<f32>,
     /// The normalized weights of a cosine head.
     pub(super) directions: Buffer,
     /// The lengths of the weights, by class.
@@ -68,14 +70,18 @@ fn normalize_backward(direction: &[f32], length: f32, gradient: &mut [f32]) {
     }
 }
 
-impl HeadLayer {
+impl<T: Activation> HeadLayer<T> {
     pub(super) fn new(network: &Network, options: &PlanOptions, offsets: &mut Offsets) -> Self {
         let images = options.images;
         let (inputs, outputs) = (stored(network.features()), stored(network.classes));
         let geometry = Geometry { inputs, outputs, kernel: 1, stride: 1, pad: 0, size: [1, 1] };
-        let convolution = Convolution::new::<f32>(geometry, ConvolutionAlgorithm::Direct, options.slices.images());
-        let is_first = network.is_on_features() && network.hidden().is_none();
-        let feature_stride = if is_first { row_stride(inputs) } else { inputs };
+        let (algorithm, slice_images) = (ConvolutionAlgorithm::Direct, options.slices.images());
+        let (convolution, depth) = match network.is_on_features() {
+            true => (Convolution::new::<T, T>(geometry, algorithm, slice_images), T::DEPTH),
+            false => (Convolution::new::<f32, f32>(geometry, algorithm, slice_images), 1),
+        };
+        let (features, rows) = if network.is_on_features() { (0, images) } else { (images, 0) };
+        let row_stride = if network.hidden().is_none() { row_stride(inputs) } else { inputs };
         let mut identity = Buffer::new(3 * outputs);
         identity[..outputs].fill(1.0);
         Self {
@@ -87,11 +93,12 @@ impl HeadLayer {
                 Head::Lws => outputs,
                 Head::Linear | Head::Cosine { learned: false, .. } => 0,
             }),
-            forward_weights: Buffer::new(convolution.packed()),
-            backward_weights: Buffer::new(convolution.packed()),
-            features: Buffer::new(images * feature_stride),
-            feature_stride,
-            feature_lengths: vec![0.0; images],
+            forward_weights: Buffer::new(convolution.packed() / depth),
+            backward_weights: Buffer::new(convolution.packed() / depth),
+            features: Buffer::new(features * inputs),
+            rows: Buffer::new(rows * row_stride),
+            row_stride,
+            lengths: vec![0.0; images],
             directions: Buffer::new(geometry.weights()),
             weight_lengths: vec![0.0; outputs],
             logits: Buffer::new(images * outputs),
@@ -274,10 +281,11 @@ impl<T: Activation> CpuOf<T> {
         // a head on features computes no gradient of them
         if head.is_cosine() && !self.activation_gradients.features.is_empty() {
             let inputs = head.convolution.geometry.inputs;
-            for n in 0..images {
-                let row = n * inputs..(n + 1) * inputs;
-                let gradient = &mut self.activation_gradients.features[row.clone()];
-                normalize_backward(&head.features[row], head.feature_lengths[n], gradient);
+            let rows: Vec<f32> = head.rows[..].iter().map(|x| x.to_f32()).collect();
+            let directions = if self.network.is_on_features() { &rows } else { &head.features[..] };
+            let gradients = self.activation_gradients.features.chunks_exact_mut(inputs).take(images);
+            for ((gradient, direction), length) in gradients.zip(directions.chunks_exact(inputs)).zip(&head.lengths) {
+                normalize_backward(direction, *length, gradient);
             }
         }
         if self.head.trains_scales_only() { Ok(()) } else { self.start_gradient_sum(self.head.weight.clone()) }

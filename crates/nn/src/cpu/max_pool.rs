@@ -41,7 +41,7 @@ dispatch! {
     /// # Safety
     /// `normed` is valid for reading an image of this size and of `channels`, a multiple of 16; `z` and `taps` for writing the
     /// pooled image. They do not overlap.
-    unsafe fn pool_image<T: Activation>(size: [usize; 2], normed: Normed<T>, channels: usize, z: *mut T, taps: Option<*mut u8>) = pool_kernel with bf16
+    unsafe fn pool_image<T: Activation>(size: [usize; 2], normed: Normed<T>, channels: usize, z: *mut T, taps: Option<*mut u8>) = pool_kernel with bf16 if T::IS_BF16
 }
 
 dispatch! {

@@ -79,8 +79,8 @@ pub(crate) struct CpuOf<T> {
     layers: Vec<Layer<T>>,
     blocks: Vec<ResidualBlock>,
     /// The hidden layer of a head on features.
-    hidden: Option<HiddenLayer>,
-    head: HeadLayer,
+    hidden: Option<HiddenLayer<T>>,
+    head: HeadLayer<T>,
     /// Flat buffers of everything that is trained, with padded channels.
     parameters: Buffer,
     gradients: Buffer,
@@ -93,6 +93,8 @@ pub(crate) struct CpuOf<T> {
     activation_gradients: ActivationGradients<T>,
     /// Weight gradients of the slices of one layer.
     slice_gradients: Buffer,
+    /// Words of a gradient, for the products of a head on features.
+    gradient_words: Vec<f32>,
     /// Partial sums of batch norms, part after part.
     partial_sums: Vec<f64>,
     /// Sums over the batch, of all processes.
@@ -152,6 +154,7 @@ impl<T: Activation> CpuOf<T> {
             activations: Activations::new(&plan, &network, batch_size),
             activation_gradients: ActivationGradients::new(&plan, &network, batch_size),
             slice_gradients: Buffer::new(if network.is_on_features() { 0 } else { plan.slice_gradients(own_slices) }),
+            gradient_words: Vec::new(),
             partial_sums: vec![0.0; if network.is_on_features() { 0 } else { 3 * batch_size * plan.most_channels() }],
             logits: Vec::with_capacity(batch_size * network.classes),
             sums: Vec::new(),

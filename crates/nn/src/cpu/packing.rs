@@ -52,7 +52,7 @@ impl<T: Activation> CpuOf<T> {
                 forward: Shared::new(hidden.forward_weights.as_mut_ptr()),
                 // the gradient of the features is not computed
                 backward: Shared::new(std::ptr::null_mut()),
-                is_f32: true,
+                is_f32: false,
             });
         }
         let backward = if is_first { std::ptr::null_mut() } else { head.backward_weights.as_mut_ptr() };
@@ -61,7 +61,7 @@ impl<T: Activation> CpuOf<T> {
             weights: Shared::new(head_weights),
             forward: Shared::new(head.forward_weights.as_mut_ptr()),
             backward: Shared::new(backward),
-            is_f32: true,
+            is_f32: !self.network.is_on_features(),
         });
         let start = self.packing.partition_point(|(number, _)| *number < numbers.start);
         let end = self.packing.partition_point(|(number, _)| *number < numbers.end);

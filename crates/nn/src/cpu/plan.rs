@@ -59,8 +59,8 @@ impl<T: Activation> Layer<T> {
         let slice_images = options.slices.images();
         // images are f32, and so is the stem's arithmetic
         let (convolution, depth) = match first {
-            true => (Convolution::new::<f32>(geometry, options.algorithm, slice_images), 1),
-            false => (Convolution::new::<T>(geometry, options.algorithm, slice_images), T::DEPTH),
+            true => (Convolution::new::<f32, T>(geometry, options.algorithm, slice_images), 1),
+            false => (Convolution::new::<T, T>(geometry, options.algorithm, slice_images), T::DEPTH),
         };
         let task_images = slice_images.div_ceil(TASKS_OF_SLICE).next_multiple_of(convolution.forward.group);
         let (channels, [height, width]) = (geometry.outputs, geometry.out());
@@ -123,8 +123,8 @@ pub(super) struct Plan<T> {
     pub(super) layers: Vec<Layer<T>>,
     pub(super) blocks: Vec<ResidualBlock>,
     /// The hidden layer of a head on features.
-    pub(super) hidden: Option<HiddenLayer>,
-    pub(super) head: HeadLayer,
+    pub(super) hidden: Option<HiddenLayer<T>>,
+    pub(super) head: HeadLayer<T>,
     /// Lengths of the flat buffers.
     pub(super) offsets: Offsets,
 }

@@ -68,12 +68,18 @@ pub(crate) fn panel<I: Simd>(columns: usize) -> usize {
     if columns.is_multiple_of(two) { two } else { I::WIDTH }
 }
 
-/// Rows of a result that stay in registers.
-struct Rows<I>(I);
+/// What a product of values of type A needs.
+struct Tiles<I, A>(I, A);
 
-impl<I: Simd> Rows<I> {
-    /// Rows of a matrix product or of a sum of outer products, one or two vectors across.
-    const MOST: [usize; 2] = if I::REGISTERS == 32 { [16, 12] } else { [6, 6] };
+impl<I: Simd, A: Activation> Tiles<I, A> {
+    /// Whether products of pairs are computed by other instructions: slow whatever one does, and much code.
+    const IS_EMULATED: bool = A::IS_BF16 && !I::HAS_DOT_BF16;
+    /// Rows of a matrix product or of a sum of outer products that stay in registers, one or two vectors across.
+    const ROWS: [usize; 2] = match (Self::IS_EMULATED, I::REGISTERS) {
+        (true, _) => [4, 4],
+        (false, 32) => [16, 12],
+        (false, _) => [6, 6],
+    };
 }
 
 dispatch! {
@@ -84,7 +90,7 @@ dispatch! {
     /// segments' lengths times `columns`, and `c` is valid for writing `rows` rows of `columns` values, `c_stride`
     /// apart. `c` may be where `a` is only if a row's products need one panel, so that each row is read before it is
     /// written.
-    pub(crate) unsafe fn gemm<A: Activation, C: Activation>(product: &Gemm<'_, A, C>) = gemm_kernel with bf16
+    pub(crate) unsafe fn gemm<A: Activation, C: Activation>(product: &Gemm<'_, A, C>) = gemm_kernel with bf16 if A::IS_BF16 || C::IS_BF16
 }
 
 dispatch! {
@@ -94,18 +100,18 @@ dispatch! {
     /// For each of the `count` sums: `a` is valid for reading `rows` values and `d` for `columns` values at every (y,
     /// x), and `w` is valid for reading and writing `rows` rows of `columns` values, `w_stride` apart. `w` overlaps
     /// neither.
-    pub(crate) unsafe fn outer<D: Activation>(sum: &Outer<'_, D>) = outer_kernel with bf16
+    pub(crate) unsafe fn outer<D: Activation>(sum: &Outer<'_, D>) = outer_kernel with bf16 if D::IS_BF16
 }
 
-/// Calls `$tile::<$isa, .., ROWS, $across>` with the number of rows as a constant.
+/// Calls `$tile::<$isa, $operand, .., ROWS, $across>` with the number of rows as a constant.
 macro_rules! by_rows {
-    ($isa:ident, $across:literal, $rows:expr, $tile:ident ::<$($more:ident),*> ($($arg:expr),*)) => {
-        by_rows!(@ $isa, $across, $rows, $tile ($($more)*) ($($arg),*), 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16)
+    ($isa:ident, $across:literal, $rows:expr, $tile:ident ::<$operand:ident $(, $more:ident)*> ($($arg:expr),*)) => {
+        by_rows!(@ $isa, $operand, $across, $rows, $tile ($operand $($more)*) ($($arg),*), 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16)
     };
-    (@ $isa:ident, $across:literal, $rows:expr, $tile:ident $more:tt $args:tt, $($n:literal)*) => {
+    (@ $isa:ident, $operand:ident, $across:literal, $rows:expr, $tile:ident $more:tt $args:tt, $($n:literal)*) => {
         match $rows {
             // what does not fit in the registers is never used, and not compiled
-            $($n if $n <= Rows::<$isa>::MOST[$across - 1] => by_rows!(# $isa, $n, $across, $tile $more $args),)*
+            $($n if const { $n <= Tiles::<$isa, $operand>::ROWS[$across - 1] } => by_rows!(# $isa, $n, $across, $tile $more $args),)*
             _ => unreachable!("rows are split to fit the registers"),
         }
     };
@@ -126,10 +132,12 @@ fn pieces(whole: usize, most: usize) -> (usize, usize) {
 /// The contract of [`gemm`].
 #[inline(always)]
 unsafe fn gemm_kernel<I: Simd, A: Activation, C: Activation>(simd: I, g: &Gemm<'_, A, C>) {
-    // rows that are a known distance apart need no registers for their addresses
+    // rows that are a known distance apart need no registers for their addresses, which pays where the transforms of a
+    // convolution are multiplied: their products are f32
     // SAFETY: the contract of `gemm` holds, and the constant is the distance of the rows.
     unsafe {
         match g.a_stride {
+            _ if const { C::IS_BF16 || Tiles::<I, A>::IS_EMULATED } => gemm_with::<I, A, C, 0>(simd, g),
             16 => gemm_with::<I, A, C, 16>(simd, g),
             32 => gemm_with::<I, A, C, 32>(simd, g),
             64 => gemm_with::<I, A, C, 64>(simd, g),
@@ -147,7 +155,7 @@ unsafe fn gemm_with<I: Simd, A: Activation, C: Activation, const STRIDE: usize>(
     let width = panel::<I>(g.columns);
     let depth: usize = g.segments.iter().map(|segment| segment.length).sum();
     let across = width / I::WIDTH;
-    let (number, least) = pieces(g.rows, Rows::<I>::MOST[across - 1]);
+    let (number, least) = pieces(g.rows, Tiles::<I, A>::ROWS[across - 1]);
     let more = g.rows - number * least;
     // few short rows leave most registers empty: two products at a time
     if STRIDE == 16 && g.columns == I::WIDTH && g.rows == PAIRED && g.count.is_multiple_of(2) && g.segments == ROW {
@@ -289,7 +297,7 @@ unsafe fn step<I: Simd, A: Activation, const R: usize, const N: usize, const P: 
 unsafe fn outer_kernel<I: Simd, D: Activation>(simd: I, o: &Outer<'_, D>) {
     let width = panel::<I>(o.columns);
     let across = width / I::WIDTH;
-    let (number, least) = pieces(o.rows, Rows::<I>::MOST[across - 1]);
+    let (number, least) = pieces(o.rows, Tiles::<I, D>::ROWS[across - 1]);
     let more = o.rows - number * least;
     for at in 0..o.count {
         for first in (0..o.columns).step_by(width) {

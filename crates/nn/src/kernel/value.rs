@@ -9,6 +9,8 @@ use equipoise_simd::{Bf16, Simd};
 pub(crate) trait Activation: Copy + Default + Send + Sync + std::fmt::Debug + 'static {
     /// Values of a word.
     const DEPTH: usize;
+    /// Whether instructions for bf16 make a difference.
+    const IS_BF16: bool = Self::DEPTH == 2;
 
     /// Rounds a number.
     fn from_f32(x: f32) -> Self;

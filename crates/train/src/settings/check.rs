@@ -9,7 +9,7 @@ use equipoise_data::subset::grouping::GroupBy;
 use equipoise_data::subset::split::SplitRule;
 use equipoise_nn::network::Head;
 
-use super::{Architecture, DataSettings, OptimizerKind, OptimizerSettings, Precision, Sam, SelectBest, Settings};
+use super::{Architecture, DataSettings, OptimizerKind, OptimizerSettings, Sam, SelectBest, Settings};
 use crate::error::TrainError;
 
 /// The smallest image that leaves the stages of a network something to see.
@@ -99,9 +99,6 @@ impl Settings {
                 field,
                 format!("this is for heads on features (linear, cosine, mlp), and the model is {name}"),
             );
-        }
-        if name.is_for_features() && self.precision != Precision::F32 {
-            return refuse("precision", "heads on features are trained in f32".to_owned());
         }
         if self.model.class_means && name == Architecture::Mlp {
             return refuse(

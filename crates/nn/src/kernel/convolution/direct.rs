@@ -133,7 +133,7 @@ dispatch! {
     ///
     /// # Safety
     /// The contract of [`Convolution::forward`](super::Convolution::forward).
-    pub(super) unsafe fn forward<S: Activation, T: Activation>(c: &Direct, run: &Forward<S, T>, scratch: &Scratch) = forward_kernel with bf16
+    pub(super) unsafe fn forward<S: Activation, T: Activation>(c: &Direct, run: &Forward<S, T>, scratch: &Scratch) = forward_kernel with bf16 if S::IS_BF16 || T::IS_BF16
 }
 
 dispatch! {
@@ -141,7 +141,7 @@ dispatch! {
     ///
     /// # Safety
     /// The contract of [`Convolution::backward`](super::Convolution::backward).
-    pub(super) unsafe fn backward<S: Activation, T: Activation>(c: &Direct, run: &Backward<S, T>, scratch: &Scratch) = backward_kernel with bf16
+    pub(super) unsafe fn backward<S: Activation, T: Activation>(c: &Direct, run: &Backward<S, T>, scratch: &Scratch) = backward_kernel with bf16 if S::IS_BF16 || T::IS_BF16
 }
 
 /// # Safety

@@ -184,6 +184,11 @@ pub(crate) struct Convolution {
     plan: Plan,
 }
 
+/// Whether a convolution reads one type and writes another, as the stem does. The other algorithms are not compiled for that.
+const fn is_mixed<S: Activation, T: Activation>() -> bool {
+    S::DEPTH != T::DEPTH
+}
+
 enum Plan {
     Direct(Direct),
     Pointwise(Pointwise),
@@ -191,8 +196,15 @@ enum Plan {
 }
 
 impl Convolution {
-    /// Plans a convolution of values of type S for at most `images`. `algorithm` is used where it fits.
-    pub(crate) fn new<S: Activation>(geometry: Geometry, algorithm: ConvolutionAlgorithm, images: usize) -> Self {
+    /// Plans a convolution of values of type S for at most `images`, whose outputs are of type T. `algorithm` is used where it fits.
+    pub(crate) fn new<S: Activation, T: Activation>(
+        geometry: Geometry,
+        algorithm: ConvolutionAlgorithm,
+        images: usize,
+    ) -> Self {
+        if is_mixed::<S, T>() {
+            return Self::direct::<S>(geometry, images);
+        }
         if algorithm == ConvolutionAlgorithm::Winograd && Winograd::fits(&geometry) {
             let plan = Winograd::new(geometry, images);
             return Self { geometry, forward: plan.forward, plan: Plan::Winograd(plan) };
@@ -202,6 +214,10 @@ impl Convolution {
             let pass = Pass { group: plan.group, block: 0 };
             return Self { geometry, forward: pass, plan: Plan::Pointwise(plan) };
         }
+        Self::direct::<S>(geometry, images)
+    }
+
+    fn direct<S: Activation>(geometry: Geometry, images: usize) -> Self {
         let plan = Direct::new::<S>(geometry, images);
         let pass = Pass { group: plan.group, block: 0 };
         Self { geometry, forward: pass, plan: Plan::Direct(plan) }
@@ -268,6 +284,7 @@ impl Convolution {
         unsafe {
             match &self.plan {
                 Plan::Direct(plan) => direct::forward(level, plan, run, scratch),
+                _ if const { is_mixed::<S, T>() } => unreachable!("values of two types have a direct convolution"),
                 Plan::Pointwise(plan) => pointwise::forward(level, plan, run, scratch),
                 Plan::Winograd(plan) => winograd::forward(level, plan, run, scratch),
             }
@@ -297,6 +314,7 @@ impl Convolution {
         unsafe {
             match &self.plan {
                 Plan::Direct(plan) => direct::backward(level, plan, run, scratch),
+                _ if const { is_mixed::<S, T>() } => unreachable!("values of two types have a direct convolution"),
                 Plan::Pointwise(plan) => pointwise::backward(level, plan, run, scratch),
                 Plan::Winograd(plan) => winograd::backward(level, plan, run, scratch),
             }

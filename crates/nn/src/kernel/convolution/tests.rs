@@ -180,7 +180,7 @@ fn check_type<S: Activation>(geometry: Geometry, algorithm: ConvolutionAlgorithm
     let w = values(&stored::<S>(&random(geometry.weights(), 2)));
     let dy = stored::<S>(&random(images * rows * columns * geometry.outputs, 3));
     let want = plain(&geometry, images, &values(&x), &w, &values(&dy));
-    let c = Convolution::new::<S>(geometry, algorithm, images);
+    let c = Convolution::new::<S, S>(geometry, algorithm, images);
     let bounds = bounds::<S>(matches!(c.plan, Plan::Winograd(_)));
     let mut fused: Option<[Vec<f32>; 3]> = None;
     for &simd in SimdLevel::available() {

@@ -140,7 +140,7 @@ dispatch! {
     ///
     /// # Safety
     /// The contract of [`Convolution::pack`](super::Convolution::pack).
-    pub(super) unsafe fn pack<S: Activation>(c: &Winograd, w: *const f32, rows: Range<usize>, forward: *mut S, back: *mut S) = pack_kernel with bf16
+    pub(super) unsafe fn pack<S: Activation>(c: &Winograd, w: *const f32, rows: Range<usize>, forward: *mut S, back: *mut S) = pack_kernel with bf16 if S::IS_BF16
 }
 
 dispatch! {
@@ -148,7 +148,7 @@ dispatch! {
     ///
     /// # Safety
     /// The contract of [`Convolution::forward`](super::Convolution::forward).
-    pub(super) unsafe fn forward<S: Activation, T: Activation>(c: &Winograd, run: &Forward<S, T>, scratch: &Scratch) = forward_kernel with bf16
+    pub(super) unsafe fn forward<S: Activation, T: Activation>(c: &Winograd, run: &Forward<S, T>, scratch: &Scratch) = forward_kernel with bf16 if S::IS_BF16 || T::IS_BF16
 }
 
 dispatch! {
@@ -156,7 +156,7 @@ dispatch! {
     ///
     /// # Safety
     /// The contract of [`Convolution::backward`](super::Convolution::backward).
-    pub(super) unsafe fn backward<S: Activation, T: Activation>(c: &Winograd, run: &Backward<S, T>, scratch: &Scratch) = backward_kernel with bf16
+    pub(super) unsafe fn backward<S: Activation, T: Activation>(c: &Winograd, run: &Backward<S, T>, scratch: &Scratch) = backward_kernel with bf16 if S::IS_BF16 || T::IS_BF16
 }
 
 /// # Safety
