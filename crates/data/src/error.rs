@@ -371,7 +371,7 @@ pub enum DataError {
         path: PathBuf,
     },
     /// Image files that cannot be used.
-    #[error("{} image files cannot be read: {}", files.len(), first_files(files))]
+    #[error("{} image file{} cannot be read: {}", files.len(), if files.len() == 1 { "" } else { "s" }, first_files(files))]
     Unreadable {
         /// The files, by index.
         files: Vec<UnreadableFile>,

@@ -21,6 +21,6 @@ mod x86;
 pub use bf16::Bf16;
 pub use level::{Avx2, Avx512, Avx512Bf16, Portable, SimdLevel};
 pub use portable::FUSED;
-pub use prefetch::{prefetch, prefetch_line};
+pub use prefetch::{finish_streaming, prefetch, prefetch_line};
 pub use vector::Simd;
 pub use wide::Wide;

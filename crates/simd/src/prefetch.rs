@@ -21,3 +21,13 @@ pub fn prefetch_line<T>(address: *const T) {
     #[cfg(not(all(target_arch = "x86_64", not(miri))))]
     let _ = address;
 }
+
+/// Lets other threads see what this one has streamed, before anything that it writes from now on.
+#[inline(always)]
+pub fn finish_streaming() {
+    #[cfg(target_arch = "x86_64")]
+    // SAFETY: every CPU of the target has SSE, and a fence changes no memory.
+    unsafe {
+        std::arch::x86_64::_mm_sfence();
+    }
+}

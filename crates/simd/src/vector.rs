@@ -62,6 +62,17 @@ pub unsafe trait Simd: Copy {
         unsafe { into.cast::<Self::V>().write_unaligned(v) }
     }
 
+    /// Writes a vector to memory and not to the caches, where the level can. Other threads see it after
+    /// [`finish_streaming`](crate::finish_streaming).
+    ///
+    /// # Safety
+    /// `into` must be valid for writing [`WIDTH`](Self::WIDTH) values, and a multiple of a vector's size.
+    #[inline(always)]
+    unsafe fn stream(self, into: *mut f32, v: Self::V) {
+        // SAFETY: the contract is stricter than that of `store`.
+        unsafe { self.store(into, v) }
+    }
+
     /// Reads a vector of bf16 numbers.
     ///
     /// # Safety

@@ -78,6 +78,7 @@ implement_avx512! {
         flush512(_mm512_fmadd_ps(_mm512_castsi512_ps(a0), _mm512_castsi512_ps(b0), sum))
     };
     @memory {
+        stream(into: *mut f32, v: W) = _mm512_stream_ps(into, v);
         load_bf16(from: *const Bf16) -> W = {
             let wide = _mm512_cvtepu16_epi32(_mm256_loadu_si256(from.cast()));
             _mm512_castsi512_ps(_mm512_slli_epi32::<16>(wide))
@@ -101,6 +102,7 @@ implement_avx512! {
     };
     dot_bf16(a: W, b: W, c: W) -> W = _mm512_dpbf16_ps(c, std::mem::transmute::<W, __m512bh>(a), std::mem::transmute::<W, __m512bh>(b));
     @memory {
+        stream(into: *mut f32, v: W) = _mm512_stream_ps(into, v);
         load_bf16(from: *const Bf16) -> W = {
             let wide = _mm512_cvtepu16_epi32(_mm256_loadu_si256(from.cast()));
             _mm512_castsi512_ps(_mm512_slli_epi32::<16>(wide))
@@ -198,6 +200,7 @@ implement! {
         flush256(_mm256_fmadd_ps(_mm256_castsi256_ps(a0), _mm256_castsi256_ps(b0), sum))
     };
     @memory {
+        stream(into: *mut f32, v: H) = _mm256_stream_ps(into, v);
         load_bf16(from: *const Bf16) -> H = {
             let wide = _mm256_cvtepu16_epi32(_mm_loadu_si128(from.cast()));
             _mm256_castsi256_ps(_mm256_slli_epi32::<16>(wide))

@@ -17,7 +17,8 @@ use crate::slices::{Peers, Slices, Traffic};
 
 /// The numbers that activations are kept in, and that convolutions multiply.
 ///
-/// Whatever it is, parameters, optimizer, statistics of batch norms, the stem's convolution, the head and all sums are f32.
+/// Whatever it is, parameters, optimizer, statistics of batch norms, the stem's convolution, the head of a network and all
+/// sums are f32. A head on features multiplies these numbers too.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Precision {

@@ -146,7 +146,7 @@ fn a_file_that_disappears() {
         fs::remove_file(&files[1]).expect("removes");
         let mut out = vec![0.0; 2 * 768];
         let error = streamed.batch(&[0, 1], 0, 0, &mut out, &Pool::single()).expect_err("gone");
-        assert!(error.to_string().contains("1 image files cannot be read") && error.to_string().contains("1.png"));
+        assert!(error.to_string().contains("1 image file cannot be read") && error.to_string().contains("1.png"));
         fs::write(&files[1], bytes).expect("writes");
     }
 }

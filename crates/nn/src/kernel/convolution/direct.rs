@@ -8,6 +8,7 @@ use super::{
     Backward, F32_SUMS, Forward, Geometry, Scratch, ScratchSize, cycles, flush, groups, next_group, pair_rows,
     read_group,
 };
+use crate::kernel::CHANNELS;
 use crate::kernel::fused_norm::{Band, Frame, drain};
 use crate::kernel::gemm::{Gemm, Outer, Segment, gemm, outer, panel};
 use crate::kernel::prefetch::Prefetch;
@@ -125,7 +126,7 @@ dispatch! {
     ///
     /// # Safety
     /// The contract of [`Convolution::pack`](super::Convolution::pack).
-    pub(super) unsafe fn pack<S: Activation>(c: &Direct, w: *const f32, rows: Range<usize>, forward: *mut S, back: *mut S) = pack_kernel
+    pub(super) unsafe fn pack<S: Activation>(c: &Direct, w: *const f32, rows: Range<usize>, forward: *mut S, back: *mut S) = pack_kernel with bf16 if S::IS_BF16
 }
 
 dispatch! {
@@ -148,7 +149,7 @@ dispatch! {
 /// The contract of [`Convolution::pack`](super::Convolution::pack).
 #[inline(always)]
 unsafe fn pack_kernel<I: Simd, S: Activation>(
-    _simd: I,
+    simd: I,
     c: &Direct,
     w: *const f32,
     rows: Range<usize>,
@@ -158,19 +159,20 @@ unsafe fn pack_kernel<I: Simd, S: Activation>(
     let Geometry { inputs, outputs, kernel, .. } = c.geometry;
     let width = panel::<I>(outputs);
     let depth = kernel * kernel * inputs;
-    // value k of a column, in rows of words
-    let place = |k: usize, width: usize| k / S::DEPTH * S::DEPTH * width + k % S::DEPTH;
-    // SAFETY: by the contract of `pack`, `w` and `forward` hold all weights, and so does `back` unless it is null; the
-    // taps of the classes are those of the window, each once.
+    // SAFETY: by the contract of `pack`, `w` and `forward` hold all weights, and so does `back` unless it is null. With pairs,
+    // `rows` are an even number. The taps of the classes are those of the window, each once.
     unsafe {
         for tap in 0..kernel * kernel {
-            for i in rows.clone() {
+            for i in rows.clone().step_by(S::DEPTH) {
                 let k = tap * inputs + i;
-                for o in (0..outputs).step_by(width) {
-                    let (from, to) = (w.add(k * outputs + o), forward.add(o * depth + place(k, width)));
-                    for column in 0..width {
-                        *to.add(column * S::DEPTH) = S::from_f32(*from.add(column));
+                for o in (0..outputs).step_by(I::WIDTH) {
+                    let from = w.add(k * outputs + o);
+                    let mut words = simd.load(from);
+                    if S::DEPTH == 2 {
+                        words = simd.pair_bf16(words, simd.load(from.add(outputs)));
                     }
+                    let to = forward.add(o / width * width * depth + k * width + o % width * S::DEPTH);
+                    simd.store(to.cast(), words);
                 }
             }
         }
@@ -182,17 +184,49 @@ unsafe fn pack_kernel<I: Simd, S: Activation>(
         for class in &c.classes {
             let depth = class.taps.len() * outputs;
             for (t, [y, x]) in class.taps.iter().enumerate() {
-                for i in rows.clone() {
+                for i in rows.clone().step_by(CHANNELS) {
                     let from = w.add(((y * kernel + x) * inputs + i) * outputs);
-                    let to = back.add(i / width * width * depth + i % width * S::DEPTH);
-                    for o in 0..outputs {
-                        *to.add(place(t * outputs + o, width)) = S::from_f32(*from.add(o));
+                    for o in (0..outputs).step_by(CHANNELS) {
+                        let words = transpose::<I, S>(simd, from.add(o), outputs);
+                        for (k, words) in words.iter().enumerate().take(CHANNELS / S::DEPTH) {
+                            let row = (t * outputs + o + k * S::DEPTH) * width;
+                            for lane in (0..CHANNELS).step_by(I::WIDTH) {
+                                let column = i + lane;
+                                let panel = column / width * width * depth;
+                                let to = back.add(panel + row + column % width * S::DEPTH);
+                                simd.store(to.cast(), simd.load(words.as_ptr().add(lane)));
+                            }
+                        }
                     }
                 }
             }
             back = back.add(depth * inputs);
         }
     }
+}
+
+/// The words of 16 values in each of 16 rows, with the rows as lanes. With pairs, only the first half is used.
+///
+/// # Safety
+/// `from` is valid for reading 16 values in each of 16 rows, `stride` apart.
+#[inline(always)]
+unsafe fn transpose<I: Simd, S: Activation>(simd: I, from: *const f32, stride: usize) -> [[f32; CHANNELS]; CHANNELS] {
+    let mut rounded = [[S::default(); CHANNELS]; CHANNELS];
+    let mut words = [[0.0; CHANNELS]; CHANNELS];
+    // SAFETY: by the contract, all rows are there. A word of `rounded` has four bytes, which lie inside of a row.
+    unsafe {
+        for (r, rounded) in rounded.iter_mut().enumerate() {
+            for o in (0..CHANNELS).step_by(I::WIDTH) {
+                S::store(simd, rounded.as_mut_ptr().add(o), simd.load(from.add(r * stride + o)));
+            }
+        }
+        for (k, words) in words.iter_mut().enumerate().take(CHANNELS / S::DEPTH) {
+            for (word, rounded) in words.iter_mut().zip(&rounded) {
+                *word = rounded.as_ptr().add(k * S::DEPTH).cast::<f32>().read_unaligned();
+            }
+        }
+    }
+    words
 }
 
 /// # Safety

@@ -244,7 +244,7 @@ impl Convolution {
     ///
     /// # Safety
     /// `w` is valid for reading all weights. `forward` is valid for writing [`packed`](Self::packed) values, and so is
-    /// `back` unless it is null. `inputs` are a multiple of 16 from a multiple of 16 on, or all of them if `back` is
+    /// `back` unless it is null; both are aligned to 64 bytes. `inputs` are a multiple of 16 from a multiple of 16 on, or all of them if `back` is
     /// null. What other threads write meanwhile belongs to other input channels.
     pub(crate) unsafe fn pack<S: Activation>(
         &self,

@@ -3,7 +3,7 @@
 
 use std::ops::Range;
 
-use equipoise_simd::{Simd, dispatch};
+use equipoise_simd::{Simd, dispatch, finish_streaming};
 
 use super::winograd_transform::{
     OUT, OutputTile, POSITIONS, Second, Tiles, filter_back, filter_in, tile_in, tile_in_back, tile_out, tile_out_back,
@@ -20,6 +20,8 @@ const CACHED_WEIGHTS: usize = 160 << 10;
 /// Tiles of a block of the backward pass: with V, M and dU, a block and what is prefetched for the next ones fit in a
 /// second-level cache of 1 MB.
 const BACKWARD_BLOCK: usize = 16;
+/// Packed weights that are more than this do not stay in any cache until they are used.
+const STREAMED_WEIGHTS: usize = 2 << 20;
 /// About how many cycles the transform of a tile takes, by vector of channels.
 const TRANSFORM: usize = 160;
 
@@ -72,6 +74,11 @@ impl Winograd {
         let mut plan = Self { geometry, forward, backward, separate_gradients, tiles: Vec::new() };
         plan.plan_tiles();
         plan
+    }
+
+    /// Whether packed weights go past the caches: so many are not there any more when they are used.
+    fn streams_weights(&self) -> bool {
+        self.packed() > STREAMED_WEIGHTS
     }
 
     /// Finds where the tiles are.
@@ -173,19 +180,22 @@ unsafe fn pack_kernel<I: Simd, S: Activation>(
     let Geometry { inputs, outputs, .. } = c.geometry;
     let width = panel::<I>(outputs);
     // SAFETY: by the contract of `pack`, `w` has all weights and `forward` all positions of them, and so has `back`
-    // unless it is null; `outputs` and `rows` are whole vectors.
+    // unless it is null; `outputs` and `rows` are whole vectors, and packed weights are aligned to them.
     unsafe {
         for i in rows.clone().step_by(S::DEPTH) {
             for o in (0..outputs).step_by(I::WIDTH) {
                 let packed = (o / width * inputs + i) * width + o % width * S::DEPTH;
                 let first = load_taps(simd, w.add(i * outputs + o), inputs * outputs);
                 let last = load_taps(simd, w.add((i + S::DEPTH - 1) * outputs + o), inputs * outputs);
-                put_filters::<I, S>(simd, first, last, forward.add(packed), inputs * outputs);
+                put_filters::<I, S>(simd, c, first, last, forward.add(packed));
             }
         }
         if !back.is_null() {
             pack_back(simd, c, w, rows, back);
         }
+    }
+    if c.streams_weights() {
+        finish_streaming();
     }
 }
 
@@ -204,32 +214,34 @@ unsafe fn load_taps<I: Simd>(simd: I, from: *const f32, stride: usize) -> [[I::V
 }
 
 /// Writes the transformed filters of a row of words: of one input, or of the `first` and the `last` one of a pair.
-/// Positions are `stride` apart.
 ///
 /// # Safety
-/// `into` is valid for writing a vector of words at each of the 36 positions.
+/// `into` is valid for writing a vector of words at each of the 36 positions, and aligned to vectors.
 #[inline(always)]
 unsafe fn put_filters<I: Simd, S: Activation>(
     simd: I,
+    c: &Winograd,
     first: [[I::V; 3]; 3],
     last: [[I::V; 3]; 3],
     into: *mut S,
-    stride: usize,
 ) {
-    let first = filter_in(simd, first);
-    let mut into = into;
-    if S::DEPTH == 1 {
-        for value in first.as_flattened() {
-            // SAFETY: by the contract, there is room for a vector at every position.
-            unsafe { S::store(simd, into, *value) };
-            into = into.wrapping_add(stride);
+    let mut words = filter_in(simd, first);
+    if S::DEPTH == 2 {
+        let last = filter_in(simd, last);
+        for (word, high) in words.as_flattened_mut().iter_mut().zip(last.as_flattened()) {
+            *word = simd.pair_bf16(*word, *high);
         }
-        return;
     }
-    let last = filter_in(simd, last);
-    for (low, high) in first.as_flattened().iter().zip(last.as_flattened()) {
+    let (stride, streams) = (c.geometry.inputs * c.geometry.outputs, c.streams_weights());
+    let mut into = into;
+    for word in words.as_flattened() {
         // SAFETY: by the contract, there is room for a vector of words at every position.
-        unsafe { simd.store(into.cast(), simd.pair_bf16(*low, *high)) };
+        unsafe {
+            match streams {
+                true => simd.stream(into.cast(), *word),
+                false => simd.store(into.cast(), *word),
+            }
+        }
         into = into.wrapping_add(stride);
     }
 }
@@ -263,7 +275,7 @@ unsafe fn pack_back<I: Simd, S: Activation>(simd: I, c: &Winograd, w: *const f32
                         let low = load_taps(simd, transposed[k].as_ptr().cast::<f32>().add(i), CHANNELS);
                         let high =
                             load_taps(simd, transposed[k + S::DEPTH - 1].as_ptr().cast::<f32>().add(i), CHANNELS);
-                        put_filters::<I, S>(simd, low, high, back.add(packed), inputs * outputs);
+                        put_filters::<I, S>(simd, c, low, high, back.add(packed));
                     }
                 }
             }
