@@ -90,6 +90,19 @@ impl Images {
         }
     }
 
+    /// The name of an image: its file, or what a row of features is of, or where it is; none for images in memory.
+    ///
+    /// # Panics
+    /// If the index is out of range.
+    #[must_use]
+    pub fn name(&self, index: usize) -> Option<String> {
+        match self {
+            Self::Memory(_) => None,
+            Self::Files(files) => Some(files[index].display().to_string()),
+            Self::Features(features) => Some(features.row_name(index)),
+        }
+    }
+
     /// The files of all images, or what all rows of features are of.
     pub(crate) fn paths(&self) -> Option<Cow<'_, [PathBuf]>> {
         match self {

@@ -100,7 +100,7 @@ impl PartialFile {
         Ok(())
     }
 
-    /// Writes the readable rows with their labels and splits as a safetensors file, and removes the partial file.
+    /// Writes the readable rows with their labels, if there are any, and splits as a safetensors file, and removes the partial file.
     pub(crate) fn finish(
         mut self,
         output: &Path,
@@ -112,7 +112,7 @@ impl PartialFile {
         let width = self.width.unwrap_or(0);
         let temporary = output.with_file_name(format!("{}.tmp", output.file_name().unwrap_or_default().display()));
         let mut writer = BufWriter::new(File::create(&temporary).map_err(failed(&temporary))?);
-        let head = safetensors_header(labels.len(), width, metadata);
+        let head = safetensors_header(splits.len(), !labels.is_empty(), width, metadata);
         let labels = labels.iter().flat_map(|label| label.to_le_bytes()).collect::<Vec<u8>>();
         writer.write_all(&head).and_then(|()| writer.write_all(&labels)).map_err(failed(&temporary))?;
         let mut kept = keep.iter();
@@ -145,17 +145,19 @@ fn width_in(bytes: &[u8; HEADER], key: u64) -> Option<usize> {
     (width > 0 && *bytes == header(key, width)).then_some(width)
 }
 
-/// The start of a safetensors file with `labels`, `features` and `split`, in this order.
-fn safetensors_header(rows: usize, width: usize, metadata: &[(&str, String)]) -> Vec<u8> {
-    let (labels, features) = (8 * rows, 4 * rows * width);
+/// The start of a safetensors file with `labels`, if it has them, `features` and `split`, in this order.
+fn safetensors_header(rows: usize, has_labels: bool, width: usize, metadata: &[(&str, String)]) -> Vec<u8> {
+    let (labels, features) = (if has_labels { 8 * rows } else { 0 }, 4 * rows * width);
     let about: Map<String, Value> =
         metadata.iter().map(|(key, text)| ((*key).to_owned(), text.clone().into())).collect();
-    let header = json!({
+    let mut header = json!({
         "__metadata__": about,
-        "labels": {"dtype": "I64", "shape": [rows], "data_offsets": [0, labels]},
         "features": {"dtype": "F32", "shape": [rows, width], "data_offsets": [labels, labels + features]},
         "split": {"dtype": "U8", "shape": [rows], "data_offsets": [labels + features, labels + features + rows]},
     });
+    if has_labels {
+        header["labels"] = json!({"dtype": "I64", "shape": [rows], "data_offsets": [0, labels]});
+    }
     let mut text = header.to_string().into_bytes();
     // values start at a multiple of eight bytes, for readers that map the file
     text.resize(text.len().next_multiple_of(8), b' ');

@@ -71,13 +71,28 @@ impl Preprocessing {
             None => (Overrides::default(), None),
         };
         let inside = from_metadata(metadata);
-        let source = match (*given != Overrides::default(), beside_name, inside != Overrides::default()) {
-            (true, _, _) => "the options".to_owned(),
-            (false, Some(name), _) => name,
-            (false, None, true) => "the model's metadata".to_owned(),
-            (false, None, false) => "ImageNet's usual values, because the model says nothing else".to_owned(),
-        };
-        let known = given.clone().or(beside).or(inside);
+        let mut sources = Vec::new();
+        let mut known = Overrides::default();
+        let beside_name = beside_name.unwrap_or_default();
+        for (overrides, name) in
+            [(given.clone(), "the options"), (beside, &beside_name), (inside, "the model's metadata")]
+        {
+            let more = known.clone().or(overrides);
+            if more != known {
+                sources.push(name.to_owned());
+            }
+            known = more;
+        }
+        if known.mean.is_none() || known.std.is_none() {
+            sources.push("ImageNet's usual values, because nothing else is known".to_owned());
+        }
+        let source = sources.join(", then ");
+        if let (Some(resize), Some(image_size)) =
+            (known.resize, known.image_size.filter(|size| known.resize < Some(*size)))
+        {
+            let what = format!("images are resized to {resize}, which is less than the image size, {image_size}");
+            return Err(EmbedError::Preprocessing { from: source, what });
+        }
         let image_size = known.image_size.or(input_side).unwrap_or(IMAGE_SIZE);
         let resize = known.resize.unwrap_or((image_size * 256).div_ceil(224)).max(image_size);
         let mean = known.mean.unwrap_or_else(|| IMAGENET.0.to_vec());

@@ -73,8 +73,8 @@ struct Source<'a> {
 ///
 /// Several processes compute every n-th batch each, and rank 0 writes the file. The others return `None`.
 ///
-/// The rows are those of the training split, the augmented copies, the validation split and the test split. Tensors: `labels`, `features`
-/// and `split` (0 training, 1 validation, 2 test).
+/// The rows are those of the training split, the augmented copies, the validation split and the test split. Tensors: `labels`, which a dataset
+/// without classes has none of, `features` and `split` (0 training, 1 validation, 2 test).
 ///
 /// # Errors
 /// If the model cannot be run or a file cannot be written. Files that cannot be read are left out and named.
@@ -139,7 +139,7 @@ pub fn embed(
         return Err(DataError::Unreadable { files }.into());
     }
     let label = |row: &Row| splits[row.split].map_or(0, |split| i64::from(split.labels[row.index as usize]));
-    let labels: Vec<i64> = kept.iter().map(label).collect();
+    let labels: Vec<i64> = if dataset.classes.is_empty() { Vec::new() } else { kept.iter().map(label).collect() };
     let numbers: Vec<u8> = kept.iter().map(|row| row.split as u8).collect();
     let metadata = metadata(options, backbone, preprocessing, dataset, &kept, &sources);
     file.finish(&options.output, &keep, &labels, &numbers, &metadata)?;

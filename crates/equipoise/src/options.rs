@@ -6,8 +6,11 @@ use std::path::{Path, PathBuf};
 use anyhow::Context;
 use equipoise_criterion::{Id, Pool, Preset};
 use equipoise_data::acquire::catalog::data_root;
+use equipoise_data::read::image_paths::ImagePaths;
+use equipoise_data::subset::grouping::FileGroups;
 use equipoise_data::subset::long_tail::Profile;
 use equipoise_data::subset::split::SplitRule;
+use equipoise_data::{Dataset, Images, Split};
 use equipoise_train::checkpoint::CheckpointHeader;
 use equipoise_train::evaluate::TestTimeAugmentation;
 use equipoise_train::recipe::RECOMMENDED;
@@ -20,7 +23,7 @@ use crate::checkpoints;
 use crate::cluster;
 use crate::decisions::ProbabilityArgs;
 use crate::failure::Failure;
-use crate::output::note;
+use crate::output::{note, warn};
 use crate::progress::Console;
 
 /// Least number of images of a class that `--val` holds out.
@@ -588,8 +591,40 @@ impl DatasetArgs {
         Ok(load(&self.settings(), &self.root(), left_out, feedback)?)
     }
 
+    /// All images of a folder, a list or a file, without classes.
+    pub(crate) fn load_unlabeled(&self) -> Result<Dataset, Failure> {
+        let path = PathBuf::from(&self.data);
+        let mut found = ImagePaths { path_column: self.columns.path_column.clone(), ..ImagePaths::default() };
+        found.add(&path)?;
+        let files = image_files(found, &[path])?;
+        let split = |files: Vec<PathBuf>| Split { labels: vec![0; files.len()], images: Images::Files(files) };
+        Ok(Dataset {
+            name: self.data.clone(),
+            classes: Vec::new(),
+            train: split(Vec::new()),
+            val: None,
+            test: split(files),
+            groups: FileGroups::default(),
+            problems: Vec::new(),
+        })
+    }
+
     /// Folder of the named datasets.
     pub(crate) fn root(&self) -> PathBuf {
         self.root.path()
     }
+}
+
+/// The image files that were found at some paths. Warns of what is odd there; no files at all are an error.
+pub(crate) fn image_files(found: ImagePaths, paths: &[PathBuf]) -> Result<Vec<PathBuf>, Failure> {
+    if let Some(first) = found.problems.first() {
+        let (number, path, what) = (found.problems.len(), &first.path, &first.what);
+        let more = if number > 1 { format!("; and {} more of this kind", number - 1) } else { String::new() };
+        warn(&format!("{path}: {what}{more}"));
+    }
+    if found.files.is_empty() {
+        let names: Vec<String> = paths.iter().map(|path| path.display().to_string()).collect();
+        return Err(Failure::usage(format!("{}: there are no images here", names.join(", "))));
+    }
+    Ok(found.files)
 }

@@ -8,9 +8,12 @@ use std::collections::HashSet;
 use equipoise_support::Message;
 use thiserror::Error;
 
+use crate::IR_VERSION;
 use crate::message::{Attribute, Graph, Value};
 use crate::network::{Model, feature_head};
-use crate::{IR_VERSION, OPSET};
+
+/// The newest version of ONNX's operators that those of a head are the same in.
+const NEWEST: u64 = 24;
 
 /// Why a head cannot be joined with a backbone.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
@@ -45,9 +48,9 @@ pub enum JoinError {
         /// Number of inputs.
         inputs: usize,
     },
-    /// The operators of the model are too old for those of the head.
+    /// The operators of the model are too old or too new for those of the head.
     #[error(
-        "it uses version {opset} of ONNX's operators; the head needs 13 to 17, so export the backbone again with `opset_version=17`"
+        "it uses version {opset} of ONNX's operators; the head needs 13 to {NEWEST}, so export the backbone again with `opset_version=17`"
     )]
     Opset {
         /// The version.
@@ -167,7 +170,7 @@ pub fn write_joined(model: &Model<'_>, backbone: &BackboneFile<'_>) -> Result<Ve
     });
     let graph = graph.ok_or(JoinError::NotOnnx { what: "it has no graph" })?;
     let opset = opset(&parts)?;
-    if !(13..=OPSET).contains(&opset) {
+    if !(13..=NEWEST).contains(&opset) {
         return Err(JoinError::Opset { opset });
     }
     let outputs = messages(graph, 12)?;

@@ -243,8 +243,12 @@ impl Builder<'_> {
 
     /// Features divided by their length.
     fn unit_length(&mut self, features: &str, name: &str) -> String {
-        let attributes = [Attribute::Integers("axes", vec![1]), Attribute::Integer("keepdims", 1)];
-        let length = self.graph.node("ReduceL2", &format!("{name}.length"), &[features], attributes);
+        // ReduceL2 has its axes elsewhere in newer versions of the operators
+        let squares = self.graph.node("Mul", &format!("{name}.squares"), &[features, features], []);
+        let axes = self.graph.integers(&format!("{name}.axes"), &[1]);
+        let keep = [Attribute::Integer("keepdims", 1)];
+        let sum = self.graph.node("ReduceSum", &format!("{name}.sum"), &[&squares, &axes], keep);
+        let length = self.graph.node("Sqrt", &format!("{name}.length"), &[&sum], []);
         let least = self.graph.floats(&format!("{name}.least_length"), &[], [1e-12]);
         let length = self.graph.node("Max", &format!("{name}.safe_length"), &[&length, &least], []);
         self.graph.node("Div", name, &[features, &length], [])

@@ -13,7 +13,7 @@ use equipoise_data::error::UnreadableFile;
 use equipoise_data::subset::content::content_hash;
 use equipoise_data::subset::index::Fingerprint;
 use equipoise_data::subset::split::{ValidationRule, split_validation};
-use equipoise_data::{DataError, Dataset, Images, Split};
+use equipoise_data::{DataError, Dataset, Features, Images, Split};
 use equipoise_pool::Pool;
 
 use crate::error::{BrokenFile, TrainError};
@@ -40,8 +40,26 @@ pub struct SplitLoader {
     pub loader: Loader,
     /// Class of each image.
     pub labels: Vec<u32>,
-    /// File name of each image, if the images come from files.
-    names: Option<Vec<String>>,
+    names: Names,
+}
+
+/// The names of a split's images.
+enum Names {
+    /// Images in memory have none.
+    Nothing,
+    Files(Vec<String>),
+    /// Rows know their names, or where they are.
+    Rows(Features),
+}
+
+impl Names {
+    fn new(images: &Images) -> Self {
+        match images {
+            Images::Memory(_) => Self::Nothing,
+            Images::Files(files) => Self::Files(files.iter().map(|file| file.display().to_string()).collect()),
+            Images::Features(features) => Self::Rows(features.clone()),
+        }
+    }
 }
 
 impl SplitLoader {
@@ -65,7 +83,7 @@ impl SplitLoader {
         broken: &mut Vec<BrokenFile>,
         (pool, progress): (&Pool, Progress<'_>),
     ) -> Result<Option<Self>, TrainError> {
-        let names = file_names(&split.images);
+        let names = Names::new(&split.images);
         match Loader::new(split.images, transform, cache_bytes, pool, progress) {
             Ok(loader) => Ok(Some(Self { loader, labels: split.labels, names })),
             Err(DataError::Unreadable { files }) => {
@@ -78,7 +96,7 @@ impl SplitLoader {
 
     /// A loader that decodes no file before it is needed.
     fn unchecked(split: Split, transform: Transform) -> Result<Self, TrainError> {
-        let names = file_names(&split.images);
+        let names = Names::new(&split.images);
         let loader = match split.images {
             Images::Files(files) => Loader::unchecked(files, transform),
             memory => Loader::new(memory, transform, 0, &Pool::single(), &|_, _| {})?,
@@ -88,13 +106,21 @@ impl SplitLoader {
 
     /// Whether the images have names: those of files.
     pub(crate) fn has_files(&self) -> bool {
-        self.names.is_some()
+        match &self.names {
+            Names::Nothing => false,
+            Names::Files(_) => true,
+            Names::Rows(features) => features.are_named(),
+        }
     }
 
-    /// The name of an image: its file, or its number.
+    /// The name of an image: its file, the place of a row of features, or its number.
     #[must_use]
     pub fn name(&self, index: u32) -> String {
-        self.names.as_ref().map_or_else(|| format!("number {index}"), |names| names[index as usize].clone())
+        match &self.names {
+            Names::Nothing => format!("number {index}"),
+            Names::Files(files) => files[index as usize].clone(),
+            Names::Rows(features) => features.row_name(index as usize),
+        }
     }
 
     /// The name of an image and its thumbnail, for the report. A missing thumbnail is no reason to fail.
@@ -107,15 +133,6 @@ impl SplitLoader {
     pub(crate) fn image_len(&self) -> usize {
         let (channels, height, width) = self.loader.shape();
         channels * height * width
-    }
-}
-
-/// The names of image files, or of what rows of features are of.
-fn file_names(images: &Images) -> Option<Vec<String>> {
-    let name = |index: usize| images.file(index).map(|file| file.display().to_string());
-    match images {
-        Images::Memory(_) => None,
-        Images::Files(_) | Images::Features(_) => (0..images.len()).map(name).collect(),
     }
 }
 

@@ -65,9 +65,9 @@ impl Findings {
             sizes: BTreeMap::new(),
             formats: BTreeMap::new(),
         };
-        let path = |id: ImageId| match splits[id.split].and_then(|split| split.images.file(id.index)) {
-            Some(file) => file.display().to_string(),
-            None => format!("{}[{}]", SPLITS[id.split], id.index),
+        let path = |id: ImageId| {
+            let name = splits[id.split].and_then(|split| split.images.name(id.index));
+            name.unwrap_or_else(|| format!("{}[{}]", SPLITS[id.split], id.index))
         };
         let total: u64 = splits.iter().flatten().map(|split| split.labels.len() as u64).sum();
         let done = AtomicU64::new(0);

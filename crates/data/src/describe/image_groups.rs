@@ -1,7 +1,7 @@
 //! How images that belong together were split, for people.
 
 use std::collections::HashMap;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use crate::dataset::{Dataset, Images, Split};
 
@@ -36,24 +36,25 @@ impl ImageGroups {
         }
         let groups = groups(dataset);
         let by = dataset.groups.by();
+        let thing = if matches!(dataset.train.images, Images::Features(_)) { "row" } else { "image" };
         let images: usize = groups.iter().flat_map(|group| group.images).sum();
         let largest = groups.iter().map(|group| group.images.iter().sum()).max().unwrap_or(0);
         let part = |(split, purpose): (usize, &&str)| {
             let groups: Vec<usize> =
                 groups.iter().map(|group| group.images[split]).filter(|images| *images > 0).collect();
             let images: usize = groups.iter().sum();
-            (images > 0).then(|| format!("{} ({}) for {purpose}", groups.len(), counted(images, "image")))
+            (images > 0).then(|| format!("{} ({}) for {purpose}", groups.len(), counted(images, thing)))
         };
         let parts: Vec<String> = PURPOSES.iter().enumerate().filter_map(part).collect();
         let summary = format!(
             "group-by `{by}`: {} in {} of up to {largest}; {}",
-            counted(images, "image"),
+            counted(images, thing),
             counted(groups.len(), "group"),
             parts.join(", ")
         );
         let mut warnings = Vec::new();
-        warnings.extend(unnamed(&groups, images));
-        warnings.extend(alone(&groups));
+        warnings.extend(unnamed(&groups, images, thing));
+        warnings.extend(alone(&groups, thing));
         warnings.extend(divided(&groups));
         Some(Self { summary, warnings: warnings.into_iter().map(|what| format!("group-by `{by}`: {what}")).collect() })
     }
@@ -65,8 +66,8 @@ fn groups(dataset: &Dataset) -> Vec<Group<'_>> {
     let mut named: HashMap<u64, usize> = HashMap::new();
     let splits = [Some(&dataset.train), dataset.val.as_ref(), Some(&dataset.test)];
     for (number, split) in splits.into_iter().enumerate() {
-        let Some(Split { images: Images::Files(files), .. }) = split else { continue };
-        for file in files.iter().map(PathBuf::as_path) {
+        let Some(Split { images, labels }) = split else { continue };
+        for file in (0..labels.len()).filter_map(|index| images.file(index)) {
             let key = dataset.groups.named(file);
             let new = groups.len();
             let index = key.map_or(new, |key| *named.entry(key).or_insert(new));
@@ -81,22 +82,24 @@ fn groups(dataset: &Dataset) -> Vec<Group<'_>> {
 }
 
 /// Images without a group.
-fn unnamed(groups: &[Group<'_>], images: usize) -> Option<String> {
+fn unnamed(groups: &[Group<'_>], images: usize, thing: &str) -> Option<String> {
     let mut alone = groups.iter().filter(|group| !group.is_named);
     let first = alone.next()?.first.iter().flatten().next()?;
     let (number, stand) = match 1 + alone.count() {
         1 => (1, "has no group and stands alone"),
         number => (number, "have no group and stand alone"),
     };
-    Some(format!("{number} of {} {stand}, such as {}", counted(images, "image"), first.display()))
+    Some(format!("{number} of {} {stand}, such as {}", counted(images, thing), first.display()))
 }
 
 /// Groups of one image each keep nothing together.
-fn alone(groups: &[Group<'_>]) -> Option<String> {
+fn alone(groups: &[Group<'_>], thing: &str) -> Option<String> {
     let is_single = |group: &Group<'_>| group.images.iter().sum::<usize>() == 1;
     let first = groups.iter().find(|group| group.is_named)?.first.iter().flatten().next()?;
     let all = groups.iter().all(is_single);
-    all.then(|| format!("every image is a group of its own, such as {}, so nothing is kept together", first.display()))
+    all.then(|| {
+        format!("every {thing} is a group of its own, such as {}, so nothing is kept together", first.display())
+    })
 }
 
 /// Groups that the dataset itself has in two splits.

@@ -26,6 +26,8 @@ use self::error::FeatureError;
 /// A table of features in a file: a row for every example.
 struct FeatureTable {
     array: Array,
+    /// The file, and the array if there are several with rows.
+    place: String,
     /// Where each row comes from, such as the path of an image; empty if nothing is known.
     names: Vec<PathBuf>,
 }
@@ -46,7 +48,7 @@ pub struct Features {
 
 impl Features {
     /// All rows of an array, which are checked: two dimensions, finite numbers.
-    fn new(array: Array, names: Vec<PathBuf>) -> Result<Self, FeatureError> {
+    fn new(array: Array, place: String, names: Vec<PathBuf>) -> Result<Self, FeatureError> {
         let (name, shape) = (array.header.name.clone(), array.header.shape.clone());
         if !array.header.value_type.is_float() {
             let want =
@@ -62,7 +64,7 @@ impl Features {
         }
         check_finite(&array)?;
         let rows = (0..array.rows() as u32).map(|row| RowPlace { table: 0, row }).collect();
-        Ok(Self { tables: vec![Arc::new(FeatureTable { array, names })], rows })
+        Ok(Self { tables: vec![Arc::new(FeatureTable { array, place, names })], rows })
     }
 
     /// Number of rows.
@@ -110,6 +112,19 @@ impl Features {
     pub fn name(&self, index: usize) -> Option<&Path> {
         let RowPlace { table, row } = *self.rows.get(index)?;
         self.tables[table as usize].names.get(row as usize).map(PathBuf::as_path)
+    }
+
+    /// What a row is of, if the file says so, or else its file and its number there: `features.npy[3]`.
+    ///
+    /// # Panics
+    /// If the index is out of range.
+    #[must_use]
+    pub fn row_name(&self, index: usize) -> String {
+        let RowPlace { table, row } = self.rows[index];
+        match self.name(index) {
+            Some(name) => name.display().to_string(),
+            None => format!("{}[{row}]", self.tables[table as usize].place),
+        }
     }
 
     /// Whether rows have names.

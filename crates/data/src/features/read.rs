@@ -120,6 +120,17 @@ struct Part<'a> {
     split: Option<u8>,
 }
 
+impl Part<'_> {
+    /// Where its rows are, if the file has so many parts.
+    fn place(&self, path: &Path, parts: usize) -> String {
+        let file = path.file_name().unwrap_or_default().display();
+        match parts {
+            1 => file.to_string(),
+            _ => format!("{file}:{}", self.features.header.name),
+        }
+    }
+}
+
 /// The features of a file alone, whether it has labels or not.
 ///
 /// # Errors
@@ -128,9 +139,10 @@ pub fn features(path: &Path) -> Result<Features, DataError> {
     let contents = Contents::open(path)?;
     let unusable = |what| DataError::Features { path: path.to_owned(), what };
     let mut all: Option<Features> = None;
-    for part in contents.parts().map_err(unusable)? {
-        let rows = Features::new(part.features.clone(), row_names(&contents, part.features).map_err(unusable)?);
-        let rows = rows.map_err(unusable)?;
+    let parts = contents.parts().map_err(unusable)?;
+    for part in &parts {
+        let names = row_names(&contents, part.features).map_err(unusable)?;
+        let rows = Features::new(part.features.clone(), part.place(path, parts.len()), names).map_err(unusable)?;
         match &mut all {
             None => all = Some(rows),
             Some(all) => append(all, &rows, part.features).map_err(unusable)?,
@@ -186,7 +198,7 @@ pub fn dataset(path: &Path, options: &ReadOptions) -> Result<Dataset, DataError>
     let label_path = options.labels.clone().or_else(|| beside(path));
     let rows = match &label_path {
         Some(labels) => with_label_file(path, &contents, labels, options)?,
-        None => with_own_labels(&contents).map_err(unusable)?,
+        None => with_own_labels(path, &contents).map_err(unusable)?,
     };
     let Rows { features, labels, splits, groups } = rows;
     if labels.len() != features.len() {
@@ -237,11 +249,12 @@ fn beside(path: &Path) -> Option<PathBuf> {
 }
 
 /// The rows of a file that has its labels.
-fn with_own_labels(contents: &Contents) -> Result<Rows, FeatureError> {
+fn with_own_labels(path: &Path, contents: &Contents) -> Result<Rows, FeatureError> {
     let parts = contents.parts()?;
     let (mut features, mut labels, mut splits): (Option<Features>, Option<Labels>, Vec<u8>) = (None, None, Vec::new());
     for part in &parts {
-        let rows = Features::new(part.features.clone(), row_names(contents, part.features)?)?;
+        let names = row_names(contents, part.features)?;
+        let rows = Features::new(part.features.clone(), part.place(path, parts.len()), names)?;
         let own = Labels::from_array(part.labels.ok_or(FeatureError::NoLabels)?)?;
         if own.len() != rows.len() {
             return Err(FeatureError::LabelCount { labels: own.len(), rows: rows.len() });
@@ -296,10 +309,12 @@ fn with_label_file(
     let names = match names.is_empty() {
         false => names,
         // groups are known by the names of their rows
-        true if !groups.is_empty() => (0..rows).map(|row| PathBuf::from(format!("row {row}"))).collect(),
+        true if !groups.is_empty() => {
+            (0..rows).map(|row| PathBuf::from(format!("{}[{row}]", parts[0].place(path, 1)))).collect()
+        }
         true => row_names(contents, array).map_err(unusable)?,
     };
-    let features = Features::new((*array).clone(), names).map_err(unusable)?;
+    let features = Features::new((*array).clone(), parts[0].place(path, 1), names).map_err(unusable)?;
     let of_word = |(row, word): (usize, &String)| match crate::read::format::list::columns::split_name(word) {
         Some("train") => Ok(0),
         Some("val") => Ok(1),

@@ -8,11 +8,12 @@ use equipoise_record::{Calibration, RunFolder};
 use equipoise_support::Examples;
 use equipoise_train::run::calibration::calibrate_checkpoint;
 use equipoise_train::run::dataset::SplitChoice;
+use equipoise_train::run::evaluation::EvaluationOptions;
 
 use crate::checkpoints::{self, describe, warn_if_untrained};
 use crate::decisions::{calibration_sentence, warn_of_bound};
 use crate::failure::Failure;
-use crate::options::{Environment, RootArgs, ThreadArgs};
+use crate::options::{ColumnArgs, Environment, RootArgs, ThreadArgs};
 use crate::output::{percent, printable};
 use crate::reports::write_report;
 
@@ -20,7 +21,8 @@ use crate::reports::write_report;
 #[command(after_long_help = "\
 One temperature is fitted on the class-balanced log-loss of images that the run was not trained on: every class counts the same, however few \
 images it has. A prior that weighs as much as two images draws it toward 1, and with fewer than 20 images it is 1: that few say nothing \
-about probabilities. The predicted classes stay what they are. The result is calibration.json in the run folder, which `predict`, `evaluate` and \
+about probabilities. The log-loss is that of probabilities for equal shares of all classes; the figures that are printed are for the \
+shares that the run assumes, and need not fall on the images it was fitted on. The predicted classes stay what they are. The result is calibration.json in the run folder, which `predict`, `evaluate` and \
 `export` use from then on; the report shows probabilities before and after. `train` does this by itself at the end of a run that has \
 validation images.
 
@@ -36,6 +38,8 @@ pub(crate) struct Args {
     #[arg(long, value_name = "SPLIT")]
     split: Option<SplitChoice>,
     #[command(flatten)]
+    columns: ColumnArgs,
+    #[command(flatten)]
     threads: ThreadArgs,
     #[command(flatten)]
     root: RootArgs,
@@ -49,7 +53,15 @@ pub(crate) fn run(args: &Args, out: &mut impl Write) -> Result<(), Failure> {
     let folder = RunFolder::open(&args.run)?;
     warn_if_untrained(&checkpoint.header);
     let environment = Environment::new(args.threads, &args.root)?;
-    let calibration = calibrate_checkpoint(&checkpoint, args.data.as_deref(), args.split, &environment.context())?;
+    let images = EvaluationOptions {
+        dataset: args.data.clone(),
+        split: args.split,
+        path_column: args.columns.path_column.clone(),
+        label_column: args.columns.label_column.clone(),
+        labels: args.columns.labels.clone(),
+        ..EvaluationOptions::default()
+    };
+    let calibration = calibrate_checkpoint(&checkpoint, &images, &environment.context())?;
     folder.write(CALIBRATION, (serde_json::to_string(&calibration)? + "\n").as_bytes())?;
     write_report(std::slice::from_ref(&args.run), &folder)?;
     let examples = Examples::of_features(checkpoint.header.network.is_on_features());

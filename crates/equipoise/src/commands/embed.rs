@@ -32,6 +32,7 @@ files in the metadata: `equipoise train features.safetensors` trains a head on i
 
 Examples:
   equipoise embed dinov2.onnx path/to/photos -o features.safetensors
+  equipoise embed dinov2.onnx path/to/new/photos --unlabeled -o new.safetensors
   equipoise embed clip.onnx cifar10 --imbalance 100 --image-size 224 --tensor image_embeds -o features.safetensors")]
 pub(crate) struct Args {
     /// ONNX file of the backbone
@@ -56,6 +57,9 @@ pub(crate) struct Args {
     /// Standard deviation of the pixels in 0 to 1, by channel
     #[arg(long, value_name = "R,G,B", value_delimiter = ',')]
     std: Option<Vec<f32>>,
+    /// Take all images at DATA, which is a folder, a list or a file, as having no labels: features for `predict`
+    #[arg(long, conflicts_with_all = ["augmented_copies", "imbalance", "subset_file", "test_data", "val_data", "labels", "label_column", "group_by"])]
+    unlabeled: bool,
     /// Additional rows for every training image: randomly cropped and mirrored copies
     #[arg(long, value_name = "N", default_value_t = 0)]
     augmented_copies: u32,
@@ -69,6 +73,10 @@ pub(crate) struct Args {
 pub(crate) fn run(args: &Args, out: &mut impl Write) -> Result<(), Failure> {
     if args.output.exists() {
         return Err(Failure::usage(format!("{} already exists", args.output.display())));
+    }
+    if args.output.extension().is_none_or(|extension| extension != "safetensors") {
+        let what = "the features are written as safetensors; give the file a name that ends in .safetensors";
+        return Err(Failure::usage(format!("{}: {what}", args.output.display())));
     }
     let mut opened = Opened::new(args, &Console::default())?;
     let Preprocessing { image_size, resize, mean, std, source } = &opened.preprocessing;
@@ -117,7 +125,10 @@ impl Opened {
         let given = Overrides { image_size: *image_size, resize: *resize, mean: mean.clone(), std: std.clone() };
         let (metadata, side, channels) = (backbone.metadata(), backbone.side(), backbone.channels());
         let preprocessing = Preprocessing::new(&args.model, &given, &metadata, side, channels)?;
-        let dataset = args.dataset.load_with(&Default::default(), feedback)?.into_dataset();
+        let dataset = match args.unlabeled {
+            true => args.dataset.load_unlabeled()?,
+            false => args.dataset.load_with(&Default::default(), feedback)?.into_dataset(),
+        };
         Ok(Self { pool, backbone, preprocessing, dataset })
     }
 
@@ -169,7 +180,8 @@ fn summarize(args: &Args, embedded: &Embedded, out: &mut impl Write) -> Result<(
     let before = if *resumed > 0 { format!(", {resumed} of them computed before") } else { String::new() };
     writeln!(out, "{} of {width} features{pooled}{before}: {}", counted(*rows, "row"), args.output.display())?;
     if !unreadable.is_empty() {
-        let what = format!("{} cannot be read and left out", counted(unreadable.len(), "image"));
+        let were = if unreadable.len() == 1 { "was" } else { "were" };
+        let what = format!("{} cannot be read and {were} left out", counted(unreadable.len(), "image"));
         return Err(anyhow::anyhow!(what).into());
     }
     Ok(())

@@ -17,7 +17,7 @@ use crate::checkpoints::{self, warn_if_untrained, warn_of_second_correction};
 use crate::cluster;
 use crate::decisions::{CautionArgs, ProbabilityArgs, promise, rejection_promise, warn_of_rough_prior};
 use crate::failure::Failure;
-use crate::options::{PostHocArgs, ThreadArgs};
+use crate::options::{PostHocArgs, ThreadArgs, image_files};
 use crate::output::{note, printable, refuse_inputs, warn, write_file};
 use crate::progress::Progress;
 
@@ -163,7 +163,8 @@ fn find_features(paths: &[PathBuf]) -> Result<(Images, Vec<PathBuf>), Failure> {
     let (mut splits, mut names) = (Vec::new(), Vec::new());
     for path in paths {
         if !is_feature_file(path) {
-            let what = "the run was trained on features: name .npy, .npz or safetensors files (`equipoise embed` computes them)";
+            let what = "the run was trained on features: name .npy, .npz or safetensors files (`equipoise embed MODEL IMAGES --unlabeled` computes \
+                        them)";
             return Err(Failure::usage(format!("{}: {what}", path.display())));
         }
         let features = features(path)?;
@@ -188,16 +189,7 @@ fn find_images(args: &Args, header: &CheckpointHeader) -> Result<Vec<PathBuf>, F
             false => found.add(path)?,
         }
     }
-    if let Some(first) = found.problems.first() {
-        let (number, path, what) = (found.problems.len(), &first.path, &first.what);
-        let more = if number > 1 { format!("; and {} more of this kind", number - 1) } else { String::new() };
-        warn(&format!("{path}: {what}{more}"));
-    }
-    if found.files.is_empty() {
-        let names: Vec<String> = args.paths.iter().map(|path| path.display().to_string()).collect();
-        return Err(Failure::usage(format!("{}: there are no images here", names.join(", "))));
-    }
-    Ok(found.files)
+    image_files(found, &args.paths)
 }
 
 /// Predicts all images and names those that cannot be read. Returns their number.

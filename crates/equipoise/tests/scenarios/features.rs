@@ -420,7 +420,7 @@ fn wrong_labels_of_features_are_found() {
     let list = place.read("labels/label-errors.csv");
     let found = |first: usize| {
         let names = list.lines().skip(1).take(first).map(|line| line.split(',').nth(1).expect("a path").to_owned());
-        names.filter(|name| wrong.iter().any(|row| *name == format!("number {row}"))).count()
+        names.filter(|name| wrong.iter().any(|row| *name == format!("y.npy[{row}]"))).count()
     };
     // half of the labels of the smallest class are wrong, and its right labels are not to be listed before those of others
     let [short, long] = [found(wrong.len()), found(2 * wrong.len())];
@@ -532,4 +532,74 @@ fn criteria_are_compared_by_cross_validation() {
     }
     let message = place.refused(&["compare", "x.npy", "--folds", "3", "--seeds", "2"]);
     assert!(message.contains("--seeds"), "{message}");
+}
+
+/// Rows without names are those of the file, whatever split they are in.
+#[test]
+fn rows_are_named_by_their_place_in_the_file() {
+    let place = Place::features();
+    let (mut values, mut labels) = rows(&COUNTS, 1);
+    let last = labels.len();
+    // the last row is the first one again, with another label
+    values.extend_from_within(..WIDTH);
+    labels.push((labels[0] + 1) % 4);
+    place.write("y.npy", npy("<f4", &format!("({}, {WIDTH})", labels.len()), "False", &floats(&values)));
+    place.write("y.labels.npy", npy("<i8", &format!("({},)", labels.len()), "False", &longs(&labels)));
+    let found = place.stdout(&["inspect", "y.npy"]);
+    assert!(found.contains("y.npy[0]") && found.contains(&format!("y.npy[{last}]")), "{found}");
+    place.stdout(&["train", "y.npy", "--epochs", "1", "--quiet", "-o", "run"]);
+    place.stdout(&["evaluate", "run", "--predictions", "test.csv"]);
+    for line in place.read("test.csv").lines().skip(1) {
+        let mut fields = line.split(',');
+        let row = fields.next().and_then(|name| name.strip_prefix("y.npy[")?.strip_suffix(']')?.parse::<usize>().ok());
+        let label: i64 = fields.next().and_then(|label| label.parse().ok()).expect("a label");
+        assert_eq!(labels[row.expect("a row")], label, "{line}");
+    }
+}
+
+#[test]
+fn labels_of_features_are_a_column_of_a_list() {
+    let place = Place::features();
+    let (values, labels) = rows(&COUNTS, 1);
+    place.write("y.npy", npy("<f4", &format!("({}, {WIDTH})", labels.len()), "False", &floats(&values)));
+    let lines: Vec<String> =
+        labels.iter().enumerate().map(|(row, label)| format!("{},{label},p{}", row % 2, row % 40)).collect();
+    place.write("y.csv", format!("foo,bar,patient\n{}\n", lines.join("\n")));
+    let chosen = ["--labels", "y.csv", "--label-column", "bar"];
+    let found = place.stdout(&[&["inspect", "y.npy", "--group-by", "patient"], &chosen[..]].concat());
+    assert!(found.contains(&format!("{} rows in 40 groups of up to", labels.len())), "{found}");
+    place.stdout(&[&["train", "y.npy", "--epochs", "1", "--quiet", "-o", "run"], &chosen[..]].concat());
+    place.stdout(&[&["calibrate", "run", "y.npy"], &chosen[..]].concat());
+}
+
+#[test]
+fn heads_are_trained_in_bf16() {
+    let place = Place::features();
+    for model in ["linear", "cosine", "mlp"] {
+        let of = |precision: &str| {
+            let run = format!("{model}-{precision}");
+            let options = ["--model", model, "--precision", precision, "--epochs", "3", "--quiet", "-o", &run];
+            place.stdout(&[&["train", "x.npy"], &options[..]].concat());
+            let epochs = place.read(&format!("{run}/metrics.jsonl"));
+            let last: serde_json::Value = serde_json::from_str(epochs.lines().last().expect("epochs")).expect("JSON");
+            last["loss"].as_f64().expect("a loss")
+        };
+        let [exact, short] = [of("f32"), of("bf16")];
+        assert!(exact != short && (exact - short).abs() < 0.02 * exact, "{model}: {exact} {short}");
+    }
+}
+
+#[test]
+fn the_chosen_weight_decay_is_told() {
+    let place = Place::features();
+    let output = place.run(&["train", "x.npy", "--epochs", "1", "--set", "optimizer.cross_validation=3", "-o", "run"]);
+    let said = text(&output.stderr);
+    assert!(output.status.success() && said.contains("chosen by cross-validation among 0.1, 0.03,"), "{said}");
+}
+
+#[test]
+fn features_are_written_under_their_own_extension() {
+    let place = Place::features();
+    let message = place.refused(&["embed", "model.onnx", "photos", "-o", "x2.npy"]);
+    assert!(message.contains("x2.npy: the features are written as safetensors"), "{message}");
 }

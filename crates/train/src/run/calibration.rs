@@ -63,28 +63,24 @@ pub fn read_calibration(
     Ok(Some(calibration))
 }
 
-/// Calibrates a checkpoint on the validation images of its run, on another split, or on another dataset.
+/// Calibrates a checkpoint on the validation images of its run, or on what the options say of a split or of another dataset.
 ///
 /// # Errors
 /// Returns an error if there are no such images, or they were trained on.
 pub fn calibrate_checkpoint(
     checkpoint: &Checkpoint,
-    dataset: Option<&str>,
-    split: Option<SplitChoice>,
+    images: &EvaluationOptions,
     context: &RunContext<'_>,
 ) -> Result<Calibration, TrainError> {
     let header = &checkpoint.header;
-    let split = split.or(if dataset.is_none() { Some(SplitChoice::Val) } else { None });
+    let dataset = images.dataset.as_deref();
+    let split = images.split.or(if dataset.is_none() { Some(SplitChoice::Val) } else { None });
     if split == Some(SplitChoice::Train) || (dataset.is_none() && split == Some(SplitChoice::All)) {
         let what = "training images tell nothing about images that were not trained on; choose --split val or test, or name a dataset";
         return Err(TrainError::Unusable { what: what.to_owned() });
     }
-    let options = |split: Option<SplitChoice>, dataset: Option<&str>| EvaluationOptions {
-        dataset: dataset.map(str::to_owned),
-        split,
-        logits: true,
-        ..EvaluationOptions::default()
-    };
+    let options =
+        |split: Option<SplitChoice>, images: EvaluationOptions| EvaluationOptions { split, logits: true, ..images };
     let settings = &header.settings.data;
     if dataset.is_none()
         && split == Some(SplitChoice::Val)
@@ -101,7 +97,7 @@ pub fn calibrate_checkpoint(
             return Err(TrainError::Unusable { what });
         }
     }
-    let evaluation = evaluate_checkpoint(checkpoint.clone(), &options(split, dataset), context)?;
+    let evaluation = evaluate_checkpoint(checkpoint.clone(), &options(split, images.clone()), context)?;
     let examples = Examples::of_model(header.settings.architecture().name());
     let source = match (evaluation.own, evaluation.split) {
         (true, SplitChoice::Val) => format!("validation {}", examples.many()),
@@ -119,7 +115,12 @@ pub fn calibrate_checkpoint(
     let mut calibration = calibrate(&logits, &assumed, header.position, &source);
     let test = match evaluation.own && evaluation.split == SplitChoice::Test {
         true => Some(evaluation),
-        false => evaluate_checkpoint(checkpoint.clone(), &options(Some(SplitChoice::Test), None), context).ok(),
+        false => evaluate_checkpoint(
+            checkpoint.clone(),
+            &options(Some(SplitChoice::Test), EvaluationOptions::default()),
+            context,
+        )
+        .ok(),
     };
     if let Some(test) = test {
         calibration.test = figures(&test, &calibration, classes);

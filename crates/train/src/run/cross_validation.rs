@@ -44,8 +44,8 @@ pub fn evaluate_fold(run: &Path, context: &RunContext<'_>) -> Result<Evaluation,
     evaluate_checkpoint(checkpoint, &options, context)
 }
 
-/// The numbers of the images of each fold among the images that are divided, repetition after repetition, for datasets without file names; none
-/// for files and rows with names.
+/// The numbers of the images of each fold among the images that are divided, repetition after repetition, for images in memory; none for
+/// files and rows of features, which have names.
 ///
 /// # Errors
 /// Returns an error if the dataset cannot be read.
@@ -57,10 +57,8 @@ pub fn fold_numbers(
 ) -> Result<Vec<Vec<u32>>, TrainError> {
     let data = DataSettings { test_fraction: 0.0, ..settings.data.clone() };
     let dataset = load(&data, context.data_root, &HashSet::new(), context.feedback)?.into_dataset();
-    match &dataset.train.images {
-        Images::Files(_) => return Ok(Vec::new()),
-        Images::Features(features) if features.are_named() => return Ok(Vec::new()),
-        Images::Features(_) | Images::Memory(_) => {}
+    if !matches!(dataset.train.images, Images::Memory(_)) {
+        return Ok(Vec::new());
     }
     let mut all = Vec::new();
     for (_, fold) in fold_settings(settings, folds, repeats).iter().filter(|(_, fold)| fold.data.fold == 1) {

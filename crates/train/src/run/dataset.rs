@@ -107,7 +107,8 @@ fn check_columns(data: &DataSettings) -> Result<(), TrainError> {
     let Some((field, name)) = columns.into_iter().find_map(|(field, name)| Some((field, name.as_ref()?))) else {
         return Ok(());
     };
-    let datasets = [Some(&data.dataset), data.test_data.as_ref(), data.val_data.as_ref()];
+    // labels of features may be a list too
+    let datasets = [Some(&data.dataset), data.test_data.as_ref(), data.val_data.as_ref(), data.labels.as_ref()];
     // what is missing is reported where it is read
     let is_missing = |dataset: &str| KnownDataset::by_name(dataset).is_none() && !Path::new(dataset).exists();
     if datasets.into_iter().flatten().any(|dataset| is_list(dataset) || is_missing(dataset)) {

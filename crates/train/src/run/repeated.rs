@@ -117,14 +117,9 @@ fn contradiction_warning(splits: &[(&str, &Split)], keys: &[Keys], thing: &str) 
     Some(format!("{have} two labels, such as {examples}; `equipoise inspect` lists all"))
 }
 
-/// The file of an image, or the name or number of a row.
+/// The file of an image, or the name or place of a row.
 fn example_name(split: &Split, index: usize) -> String {
-    match &split.images {
-        Images::Features(features) => {
-            features.name(index).map_or_else(|| format!("row {index}"), |name| name.display().to_string())
-        }
-        images => images.file(index).map(|file| file.display().to_string()).unwrap_or_default(),
-    }
+    split.images.name(index).unwrap_or_default()
 }
 
 /// A warning of classes that are trained on and never tested.

@@ -59,6 +59,11 @@ pub(super) fn choose_weight_decay(
         }
     }
     context.feedback.reading_done();
+    let tried = CANDIDATES.map(|decay| decay.to_string()).join(", ");
+    let percent = 100.0 * highest;
+    context.feedback.note(&format!(
+        "weight decay {best}, chosen by cross-validation among {tried}: {percent:.1} % balanced accuracy over {folds} folds of the training rows"
+    ));
     Ok(best)
 }
 
