@@ -129,13 +129,23 @@ def compare(program, folder, images):
         )
 
 
+def without_labels(program, folder, images):
+    """All images below a folder, whatever its folders are called, have the features they have with labels."""
+    path = folder / "1.onnx"
+    code, text = embed(program, [path, images / "class 0", "--unlabeled", "-o", folder / "new.safetensors"])
+    with safe_open(folder / "new.safetensors", "np") as file:
+        got, paths, tensors = file.get_tensor("features"), json.loads(file.metadata()["paths"]), sorted(file.keys())
+    same = np.abs(got - reference(path, paths)).max() < 1e-5
+    check("images without labels", code == 0 and same and len(got) == IMAGES // 3 and tensors == ["features", "split"], text)
+
+
 def interrupt(program, folder, images):
     """A killed command continues and ends with the same bytes, also when an image has become unreadable before."""
     path = model(folder / "slow.onnx", "rows", repeats=150)
     (images / "class 1" / "broken.png").write_bytes(b"\x89PNG broken")
     whole, killed = folder / "whole.safetensors", folder / "killed.safetensors"
     code, text = embed(program, [path, images, "-o", whole, "--augmented-copies", 1])
-    check("an unreadable image is named", code == 1 and "broken.png" in text and "1 image cannot be read" in text, text)
+    check("an unreadable image is named", code == 1 and "broken.png" in text and "1 image cannot be read and was left out" in text, text)
     partial = Path(f"{killed}.partial")
 
     def kill(process):
@@ -190,6 +200,7 @@ def main(program, under_mpi=None):
         folder = Path(folder)
         make_images(folder / "images")
         compare(program, folder, folder / "images")
+        without_labels(program, folder, folder / "images")
         interrupt(program, folder, folder / "images")
         if under_mpi:
             several(under_mpi, folder, folder / "images")

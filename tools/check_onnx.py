@@ -142,7 +142,7 @@ def compare_head(program, folder, options):
     return max(np.abs(together - want).max(), np.abs(alone - want).max()), want.std(0).max()
 
 
-def write_backbone(path, pooled):
+def write_backbone(path, pooled, opset):
     """A small backbone: a convolution with ReLU, averaged over positions inside or by the reader of its output."""
     random = np.random.default_rng(9)
     weight = onnx.numpy_helper.from_array(random.normal(size=(17, 3, 4, 4)).astype(np.float32) / 4, "conv.weight")
@@ -158,19 +158,19 @@ def write_backbone(path, pooled):
     inputs = [value("input", onnx.TensorProto.FLOAT, ["batch", 3, 32, 32])]
     outputs = [value("features", onnx.TensorProto.FLOAT, shape)]
     graph = onnx.helper.make_graph(nodes, "backbone", inputs, outputs, [weight])
-    model = onnx.helper.make_model(graph, opset_imports=[onnx.helper.make_opsetid("", 17)], ir_version=8)
+    model = onnx.helper.make_model(graph, opset_imports=[onnx.helper.make_opsetid("", opset)], ir_version=10)
     onnx.save(model, path)
 
 
-def compare_joined(program, folder, pooled):
+def compare_joined(program, folder, pooled, opset=17, options=()):
     """Images through a head that is joined with its backbone, against the head on the features of `embed`."""
     make_images(folder / "images", 32, 3)
     backbone, features = folder / "backbone.onnx", folder / "features.safetensors"
-    write_backbone(backbone, pooled)
+    write_backbone(backbone, pooled, opset)
     library = next((Path(onnxruntime.__file__).parent / "capi").glob("libonnxruntime.so*"))
     mean = ["--mean", "0.4,0.5,0.6", "--std", "0.2,0.3,0.25", "--resize", "32"]
     run(program, "embed", backbone, folder / "images", "-o", features, "--onnxruntime", library, *mean)
-    run(program, "train", features, *TRAINING, "--output", folder / "run", "--quiet")
+    run(program, "train", features, *TRAINING, *options, "--output", folder / "run", "--quiet")
     joined = folder / "joined.onnx"
     run(program, "export", folder / "run", "--backbone", backbone, "--output", joined)
     onnx.checker.check_model(str(joined), full_check=True)
@@ -202,6 +202,8 @@ def main(program):
         heads = [(name, lambda case, options=options: compare_head(program, case, options)) for name, options in HEADS.items()]
         heads.append(("joined with its backbone", lambda case: compare_joined(program, case, True)))
         heads.append(("joined with a backbone of maps", lambda case: compare_joined(program, case, False)))
+        cosine = ["--model", "cosine"]
+        heads.append(("cosine, joined, newer operators", lambda case: compare_joined(program, case, True, 21, cosine)))
         for name, check in heads:
             difference, spread = check(folder / f"features, {name}")
             good = difference <= BOUND and spread > 1e-3
