@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 
 use equipoise_record::names::{COMPARISON, CONFIG, DETAILS, POOLED, RESULT, is_comparison};
 use equipoise_record::{RunFolder, RunResult};
+use equipoise_support::Examples;
 use equipoise_train::run::build::trainer;
 use equipoise_train::run::cross_validation::{OutOfFold, PooledFigures, evaluate_fold, fold_numbers, fold_settings};
 use equipoise_train::run::run_name;
@@ -50,7 +51,16 @@ pub(crate) fn cross_validate(
     let context = environment.context();
     let mut all = fold_settings(settings, folds, repeats);
     // shows that data and network fit before a folder is created
-    let chosen = trainer(all[0].1.clone(), None, &context)?.settings().clone();
+    let first = trainer(all[0].1.clone(), None, &context)?;
+    let images = first.data().train.labels.len() + first.data().test.labels.len();
+    if folds as usize > images {
+        let examples = Examples::of_model(first.settings().architecture().name()).counted(images as u64, "");
+        return Err(Failure::usage(format!(
+            "--folds {folds}: there are only {examples}, and every fold needs one at least"
+        )));
+    }
+    let chosen = first.settings().clone();
+    drop(first);
     all.iter_mut().for_each(|(_, settings)| settings.choose_as(&chosen));
     let folder = match output {
         Some(path) if is_comparison(path) => RunFolder::open_comparison(path)?,

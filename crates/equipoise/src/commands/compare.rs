@@ -131,6 +131,7 @@ pub(crate) fn run(args: &Args, out: &mut impl Write) -> Result<(), Failure> {
     let chosen = first.settings().clone();
     drop(first);
     all.iter_mut().for_each(|settings| settings.choose_as(&chosen));
+    all.iter().try_for_each(Settings::check)?;
     let folder = open_folder(args.output.as_deref(), &all[0])?;
     if let Some(criteria) = args.named_criteria() {
         folder.write(CRITERIA, serde_json::to_string(&criteria)?.as_bytes())?;

@@ -603,3 +603,13 @@ fn features_are_written_under_their_own_extension() {
     let message = place.refused(&["embed", "model.onnx", "photos", "-o", "x2.npy"]);
     assert!(message.contains("x2.npy: the features are written as safetensors"), "{message}");
 }
+
+#[test]
+fn what_cannot_work_is_refused_before_the_first_run() {
+    let place = Place::features();
+    let lbfgs = ["--criteria", "softmax,ghm", "--set", "optimizer.name=lbfgs", "-o", "all"];
+    let message = place.refused(&[&["compare", "x.npy"], &lbfgs[..]].concat());
+    assert!(message.contains("the loss of ghm changes from step to step") && !message.contains("[2/2]"), "{message}");
+    let message = place.refused(&["train", "x.npy", "--epochs", "1", "--folds", "400", "-o", "folds"]);
+    assert!(message.contains("--folds 400: there are only 322 rows"), "{message}");
+}

@@ -63,7 +63,9 @@ pub(super) fn sentence(comparison: &Comparison, variant: usize) -> String {
         .collect();
     let sentence = match differences.first() {
         None => format!("{} and {} have no accuracy in common to compare.", own.label, baseline.label),
-        Some((_, first)) if first.half_width.is_none() => observation_sentence(own, baseline, &differences),
+        Some((_, first)) if first.half_width.is_none() => {
+            observation_sentence(own, baseline, &differences, comparison.seeds_word())
+        }
         Some(_) => interval_sentence(&own.label, &baseline.label, &differences, comparison.seeds_word()),
     };
     format!("{sentence}{}", untold(comparison, named.filter(has_difference)))
@@ -102,7 +104,13 @@ fn place(comparison: &Comparison, column: usize) -> String {
 }
 
 /// The sentence for differences without an interval: what is seen, not what is proved.
-fn observation_sentence(own: &Variant, baseline: &Variant, differences: &[(String, Difference)]) -> String {
+fn observation_sentence(
+    own: &Variant,
+    baseline: &Variant,
+    differences: &[(String, Difference)],
+    seeds: &str,
+) -> String {
+    let seed = seeds.strip_suffix('s').unwrap_or(seeds);
     let part = |(index, (place, d)): (usize, &(String, Difference))| {
         let (than, to) = match index {
             0 => (format!(" than {}", baseline.label), format!(" to {}", baseline.label)),
@@ -117,16 +125,16 @@ fn observation_sentence(own: &Variant, baseline: &Variant, differences: &[(Strin
     let parts: Vec<String> = differences.iter().enumerate().map(part).collect();
     let start = match (differences[0].1.pairs, own.runs.len(), baseline.runs.len()) {
         (1, 1, 1) => "In one run each".to_owned(),
-        (1, ..) => "On the only seed that both have".to_owned(),
-        (2, ..) => "On two seeds".to_owned(),
-        (_, own, other) => format!("In {own} against {other} runs without a common seed"),
+        (1, ..) => format!("On the only {seed} that both have"),
+        (2, ..) => format!("On two {seeds}"),
+        (_, own, other) => format!("In {own} against {other} runs without a common {seed}"),
     };
-    let seeds = match differences[0].1.pairs {
-        1 => "one seed",
-        2 => "two seeds",
-        _ => "so few runs",
+    let few = match differences[0].1.pairs {
+        1 => format!("one {seed}"),
+        2 => format!("two {seeds}"),
+        _ => "so few runs".to_owned(),
     };
-    format!("{start}, {} is {}; {seeds} cannot tell how much of that is chance.", own.label, listed(&parts))
+    format!("{start}, {} is {}; {few} cannot tell how much of that is chance.", own.label, listed(&parts))
 }
 
 /// The sentence for differences with an interval.

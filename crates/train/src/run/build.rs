@@ -281,6 +281,9 @@ pub fn second_correction(settings: &Settings, logit_adjustment: f64) -> Option<S
 const ADAMW_LEARNING_RATE: f64 = 0.02;
 
 /// Warns of settings that are allowed but probably a mistake.
+/// A head with fewer optimizer steps may not have learned its classes.
+const FEWEST_HEAD_STEPS: u64 = 200;
+
 fn warn_of_settings(settings: &Settings, data: &RunData, context: &RunContext<'_>) {
     let (size, images) = (settings.batch_size, data.train.labels.len());
     if size > images {
@@ -288,6 +291,16 @@ fn warn_of_settings(settings: &Settings, data: &RunData, context: &RunContext<'_
         context.feedback.warn(&format!("a batch of {size} is the whole training split of {examples}"));
     }
     let Settings { optimizer, .. } = settings;
+    let steps = settings.epochs * images.div_ceil(size.max(1)) as u64;
+    let is_short = settings.architecture().is_for_features() && optimizer.name != OptimizerKind::Lbfgs;
+    if is_short && steps < FEWEST_HEAD_STEPS {
+        let epochs = FEWEST_HEAD_STEPS.div_ceil(steps.max(1)) * settings.epochs;
+        context.feedback.note(&format!(
+            "{} of few rows are {steps} optimizer steps, which may be too few; --epochs {epochs} or --set optimizer.name=lbfgs \
+             gives the head more",
+            if settings.epochs == 1 { "1 epoch".to_owned() } else { format!("{} epochs", settings.epochs) }
+        ));
+    }
     let rate = settings.learning_rate();
     if optimizer.name == OptimizerKind::AdamW && rate > ADAMW_LEARNING_RATE {
         context.feedback.warn(&format!("a learning rate of {rate} is large for adamw; 0.001 is usual"));

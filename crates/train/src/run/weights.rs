@@ -5,7 +5,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use equipoise_nn::network::Head;
-use equipoise_nn::{Engine, Network, NnError, TensorKind, Weights};
+use equipoise_nn::{Architecture, Engine, Network, NnError, TensorKind, Weights};
 use equipoise_record::names::{BEST, CHECKPOINT, PREVIOUS, is_run};
 use equipoise_support::with_causes;
 
@@ -177,9 +177,26 @@ fn from_safetensors(path: &Path, network: &Network, values: &mut Tensors) -> Res
         }
         weights => (network.clone(), weights),
     };
-    let weights = weights.map_err(|error| input_error(path, error.to_string()))?;
+    let weights = weights.map_err(|error| match error {
+        NnError::UnknownTensor { .. } | NnError::MissingTensor { .. } => {
+            let hint = fitting(&bytes, network).map(|other| format!("; it fits {other}: --model {other}"));
+            input_error(path, format!("{error}{}", hint.unwrap_or_default()))
+        }
+        error => input_error(path, error.to_string()),
+    })?;
     let tensors = transfer((&source, [&weights.parameters, &weights.statistics]), network, values);
     Ok(Missing { tensors, classes: Vec::new() })
+}
+
+/// The network that the tensors of a safetensors file belong to, if it is not this one.
+fn fitting(bytes: &[u8], network: &Network) -> Option<Architecture> {
+    let others = Architecture::ALL.into_iter().filter(|other| !other.is_for_features());
+    let fits = |other: &Architecture| {
+        let other = Network::new(*other, network.channels, network.size, network.classes);
+        // of other classes or channels, only a shape differs
+        other.is_ok_and(|other| matches!(Weights::from_bytes(bytes, &other), Ok(_) | Err(NnError::Shape { .. })))
+    };
+    others.into_iter().find(fits)
 }
 
 /// Copies the tensors of a checkpoint. The head is copied class by class, by name.
