@@ -237,7 +237,11 @@ mod tests {
         assert_eq!((sizes(&plain), plain.source.starts_with("ImageNet")), ([224, 256], true));
         let given = Overrides { image_size: Some(96), mean: Some(vec![0.5]), ..Overrides::default() };
         let given = Preprocessing::new(nowhere, &given, &[], None, 3).expect("valid");
-        assert_eq!((sizes(&given), given.mean, given.source.as_str()), ([96, 110], vec![0.5; 3], "the options"));
+        assert_eq!((sizes(&given), given.mean), ([96, 110], vec![0.5; 3]));
+        assert_eq!(given.source, "the options, then ImageNet's usual values, because nothing else is known");
+        let small = Overrides { image_size: Some(96), resize: Some(32), ..Overrides::default() };
+        let refused = Preprocessing::new(nowhere, &small, &[], None, 3).expect_err("refused").to_string();
+        assert!(refused.contains("resized to 32, which is less than the image size, 96"), "{refused}");
         let export: Vec<(String, String)> = [("writer", "equipoise 1"), ("height", "32"), ("resize", "40")]
             .map(|(key, value)| (key.to_owned(), value.to_owned()))
             .into();

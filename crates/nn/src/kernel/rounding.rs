@@ -92,8 +92,8 @@ mod tests {
                 for bad in [f32::NAN, f32::INFINITY, f32::NEG_INFINITY] {
                     let mut from = values(37);
                     from[at] = bad;
-                    assert!(!round(level, &from, &mut vec![Bf16::default(); 37]), "{at} {bad}");
-                    assert!(!round(level, &from, &mut vec![0.0; 37]), "{at} {bad}");
+                    assert!(!round(level, &from, &mut [Bf16::default(); 37]), "{at} {bad}");
+                    assert!(!round(level, &from, &mut [0.0; 37]), "{at} {bad}");
                 }
             }
         }
