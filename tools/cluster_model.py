@@ -275,7 +275,7 @@ def tables(cases):
             sent = (2 * (machines - 1) / machines * size + (machines - 1) * short) / 1e6
             print(f"| {machines} | {share(batch, machines)} | {sent:.1f} | " + " | ".join(row) + " |")
         text = "; ".join(f"{name}: {n} ({speed:.1f} x)" for name, (n, speed) in best.items())
-        print(f"\nMost machines that are used at least by half (simulation): {text}.")
+        print(f"\nThe most machines of which each is still used for half of the time (simulation): {text}.")
 
 
 def check(paths):

@@ -158,8 +158,8 @@ fn watch(mut stream: TcpStream, other: &Other, own: &str) {
         if heard.elapsed() > SILENCE || (is_closed && heard.elapsed() > SILENCE / 2) {
             let silence = heard.elapsed().as_secs();
             eprintln!(
-                "equipoise: {own}: no sign of life from {other} for {silence} s; the run ends here, and the same command with \
-                 --resume goes on from its last checkpoint"
+                "equipoise: {own}: no sign of life from {other} for {silence} s; the job ends here. `train --resume RUN` goes on \
+                 from the last checkpoint; other commands go on, or begin again, when they are started again"
             );
             // SAFETY: ends the process at once; the main thread waits for the lost one and would never clean up.
             unsafe { libc::_exit(1) };

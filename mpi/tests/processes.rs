@@ -416,6 +416,24 @@ fn a_bad_file_of_one_rank_is_named() {
     job(&[&["train", "../list.csv", "-o", "run", "--set", "data.max_broken=0"][..], &split, &small].concat());
 }
 
+/// Files of one length are compared from their first byte to their last.
+#[test]
+fn files_that_differ_anywhere_are_found() {
+    let folder = folder("differ");
+    two_hosts(&folder, None);
+    for at in [20, 15_000, 30_000] {
+        for host in ["a", "b"] {
+            let mut image = [&b"P6 100 100 255\n"[..], &[7; 30_000]].concat();
+            image[at] = host.as_bytes()[0];
+            fs::write(folder.join(host).join("images/x/4.ppm"), image).expect("room");
+        }
+        let args = ["train", "../list.csv", "--image-size", "16", "--model", "resnet8", "--epochs", "1", "-o", "run"];
+        let (code, text) = wait(on_two_hosts(&folder, &args).spawn().expect("mpirun is installed"));
+        assert!(code != Some(0) && text.contains("they differ in /proc/self/cwd/images/x/4.ppm"), "{at}: {text}");
+        let _ = fs::remove_dir_all(folder.join("a/run"));
+    }
+}
+
 /// A file that goes bad on one host while a run is trained ends all processes with one message. The checkpoint is good: with the file back,
 /// the run goes on to the bytes of one that was left alone.
 #[test]
@@ -505,6 +523,16 @@ fn predictions_are_shared_out() {
     let mut alone = on_two_hosts(&folder, &["predict", "../run", "/proc/self/cwd/only", "--csv"]);
     let (code, text) = wait(alone.spawn().expect("mpirun is installed"));
     assert!(code == Some(0) && text.lines().count() == 131, "{code:?} {text}");
+    // and finds another one there
+    fs::create_dir_all(folder.join("b/only")).expect("a folder");
+    for number in 0..130 {
+        let from = if number == 129 { "001.ppm" } else { "000.ppm" };
+        fs::copy(images.join(from), folder.join(format!("b/only/{number}.ppm"))).expect("room");
+    }
+    let mut alone = on_two_hosts(&folder, &["predict", "../run", "/proc/self/cwd/only", "--csv"]);
+    let (code, text) = wait(alone.spawn().expect("mpirun is installed"));
+    assert!(code != Some(0) && text.contains("they differ in /proc/self/cwd/only/129.ppm"), "{code:?} {text}");
+    assert!(text.contains("rank 1 on ") && text.matches("equipoise: ").count() == 1, "{text}");
 }
 
 /// A wrong option ends all processes with the message of the program.

@@ -27,6 +27,7 @@ pub mod preview;
 pub mod prior;
 pub mod recipe;
 pub mod run;
+pub mod same_files;
 pub mod schedule;
 pub mod settings;
 pub mod sweep;

@@ -203,7 +203,12 @@ pub(crate) fn largest<T>(
     if largest < FAILED {
         return own.map(|own| (own, largest));
     }
-    let text = own.as_ref().err().map_or_else(String::new, |error| with_causes(error));
+    // rank 0 knows where it is
+    let place = match workers.node() {
+        node if node.is_empty() || workers.shard().rank() == 0 => String::new(),
+        node => format!(" (on {node})"),
+    };
+    let text = own.as_ref().err().map_or_else(String::new, |error| with_causes(error) + &place);
     let all = workers.exchange(text.as_bytes())?;
     match own {
         Err(error) if workers.shard().rank() == 0 => Err(error),

@@ -4,13 +4,14 @@ use std::io::Write;
 use std::path::PathBuf;
 
 use equipoise_criterion::Pool;
-use equipoise_data::Dataset;
+use equipoise_data::{Dataset, Images};
 use equipoise_embed::{
     Backbone, EmbedError, EmbedOptions, Embedded, Overrides, Pooling, Preprocessing, Ranks, embed, library,
 };
 use equipoise_train::TrainError;
 use equipoise_train::run::processes::{Connection, Task};
 use equipoise_train::run::{Feedback, NoFeedback};
+use equipoise_train::same_files::check_files;
 use equipoise_train::workers::{SingleProcess, Workers, agree};
 
 use crate::cluster;
@@ -89,6 +90,7 @@ pub(crate) fn run(args: &Args, out: &mut impl Write) -> Result<(), Failure> {
         None => Box::new(SingleProcess),
     };
     agree(&mut workers, Ok(()))?;
+    check_files(&opened.files(), false, &mut workers)?;
     let progress = Progress::new("images");
     let mut show = |done: usize, total: usize| progress.update(done as u64, total as u64);
     let embedded = opened.embed(args, workers, &mut show)?;
@@ -101,7 +103,12 @@ pub(crate) fn follow(args: &Args, Connection { mut workers, .. }: Connection) ->
     let opened = Opened::new(args, &NoFeedback);
     let what = opened.as_ref().err().map(|failure| TrainError::Unusable { what: failure.to_string() });
     agree(&mut workers, what.map_or(Ok(()), Err))?;
-    match opened?.embed(args, workers, &mut |_, _| {}) {
+    let mut opened = opened?;
+    if check_files(&opened.files(), false, &mut workers).is_err() {
+        // rank 0 reports it
+        return Ok(());
+    }
+    match opened.embed(args, workers, &mut |_, _| {}) {
         // rank 0 has seen it, and reports it
         Ok(_) | Err(EmbedError::Rank { .. }) => Ok(()),
         Err(error) => Err(Failure::Failed(error.into())),
@@ -130,6 +137,16 @@ impl Opened {
             false => args.dataset.load_with(&Default::default(), feedback)?.into_dataset(),
         };
         Ok(Self { pool, backbone, preprocessing, dataset })
+    }
+
+    /// The image files of all splits.
+    fn files(&self) -> Vec<PathBuf> {
+        let splits = [Some(&self.dataset.train), self.dataset.val.as_ref(), Some(&self.dataset.test)];
+        let files = splits.into_iter().flatten().map(|split| match &split.images {
+            Images::Files(files) => &files[..],
+            _ => &[],
+        });
+        files.flatten().cloned().collect()
     }
 
     /// Computes the features together with the other processes. Only rank 0 has a result.

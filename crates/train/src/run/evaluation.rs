@@ -1,7 +1,7 @@
 //! A trained run on a dataset.
 
 use std::fs;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use equipoise_data::Images;
 use equipoise_data::acquire::catalog::KnownDataset;
@@ -213,12 +213,17 @@ fn order_evaluation(
     context: &RunContext<'_>,
 ) -> Result<Box<dyn Workers>, TrainError> {
     let EvaluationOptions { dataset, split, path_column, label_column, labels, logit_adjustment, .. } = options.clone();
+    // processes may have other working folders
+    let absolute = |path: String| match KnownDataset::by_name(&path).is_none() && Path::new(&path).exists() {
+        true => std::path::absolute(&path).map_or(path, |path| path.display().to_string()),
+        false => path,
+    };
     let order = Order {
-        dataset,
+        dataset: dataset.map(absolute),
         split: split.map(|split| split.to_string()),
         path_column,
         label_column,
-        labels,
+        labels: labels.map(absolute),
         logit_adjustment,
         tau_norm: options.tau_norm,
         is_flipped: options.tta == TestTimeAugmentation::Flip,

@@ -23,6 +23,7 @@ use crate::decision::{Decision, DecisionOptions};
 use crate::error::TrainError;
 use crate::evaluate::{Inference, LogitAdjustment, TestTimeAugmentation};
 use crate::prepare::transform;
+use crate::same_files::check_files;
 use crate::workers::{SingleProcess, Workers, agree};
 
 /// Images per forward pass at most: enough for every thread, and few enough that results appear soon.
@@ -97,11 +98,16 @@ impl Predictor {
         processes: Option<&dyn Processes>,
     ) -> Result<Self, TrainError> {
         let order = processes.zip(order(&checkpoint, &images, options, pool));
+        let files = match (&order, &images) {
+            (Some(_), Images::Files(files)) => files.clone(),
+            _ => Vec::new(),
+        };
         let mut predictor = Self::alone(checkpoint, images, options, pool)?;
         if let Some((processes, (order, mut checkpoint))) = order.filter(|_| predictor.images > predictor.batch_size) {
             predictor.workers = processes.start(Task::Predict, &order)?.workers;
             predictor.workers.broadcast(&mut checkpoint)?;
             agree(&mut predictor.workers, Ok(()))?;
+            check_files(&files, true, &mut predictor.workers)?;
         }
         Ok(predictor)
     }
@@ -299,9 +305,11 @@ pub fn predict_share(order: &[u8], mut workers: Box<dyn Workers>) -> Result<(), 
             tta: if order.is_flipped { TestTimeAugmentation::Flip } else { TestTimeAugmentation::None },
             ..PredictionOptions::default()
         };
-        Predictor::alone(checkpoint, Images::Files(order.files), &options, &pool)
+        let files = order.files.clone();
+        Ok((Predictor::alone(checkpoint, Images::Files(order.files), &options, &pool)?, files))
     };
-    let mut predictor = agree(&mut workers, read())?;
+    let (mut predictor, files) = agree(&mut workers, read())?;
+    check_files(&files, true, &mut workers)?;
     predictor.workers = workers;
     predictor.predict_share()
 }

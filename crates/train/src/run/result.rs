@@ -97,5 +97,6 @@ fn machine(threads: usize) -> String {
         SimdLevel::Avx2(_) => " with AVX2",
         SimdLevel::Avx512(_) | SimdLevel::Avx512Bf16(_) => " with AVX-512",
     };
-    format!("{}{instructions}, {threads} threads", std::env::consts::ARCH)
+    let threads = if threads == 1 { "1 thread".to_owned() } else { format!("{threads} threads") };
+    format!("{}{instructions}, {threads}", std::env::consts::ARCH)
 }

@@ -1,18 +1,15 @@
 //! Whether all workers train the same run on the same data.
 
 use std::collections::BTreeSet;
-use std::fs::File;
-use std::io::{Read, Seek, SeekFrom};
+use std::path::Path;
 
 use equipoise_nn::Engine;
 
 use super::Trainer;
 use crate::error::TrainError;
 use crate::prepare::{RunData, SplitLoader};
+use crate::same_files::{fnv1a, read_sample, worker_name};
 use crate::workers::Workers;
-
-/// Bytes in the middle of a file that are compared.
-const COMPARED: usize = 4096;
 
 impl<E: Engine, W: Workers> Trainer<E, W> {
     /// Checks that all workers train the same run from the same position.
@@ -55,10 +52,7 @@ impl SameWork<'_> {
         let all = workers.exchange(own.as_bytes())?;
         let all: Vec<String> = all.iter().map(|message| String::from_utf8_lossy(message).into_owned()).collect();
         let part = |rank: usize, part: usize| all[rank].split('\0').nth(part).unwrap_or_default();
-        let name = |rank: usize| match part(rank, 0) {
-            "" => format!("rank {rank}"),
-            node => format!("rank {rank} on {node}"),
-        };
+        let name = |rank: usize| worker_name(rank, part(rank, 0));
         let differs = |rank: usize| (1..4).find(|number| part(rank, *number) != part(0, *number));
         let Some((rank, number)) = (1..all.len()).find_map(|rank| Some((rank, differs(rank)?))) else { return Ok(()) };
         let (other, first) = (name(rank), name(0));
@@ -101,14 +95,14 @@ impl SameWork<'_> {
         splits.flat_map(|split| (0..split.labels.len()).map(|index| split.name(index as u32)))
     }
 
-    /// Two digests for every image that comes from a file: one of its name; one of its class, the length of the file and the bytes
-    /// in its middle.
+    /// Two digests for every image that comes from a file: one of its name; one of its class, the length of the file and what is
+    /// in it.
     fn digests(&self) -> Vec<[u8; 16]> {
         let labels = self.splits.iter().flat_map(|split| &split.labels);
         let digest = |(name, label): (String, &u32)| {
             let mut bytes = label.to_le_bytes().to_vec();
             // a file that cannot be read counts as empty
-            let _ = read_middle(&name, &mut bytes);
+            let _ = read_sample(Path::new(&name), &mut bytes);
             let mut both = [0; 16];
             both[..8].copy_from_slice(&fnv1a(name.as_bytes()).to_le_bytes());
             both[8..].copy_from_slice(&fnv1a(&bytes).to_le_bytes());
@@ -116,17 +110,4 @@ impl SameWork<'_> {
         };
         self.names().zip(labels).map(digest).collect()
     }
-}
-
-fn read_middle(path: &str, bytes: &mut Vec<u8>) -> std::io::Result<()> {
-    let mut file = File::open(path)?;
-    let length = file.metadata()?.len();
-    bytes.extend(length.to_le_bytes());
-    file.seek(SeekFrom::Start((length / 2).saturating_sub(COMPARED as u64 / 2)))?;
-    file.take(COMPARED as u64).read_to_end(bytes)?;
-    Ok(())
-}
-
-fn fnv1a(bytes: &[u8]) -> u64 {
-    bytes.iter().fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(*byte)).wrapping_mul(0x100_0000_01b3))
 }
