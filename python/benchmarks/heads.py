@@ -3,8 +3,8 @@
     python python/benchmarks/heads.py target/release/equipoise [--rows 50000] [--width 768] [--classes 100]
 
 All use the same features in 32 bits and as many threads. Speeds are training rows per second, of whole epochs with
-shuffling, loss, gradient and update, in turn with torch's: products of f32 and of bf16 (torch: autocast), medians of the
-rounds. Against scikit-learn the time to the same regularized loss counts: both minimize
+shuffling, loss, gradient and update, in turn with torch's: products of f32 and of bf16 (torch: autocast), medians of
+the rounds. Against scikit-learn the time to the same regularized loss counts: both minimize
 the mean cross-entropy plus `weight_decay` / 2 times the squared norm of weights and biases (scikit-learn does not
 penalize biases, which only makes its own minimum larger here by what they add).
 Prints a table and JSON.
