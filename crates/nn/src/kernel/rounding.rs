@@ -17,7 +17,7 @@ dispatch! {
     /// upper halves, which are 0 if there is none.
     ///
     /// # Panics
-    /// If `words` has too few rows, or the number of columns is no multiple of 16.
+    /// If `words` has too few rows, the last row is not a whole one, or the number of columns is no multiple of 16.
     pub(crate) fn pair_rows(rows: &[f32], columns: usize, words: &mut [f32]) = pair_rows_kernel with bf16
 }
 
@@ -45,7 +45,8 @@ fn round_kernel<I: Simd, S: Activation>(simd: I, from: &[f32], to: &mut [S]) -> 
 
 #[inline(always)]
 fn pair_rows_kernel<I: Simd>(simd: I, rows: &[f32], columns: usize, words: &mut [f32]) {
-    assert!(columns.is_multiple_of(super::CHANNELS) && 2 * words.len() >= rows.len());
+    assert!(columns.is_multiple_of(super::CHANNELS) && rows.len().is_multiple_of(columns));
+    assert!(2 * words.len() >= rows.len());
     for (pair, words) in rows.chunks(2 * columns).zip(words.chunks_exact_mut(columns)) {
         let (first, second) = pair.split_at(columns);
         for at in (0..columns).step_by(I::WIDTH) {
