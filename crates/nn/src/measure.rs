@@ -2,7 +2,7 @@
 
 use std::marker::PhantomData;
 
-use equipoise_simd::{Bf16, Simd, SimdLevel, dispatch};
+use equipoise_simd::{Amx, Bf16, Simd, SimdLevel, TILE, TILE_BYTES, Tiles, VectorTiles, dispatch};
 
 use crate::buffer::Buffer;
 use crate::cpu::Precision;
@@ -62,6 +62,9 @@ pub fn convolution(
 ) -> Box<dyn Measured> {
     match precision {
         Precision::Bf16 if shape.inputs >= CHANNELS => Box::new(Planned::<Bf16>::new(shape, algorithm, level)),
+        Precision::Bf16Amx if shape.inputs >= CHANNELS => {
+            Box::new(Planned::<Bf16>::new(shape, ConvolutionAlgorithm::Tiles, level))
+        }
         _ => Box::new(Planned::<f32>::new(shape, algorithm, level)),
     }
 }
@@ -179,7 +182,36 @@ pub fn peak(level: SimdLevel, precision: Precision, rounds: usize) -> f64 {
     match precision {
         Precision::F32 => multiply_adds(level, PhantomData::<f32>, rounds),
         Precision::Bf16 => multiply_adds(level, PhantomData::<Bf16>, rounds),
+        Precision::Bf16Amx => tile_products(level, rounds),
     }
+}
+
+dispatch!(fn tile_products(rounds: usize) -> f64 = tile_products_kernel with bf16);
+
+#[inline(always)]
+fn tile_products_kernel<I: Simd>(simd: I, rounds: usize) -> f64 {
+    // a product of tiles is some 128 times as much as one of vectors
+    let rounds = rounds / 128;
+    match Amx::request().filter(|_| I::HAS_DOT_BF16) {
+        Some(amx) => multiply_tiles(&mut amx.tiles(), rounds),
+        None => multiply_tiles(&mut VectorTiles::new(simd), rounds),
+    }
+}
+
+/// Multiplies tiles of zeros, four products at a time, and returns the number of operations.
+#[inline(always)]
+fn multiply_tiles<M: Tiles>(tiles: &mut M, rounds: usize) -> f64 {
+    for _ in 0..rounds {
+        tiles.dot::<0, 4, 6>();
+        tiles.dot::<1, 4, 7>();
+        tiles.dot::<2, 5, 6>();
+        tiles.dot::<3, 5, 7>();
+    }
+    let mut out = [0f32; TILE * TILE];
+    // SAFETY: `out` has sixteen rows of sixteen values.
+    unsafe { tiles.store::<0>(out.as_mut_ptr().cast(), TILE_BYTES) };
+    std::hint::black_box(&out);
+    (4 * 2 * TILE * TILE * 2 * TILE * rounds) as f64
 }
 
 dispatch!(fn multiply_adds<T: Activation>(of: PhantomData<T>, rounds: usize) -> f64 = multiply_adds_kernel with bf16);

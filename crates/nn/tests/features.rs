@@ -133,7 +133,7 @@ fn bf16_multiplies_exactly_what_it_can_hold() {
 #[test]
 fn bf16_is_close_to_f32() {
     for network in heads() {
-        let [exact, short] = Precision::ALL.map(|precision| {
+        let [exact, short] = [Precision::F32, Precision::Bf16].map(|precision| {
             let mut engine = engine_with(&network, 2, CpuOptions { precision, ..CpuOptions::default() });
             let logits = engine.forward(&values(ROWS * WIDTH, 0), true).expect("good rows").to_vec();
             engine.backward(&values(ROWS * CLASSES, 1)).expect("after a forward pass");

@@ -224,15 +224,19 @@ fn the_same_bits_for_any_number_of_threads_and_from_run_to_run() {
 #[test]
 fn bf16_is_close_to_the_definition() {
     for (number, network) in networks().iter().enumerate() {
-        for algorithm in [ConvolutionAlgorithm::Direct, ConvolutionAlgorithm::Winograd] {
+        let (direct, winograd) = (ConvolutionAlgorithm::Direct, ConvolutionAlgorithm::Winograd);
+        for (precision, algorithm) in
+            [(Precision::Bf16, direct), (Precision::Bf16, winograd), (Precision::Bf16Amx, direct)]
+        {
             let options = |precision| CpuOptions { precision, algorithm, ..CpuOptions::default() };
-            let [mut exact, mut short] = Precision::ALL.map(|precision| engine_with(network, 2, options(precision)));
+            let [mut exact, mut short] =
+                [Precision::F32, precision].map(|precision| engine_with(network, 2, options(precision)));
             let (images, parameters) = (images(network), exact.tensors(TensorKind::Parameters).expect("on the CPU"));
             let (want, _) = logits(network, &tensors(network, &parameters), None, &images);
             let gradient = random(IMAGES * network.classes, 5);
             let of_bf16 = short.forward(&images, true).expect("fits").to_vec();
             exact.forward(&images, true).expect("fits");
-            let what = format!("network {number}, {algorithm}");
+            let what = format!("network {number}, {precision}, {algorithm}");
             let size: f64 = want.iter().map(|x| x * x).sum();
             let error: f64 = of_bf16.iter().zip(&want).map(|(got, want)| (f64::from(*got) - want).powi(2)).sum();
             let bound = if algorithm == ConvolutionAlgorithm::Direct { 0.015 } else { 0.05 };

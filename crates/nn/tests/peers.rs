@@ -229,14 +229,14 @@ fn the_number_of_processes_is_not_part_of_the_result() {
     let cosine = Head::Cosine { scale: 16.0, learned: true };
     let small = |head| Case::new(network(Architecture::ResNet8, [9, 11], head), 35, vec![35, 12, 1]);
     let photo = || Case::new(network(Architecture::ResNet18, [40, 40], Head::Linear), 16, vec![7, 16]);
-    let bf16 = Case { precision: Precision::Bf16, ..photo() };
+    let [bf16, amx] = [Precision::Bf16, Precision::Bf16Amx].map(|precision| Case { precision, ..photo() });
     let frozen = Case { frozen: true, ..small(Head::Lws) };
     let nesterov = UpdateRule::Sgd { momentum: 0.9, nesterov: true };
     let optimizer = Optimizer { rule: nesterov, clip_grad_norm: Some(0.5), layer_decay: 0.7, ..frozen.optimizer };
     let clipped = Case { optimizer, rho: Some(0.05), has_ema: true, ..small(cosine) };
     let rule = UpdateRule::AdamW { betas: [0.9, 0.99], epsilon: 1e-8, step: 2 };
     let adamw = Case { optimizer: Optimizer { rule, ..optimizer }, has_ema: true, ..small(Head::Linear) };
-    for case in [small(Head::Linear), small(cosine), small(Head::Lws), frozen, clipped, adamw, photo(), bf16] {
+    for case in [small(Head::Linear), small(cosine), small(Head::Lws), frozen, clipped, adamw, photo(), bf16, amx] {
         let one = train_all(&case, 1, 1);
         assert!(one.0.iter().flatten().flatten().all(|x| x.is_finite()));
         for (size, threads) in [(1, 2), (2, 2), (3, 1), (4, 1), (8, 1)] {

@@ -13,6 +13,7 @@ mod dispatch;
 mod level;
 mod portable;
 mod prefetch;
+mod tiles;
 mod vector;
 mod wide;
 #[cfg(target_arch = "x86_64")]
@@ -22,5 +23,6 @@ pub use bf16::Bf16;
 pub use level::{Avx2, Avx512, Avx512Bf16, Portable, SimdLevel};
 pub use portable::FUSED;
 pub use prefetch::{finish_streaming, prefetch, prefetch_line};
+pub use tiles::{Amx, AmxTiles, TILE, TILE_BYTES, Tiles, VectorTiles};
 pub use vector::Simd;
 pub use wide::Wide;

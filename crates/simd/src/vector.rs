@@ -98,6 +98,21 @@ pub unsafe trait Simd: Copy {
     /// sum rounded to f32 and zero if it is too small to be normal. Neither a nor b has numbers of that kind.
     fn dot_bf16(self, a: Self::V, b: Self::V, c: Self::V) -> Self::V;
 
+    /// Writes sixteen words from each of sixteen rows with rows and columns exchanged. Rows are `stride` words apart.
+    ///
+    /// # Safety
+    /// `from` must be valid for reading and `into` for writing sixteen words in each of sixteen rows.
+    #[inline(always)]
+    unsafe fn transpose(self, from: *const f32, stride: usize, into: *mut f32, into_stride: usize) {
+        let (from, into) = (from.cast::<u32>(), into.cast::<u32>());
+        for row in 0..16 {
+            for column in 0..16 {
+                // SAFETY: by the contract, there are sixteen words in each of sixteen rows of both.
+                unsafe { into.add(column * into_stride + row).write(*from.add(row * stride + column)) };
+            }
+        }
+    }
+
     /// Reads a vector from an array of its width; any other width does not compile.
     #[inline(always)]
     fn load_array<const N: usize>(self, from: &[f32; N]) -> Self::V {

@@ -79,6 +79,7 @@ implement_avx512! {
     };
     @memory {
         stream(into: *mut f32, v: W) = _mm512_stream_ps(into, v);
+        transpose(from: *const f32, stride: usize, into: *mut f32, into_stride: usize) = transpose512(from, stride, into, into_stride);
         load_bf16(from: *const Bf16) -> W = {
             let wide = _mm512_cvtepu16_epi32(_mm256_loadu_si256(from.cast()));
             _mm512_castsi512_ps(_mm512_slli_epi32::<16>(wide))
@@ -103,6 +104,7 @@ implement_avx512! {
     dot_bf16(a: W, b: W, c: W) -> W = _mm512_dpbf16_ps(c, std::mem::transmute::<W, __m512bh>(a), std::mem::transmute::<W, __m512bh>(b));
     @memory {
         stream(into: *mut f32, v: W) = _mm512_stream_ps(into, v);
+        transpose(from: *const f32, stride: usize, into: *mut f32, into_stride: usize) = transpose512(from, stride, into, into_stride);
         load_bf16(from: *const Bf16) -> W = {
             let wide = _mm512_cvtepu16_epi32(_mm256_loadu_si256(from.cast()));
             _mm512_castsi512_ps(_mm512_slli_epi32::<16>(wide))
@@ -115,6 +117,45 @@ implement_avx512! {
             let both = _mm512_inserti64x4::<1>(low, _mm256_loadu_si256(high.cast()));
             _mm512_castsi512_ps(_mm512_permutexvar_epi16(interleaved(), both))
         };
+    }
+}
+
+/// Writes sixteen rows of sixteen words with rows and columns exchanged.
+///
+/// # Safety
+/// The CPU must have AVX-512 F; `from` must be valid for reading and `into` for writing sixteen words in each of sixteen rows.
+#[inline(always)]
+unsafe fn transpose512(from: *const f32, stride: usize, into: *mut f32, into_stride: usize) {
+    // SAFETY: the contract.
+    unsafe {
+        let mut rows = [_mm512_setzero_ps(); 16];
+        for (r, row) in rows.iter_mut().enumerate() {
+            *row = _mm512_loadu_ps(from.add(r * stride));
+        }
+        // words of two rows side by side, then of four, within every quarter of a vector
+        let mut pairs = rows;
+        for r in (0..16).step_by(2) {
+            pairs[r] = _mm512_unpacklo_ps(rows[r], rows[r + 1]);
+            pairs[r + 1] = _mm512_unpackhi_ps(rows[r], rows[r + 1]);
+        }
+        let mut fours = pairs;
+        for r in (0..16).step_by(4) {
+            for half in 0..2 {
+                let [low, high] = [_mm512_castps_pd(pairs[r + half]), _mm512_castps_pd(pairs[r + 2 + half])];
+                fours[r + 2 * half] = _mm512_castpd_ps(_mm512_unpacklo_pd(low, high));
+                fours[r + 2 * half + 1] = _mm512_castpd_ps(_mm512_unpackhi_pd(low, high));
+            }
+        }
+        // quarters of four vectors: column c of a quarter is in the vectors c, c + 4, c + 8 and c + 12
+        for c in 0..4 {
+            let [a, b, x, y] = [fours[c], fours[c + 4], fours[c + 8], fours[c + 12]];
+            let [even, odd] = [_mm512_shuffle_f32x4::<0b10_00_10_00>(a, b), _mm512_shuffle_f32x4::<0b11_01_11_01>(a, b)];
+            let [even2, odd2] = [_mm512_shuffle_f32x4::<0b10_00_10_00>(x, y), _mm512_shuffle_f32x4::<0b11_01_11_01>(x, y)];
+            _mm512_storeu_ps(into.add(c * into_stride), _mm512_shuffle_f32x4::<0b10_00_10_00>(even, even2));
+            _mm512_storeu_ps(into.add((c + 4) * into_stride), _mm512_shuffle_f32x4::<0b10_00_10_00>(odd, odd2));
+            _mm512_storeu_ps(into.add((c + 8) * into_stride), _mm512_shuffle_f32x4::<0b11_01_11_01>(even, even2));
+            _mm512_storeu_ps(into.add((c + 12) * into_stride), _mm512_shuffle_f32x4::<0b11_01_11_01>(odd, odd2));
+        }
     }
 }
 

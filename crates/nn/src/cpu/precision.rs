@@ -20,7 +20,7 @@ use crate::slices::{Peers, Slices, Traffic};
 /// Whatever it is, parameters, optimizer, statistics of batch norms, the stem's convolution, the head of a network and all
 /// sums are f32. A head on features multiplies these numbers too.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
+#[serde(rename_all = "kebab-case")]
 pub enum Precision {
     /// 32 bits.
     #[default]
@@ -28,18 +28,21 @@ pub enum Precision {
     /// 16 bits with the range of f32, rounded to the nearest, ties to even: half the memory for activations, and faster where
     /// the CPU has AVX512_BF16. Other CPUs with fused multiply-add compute the same bits, more slowly.
     Bf16,
+    /// The same numbers, multiplied by tiles as AMX does it, in another order of sums: the fastest where the CPU has AMX. Other
+    /// CPUs with fused multiply-add compute the same bits, much more slowly. On features it is the same as [`Bf16`](Self::Bf16).
+    Bf16Amx,
 }
 
 impl Precision {
     /// All precisions, the default one first.
-    pub const ALL: [Self; 2] = [Self::F32, Self::Bf16];
+    pub const ALL: [Self; 3] = [Self::F32, Self::Bf16, Self::Bf16Amx];
 
     /// Bytes of a number.
     #[must_use]
     pub fn bytes(self) -> usize {
         match self {
             Self::F32 => size_of::<f32>(),
-            Self::Bf16 => size_of::<Bf16>(),
+            Self::Bf16 | Self::Bf16Amx => size_of::<Bf16>(),
         }
     }
 }
@@ -49,6 +52,7 @@ impl fmt::Display for Precision {
         f.write_str(match self {
             Self::F32 => "f32",
             Self::Bf16 => "bf16",
+            Self::Bf16Amx => "bf16-amx",
         })
     }
 }
@@ -58,7 +62,7 @@ impl FromStr for Precision {
 
     fn from_str(name: &str) -> Result<Self, String> {
         let found = Self::ALL.into_iter().find(|precision| precision.to_string() == name);
-        found.ok_or_else(|| format!("unknown precision '{name}'; use 'f32' or 'bf16'"))
+        found.ok_or_else(|| format!("unknown precision '{name}'; use 'f32', 'bf16' or 'bf16-amx'"))
     }
 }
 
@@ -69,7 +73,7 @@ pub struct CpuOptions {
     pub precision: Precision,
     /// The instructions that are used.
     pub simd: SimdLevel,
-    /// How 3 x 3 convolutions are computed.
+    /// How 3 x 3 convolutions are computed; [`Precision::Bf16Amx`] has tiles in any case.
     pub algorithm: ConvolutionAlgorithm,
     /// The other processes that compute rows of a batch. Every process passes the rows that [`Slices::rows`] gives it.
     pub peers: Option<Box<dyn Peers>>,
@@ -116,10 +120,13 @@ impl Cpu {
         options: CpuOptions,
     ) -> Result<Self, NnError> {
         let CpuOptions { precision, simd, algorithm, peers } = options;
-        let kernels = (simd, algorithm);
+        let kernels = match precision {
+            Precision::Bf16Amx => (simd, ConvolutionAlgorithm::Tiles),
+            Precision::F32 | Precision::Bf16 => (simd, algorithm),
+        };
         Ok(Self(match precision {
             Precision::F32 => Box::new(CpuOf::<f32>::build(network, batch_size, seed, pool, kernels, peers)?),
-            Precision::Bf16 => Box::new(CpuOf::<Bf16>::build(network, batch_size, seed, pool, kernels, peers)?),
+            Precision::Bf16 | Precision::Bf16Amx => Box::new(CpuOf::<Bf16>::build(network, batch_size, seed, pool, kernels, peers)?),
         }))
     }
 

@@ -12,6 +12,7 @@ pub(crate) mod fused_norm;
 pub(crate) mod gemm;
 pub(crate) mod prefetch;
 pub(crate) mod rounding;
+pub(crate) mod tile_product;
 pub(crate) mod value;
 
 /// Channels are stored in multiples of this.

@@ -60,8 +60,8 @@ pub const KEYS: &[Key] = &[
     required("logit_adjustment", "number, 0 to 100", "Tau of the post-hoc logit adjustment. 0 disables it."),
     required(
         "precision",
-        "`f32` or `bf16`",
-        "Numbers of activations and products. `bf16` takes half the memory and is faster on CPUs with AVX512_BF16.",
+        "`f32`, `bf16` or `bf16-amx`",
+        "Numbers of activations and products. `bf16` takes half the memory and is faster on CPUs with AVX512_BF16; `bf16-amx` is fastest on CPUs with AMX, and slow on others.",
     ),
     required("data.dataset", "text", "Name or path of the dataset."),
     optional(

@@ -102,7 +102,7 @@ fn values_that_cannot_be_used_are_refused() {
         ("logit_adjustment = -1.0", "setting 'logit_adjustment' is -1; it must be from 0 to 100"),
         ("patience = 3\nselect_best = \"last\"", "setting 'patience' is 3; it must be 0 unless"),
         ("select_best = \"first\"", "setting 'select_best' is \"first\"; it must be auto, last, val or test"),
-        ("precision = \"f16\"", "setting 'precision' is \"f16\"; it must be f32 or bf16"),
+        ("precision = \"f16\"", "setting 'precision' is \"f16\"; it must be f32, bf16 or bf16-amx"),
         ("groups = \"x\"", "setting 'groups': "),
         ("[data]\nimbalance = 0.5", "setting 'data.imbalance' is 0.5; it must be finite and at least 1"),
         ("[data]\nimbalance = 2.0\nsubset_file = \"a\"", "setting 'data.subset_file': a run has either"),

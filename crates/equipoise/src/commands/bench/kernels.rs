@@ -17,7 +17,7 @@ pub(crate) struct Args {
     /// How 3 x 3 convolutions with stride 1 are computed: direct or winograd
     #[arg(long, value_name = "ALGORITHM", default_value_t)]
     kernels: ConvolutionAlgorithm,
-    /// Numbers of activations and products: f32 or bf16
+    /// Numbers of activations and products: f32, bf16 or bf16-amx
     #[arg(long, value_name = "PRECISION", default_value_t)]
     precision: Precision,
     /// Instructions to use: portable, avx2, avx512 or avx512bf16 [default: the best]

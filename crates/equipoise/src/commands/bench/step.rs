@@ -43,10 +43,10 @@ pub(crate) struct Args {
     /// Criterion
     #[arg(long, value_name = "ID", default_value = "softmax")]
     criterion: Id,
-    /// How 3 x 3 convolutions are computed: direct or winograd
+    /// How 3 x 3 convolutions are computed: direct or winograd; bf16-amx has tiles
     #[arg(long, value_name = "ALGORITHM", default_value_t)]
     kernels: ConvolutionAlgorithm,
-    /// Numbers of activations and products: f32 or bf16
+    /// Numbers of activations and products: f32, bf16 or bf16-amx
     #[arg(long, value_name = "PRECISION", default_value_t)]
     precision: Precision,
     /// Instructions to use: portable, avx2, avx512 or avx512bf16 [default: the best]
@@ -78,7 +78,7 @@ pub(crate) fn run(args: &Args, out: &mut impl Write) -> Result<(), Failure> {
     let (seconds, median, best, peak) = (median.as_secs_f64(), speed(median), speed(best), peak_mb());
     let (model, channels, side) = (args.model, args.channels, args.image_size);
     let (device, kernels, precision) =
-        (format!("cpu {level:?}").to_lowercase(), args.kernels.to_string(), args.precision);
+        (format!("cpu {level:?}").to_lowercase(), algorithm(args.kernels, args.precision), args.precision);
     if args.json {
         let line = json!({
             "model": model.name(), "batch": batch_size, "ranks": size, "threads": threads, "device": device, "images_per_second": median,
@@ -115,6 +115,14 @@ pub(crate) fn run(args: &Args, out: &mut impl Write) -> Result<(), Failure> {
         )?;
     }
     Ok(())
+}
+
+/// The algorithm that the engine will use.
+fn algorithm(chosen: ConvolutionAlgorithm, precision: Precision) -> String {
+    match precision {
+        Precision::Bf16Amx => ConvolutionAlgorithm::Tiles.to_string(),
+        Precision::F32 | Precision::Bf16 => chosen.to_string(),
+    }
 }
 
 /// Takes part in the steps that rank 0 measures.

@@ -12,21 +12,22 @@ use crate::kernel::CHANNELS;
 use crate::kernel::fused_norm::{Band, Frame, drain};
 use crate::kernel::gemm::{Gemm, Outer, Segment, gemm, outer, panel};
 use crate::kernel::prefetch::Prefetch;
+use crate::kernel::tile_product::{TILE_VALUES, tile_panel};
 use crate::kernel::value::Activation;
 
 /// Pixels in a group, where images are smaller.
 const GROUP_PIXELS: usize = 192;
 
 /// The pixels of the input that see the same taps of the window.
-struct PixelClass {
+pub(super) struct PixelClass {
     /// Row and column of the first of them; the others follow at distances of the stride.
-    first: [usize; 2],
+    pub(super) first: [usize; 2],
     /// Their numbers of rows and columns.
-    size: [usize; 2],
+    pub(super) size: [usize; 2],
     /// Where the taps' output pixels are, from the first pixel's.
     segments: Vec<Segment>,
     /// Rows and columns of the taps, in the order of the segments.
-    taps: Vec<[usize; 2]>,
+    pub(super) taps: Vec<[usize; 2]>,
 }
 
 /// The taps of one side of the window that see a pixel, each with its offset in the output, and the number of such
@@ -40,11 +41,14 @@ pub(super) struct Direct {
     pub(super) group: usize,
     /// Where a window's rows are in a padded input image.
     segments: Vec<Segment>,
-    classes: Vec<PixelClass>,
+    pub(super) classes: Vec<PixelClass>,
     /// Height, width, top and left of a frame with a padded output gradient.
     gradient_frame: [usize; 4],
     /// Values of a word.
     depth: usize,
+    /// Whether the weights are packed for tiles: in panels of the same width at every level of instructions, with zeros where
+    /// the rows of a window, or of a class's taps, do not fill whole tiles.
+    tiled: bool,
 }
 
 impl Direct {
@@ -54,11 +58,36 @@ impl Direct {
         let [height, width] = geometry.out();
         let group = GROUP_PIXELS.div_ceil(height * width).next_power_of_two().min(images);
         let (gradient_frame, classes) = plan_classes(&geometry);
-        let mut plan = Self { geometry, group, segments: Vec::new(), classes, gradient_frame, depth: S::DEPTH };
+        let mut plan =
+            Self { geometry, group, segments: Vec::new(), classes, gradient_frame, depth: S::DEPTH, tiled: false };
         let row = plan.input_frame().row as isize;
         let segment = |y: usize| Segment { offset: y as isize * row, length: kernel * inputs };
         plan.segments = (0..kernel).map(segment).collect();
         plan
+    }
+
+    /// The same with weights packed for tiles.
+    pub(super) fn tiled<S: Activation>(geometry: Geometry, images: usize) -> Self {
+        Self { tiled: true, ..Self::new::<S>(geometry, images) }
+    }
+
+    /// Columns of a panel of packed weights.
+    #[inline(always)]
+    fn panel<I: Simd>(&self, columns: usize) -> usize {
+        if self.tiled { tile_panel(columns) } else { panel::<I>(columns) }
+    }
+
+    /// Rows of packed weights for a stretch of as many values.
+    #[inline(always)]
+    pub(super) fn rows(&self, values: usize) -> usize {
+        if self.tiled { values.next_multiple_of(TILE_VALUES) } else { values }
+    }
+
+    /// Values of the weights packed for the pass that needs most.
+    pub(super) fn packed(&self) -> usize {
+        let Geometry { inputs, outputs, kernel, .. } = self.geometry;
+        let back = self.classes.iter().map(|class| class.depth(self) * inputs).sum();
+        (kernel * self.rows(kernel * inputs) * outputs).max(back)
     }
 
     /// The frame of a padded input image; its height counts the padding too.
@@ -80,6 +109,21 @@ impl Direct {
             du: 0,
             sums: 3 * inputs.max(outputs),
         }
+    }
+}
+
+impl PixelClass {
+    /// Numbers of rows of the window that see the pixels, and of taps in each.
+    pub(super) fn window(&self) -> [usize; 2] {
+        let across = self.taps.iter().take_while(|tap| tap[0] == self.taps[0][0]).count();
+        [self.taps.len() / across.max(1), across]
+    }
+
+    /// Rows of its packed weights.
+    #[inline(always)]
+    fn depth(&self, c: &Direct) -> usize {
+        let [down, across] = self.window();
+        down * c.rows(across * c.geometry.outputs)
     }
 }
 
@@ -157,16 +201,17 @@ unsafe fn pack_kernel<I: Simd, S: Activation>(
     back: *mut S,
 ) {
     let Geometry { inputs, outputs, kernel, .. } = c.geometry;
-    let width = panel::<I>(outputs);
-    let depth = kernel * kernel * inputs;
+    let width = c.panel::<I>(outputs);
+    let row_depth = c.rows(kernel * inputs);
+    let depth = kernel * row_depth;
     // SAFETY: by the contract of `pack`, `w` and `forward` hold all weights, and so does `back` unless it is null. With pairs,
     // `rows` are an even number. The taps of the classes are those of the window, each once.
     unsafe {
         for tap in 0..kernel * kernel {
             for i in rows.clone().step_by(S::DEPTH) {
-                let k = tap * inputs + i;
+                let k = tap / kernel * row_depth + tap % kernel * inputs + i;
                 for o in (0..outputs).step_by(I::WIDTH) {
-                    let from = w.add(k * outputs + o);
+                    let from = w.add((tap * inputs + i) * outputs + o);
                     let mut words = simd.load(from);
                     if S::DEPTH == 2 {
                         words = simd.pair_bf16(words, simd.load(from.add(outputs)));
@@ -179,21 +224,22 @@ unsafe fn pack_kernel<I: Simd, S: Activation>(
         if back.is_null() {
             return;
         }
-        let width = panel::<I>(inputs);
+        let width = c.panel::<I>(inputs);
         let mut back = back;
         for class in &c.classes {
-            let depth = class.taps.len() * outputs;
+            let (depth, [_, across]) = (class.depth(c), class.window());
+            let row_depth = c.rows(across * outputs);
             for (t, [y, x]) in class.taps.iter().enumerate() {
                 for i in rows.clone().step_by(CHANNELS) {
                     let from = w.add(((y * kernel + x) * inputs + i) * outputs);
                     for o in (0..outputs).step_by(CHANNELS) {
                         let words = transpose::<I, S>(simd, from.add(o), outputs);
                         for (k, words) in words.iter().enumerate().take(CHANNELS / S::DEPTH) {
-                            let row = (t * outputs + o + k * S::DEPTH) * width;
+                            let row = t / across * row_depth + t % across * outputs + o + k * S::DEPTH;
                             for lane in (0..CHANNELS).step_by(I::WIDTH) {
                                 let column = i + lane;
                                 let panel = column / width * width * depth;
-                                let to = back.add(panel + row + column % width * S::DEPTH);
+                                let to = back.add(panel + row * width + column % width * S::DEPTH);
                                 simd.store(to.cast(), simd.load(words.as_ptr().add(lane)));
                             }
                         }

@@ -7,6 +7,7 @@ mod direct;
 mod pointwise;
 #[cfg(test)]
 mod tests;
+mod tiled;
 mod winograd;
 mod winograd_transform;
 
@@ -18,6 +19,7 @@ use equipoise_simd::{Simd, SimdLevel, dispatch};
 
 use self::direct::Direct;
 use self::pointwise::Pointwise;
+use self::tiled::Tiled;
 use self::winograd::Winograd;
 use super::CHANNELS;
 use super::fused_norm::{Band, Frame, OutputGradient, Sink, Source, fill};
@@ -31,6 +33,9 @@ pub enum ConvolutionAlgorithm {
     /// Winograd's F(4 x 4, 3 x 3), the fastest.
     #[default]
     Winograd,
+    /// The definition, multiplied by tiles as AMX does it, for bf16: what [`Precision::Bf16Amx`](crate::Precision::Bf16Amx) has.
+    /// Convolutions that tiles do not fit are computed as with Winograd.
+    Tiles,
 }
 
 impl fmt::Display for ConvolutionAlgorithm {
@@ -38,6 +43,7 @@ impl fmt::Display for ConvolutionAlgorithm {
         f.write_str(match self {
             Self::Direct => "direct",
             Self::Winograd => "winograd",
+            Self::Tiles => "tiles",
         })
     }
 }
@@ -192,6 +198,7 @@ const fn is_mixed<S: Activation, T: Activation>() -> bool {
 enum Plan {
     Direct(Direct),
     Pointwise(Pointwise),
+    Tiled(Tiled),
     Winograd(Winograd),
 }
 
@@ -205,7 +212,17 @@ impl Convolution {
         if is_mixed::<S, T>() {
             return Self::direct::<S>(geometry, images);
         }
-        if algorithm == ConvolutionAlgorithm::Winograd && Winograd::fits(&geometry) {
+        if algorithm == ConvolutionAlgorithm::Tiles && S::IS_BF16 {
+            if Pointwise::fits_tiles(&geometry) {
+                let plan = Pointwise::tiled(geometry, images);
+                let pass = Pass { group: plan.group, block: 0 };
+                return Self { geometry, forward: pass, plan: Plan::Pointwise(plan) };
+            }
+            if Tiled::fits(&geometry) {
+                return Self { geometry, forward: Pass { group: 1, block: 0 }, plan: Plan::Tiled(Tiled::new(geometry)) };
+            }
+        }
+        if algorithm != ConvolutionAlgorithm::Direct && Winograd::fits(&geometry) {
             let plan = Winograd::new(geometry, images);
             return Self { geometry, forward: plan.forward, plan: Plan::Winograd(plan) };
         }
@@ -226,7 +243,9 @@ impl Convolution {
     /// Values of the weights packed for the forward pass, and as many for the backward pass.
     pub(crate) fn packed(&self) -> usize {
         match &self.plan {
-            Plan::Direct(_) | Plan::Pointwise(_) => self.geometry.weights(),
+            Plan::Direct(plan) => plan.packed(),
+            Plan::Pointwise(plan) => plan.direct.packed(),
+            Plan::Tiled(plan) => plan.direct.packed(),
             Plan::Winograd(plan) => plan.packed(),
         }
     }
@@ -236,6 +255,7 @@ impl Convolution {
         match &self.plan {
             Plan::Direct(plan) => plan.scratch_size(),
             Plan::Pointwise(plan) => plan.scratch_size(),
+            Plan::Tiled(plan) => plan.scratch_size(),
             Plan::Winograd(plan) => plan.scratch_size(),
         }
     }
@@ -259,6 +279,7 @@ impl Convolution {
             match &self.plan {
                 Plan::Direct(plan) => direct::pack(level, plan, w, inputs, forward, back),
                 Plan::Pointwise(plan) => direct::pack(level, &plan.direct, w, inputs, forward, back),
+                Plan::Tiled(plan) => direct::pack(level, &plan.direct, w, inputs, forward, back),
                 Plan::Winograd(plan) => winograd::pack(level, plan, w, inputs, forward, back),
             }
         }
@@ -286,6 +307,7 @@ impl Convolution {
                 Plan::Direct(plan) => direct::forward(level, plan, run, scratch),
                 _ if const { is_mixed::<S, T>() } => unreachable!("values of two types have a direct convolution"),
                 Plan::Pointwise(plan) => pointwise::forward(level, plan, run, scratch),
+                Plan::Tiled(plan) => tiled::forward(level, plan, run, scratch),
                 Plan::Winograd(plan) => winograd::forward(level, plan, run, scratch),
             }
         }
@@ -316,6 +338,7 @@ impl Convolution {
                 Plan::Direct(plan) => direct::backward(level, plan, run, scratch),
                 _ if const { is_mixed::<S, T>() } => unreachable!("values of two types have a direct convolution"),
                 Plan::Pointwise(plan) => pointwise::backward(level, plan, run, scratch),
+                Plan::Tiled(plan) => tiled::backward(level, plan, run, scratch),
                 Plan::Winograd(plan) => winograd::backward(level, plan, run, scratch),
             }
         }

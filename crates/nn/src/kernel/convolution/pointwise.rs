@@ -3,13 +3,17 @@
 
 use std::ops::Range;
 
-use equipoise_simd::{Simd, dispatch};
+use equipoise_simd::{Amx, Bf16, Simd, TILE, dispatch};
 
 use super::direct::{Direct, add_channel_sums};
+use super::tiled::write_pixels;
 use super::{Backward, Forward, Geometry, Scratch, ScratchSize, cycles, groups, next_group, pair_rows};
 use crate::kernel::fused_norm::{Band, Frame, Source, drain, fill};
 use crate::kernel::gemm::{Gemm, Outer, Segment, gemm, outer};
 use crate::kernel::prefetch::Prefetch;
+use crate::kernel::tile_product::{
+    self, TILE_VALUES, TileGradient, TileProduct, exchanged_row, gradient, multiples, product, transpose,
+};
 use crate::kernel::value::Activation;
 
 /// Pixels in a group of small images, and in a band of a large one if its weights come from far away for every band.
@@ -31,6 +35,19 @@ pub(super) struct Pointwise {
     segments: [Segment; 1],
     /// Values of a word.
     depth: usize,
+    /// How tiles multiply, if they do.
+    tiles: Option<PointwiseTiles>,
+}
+
+/// Where the tiles of a 1 x 1 convolution are.
+struct PointwiseTiles {
+    amx: Option<Amx>,
+    /// Multiples of a tile's bytes: for the values of a pixel, and for the pixels of a channel.
+    multiples: Vec<isize>,
+    /// Where the rows of sixteen channels begin, in bytes.
+    gradient_tiles: Vec<isize>,
+    /// Values of a row with a channel of a band.
+    row: usize,
 }
 
 impl Pointwise {
@@ -55,15 +72,42 @@ impl Pointwise {
             // even bands
             band: height.div_ceil(bands),
             segments: [Segment { offset: 0, length: geometry.inputs }],
+            tiles: None,
         }
+    }
+
+    /// Whether tiles can compute a convolution: whole ones only, because they read the input where it is.
+    pub(super) fn fits_tiles(geometry: &Geometry) -> bool {
+        Self::fits(geometry) && [geometry.inputs, geometry.outputs].iter().all(|n| n.is_multiple_of(TILE_VALUES))
+    }
+
+    /// Plans a convolution by tiles.
+    pub(super) fn tiled(geometry: Geometry, images: usize) -> Self {
+        let Geometry { inputs, outputs, size: [_, width], .. } = geometry;
+        let plan = Self::new::<Bf16>(geometry, images);
+        let pixels = plan.group * plan.band * width;
+        let row = exchanged_row(pixels);
+        let tiles = PointwiseTiles {
+            amx: Amx::request(),
+            multiples: multiples(pixels.max(inputs).max(outputs)),
+            gradient_tiles: (0..inputs).step_by(TILE).map(|i| (i * row * size_of::<Bf16>()) as isize).collect(),
+            row,
+        };
+        Self { direct: Direct::tiled::<Bf16>(geometry, images), tiles: Some(tiles), ..plan }
     }
 
     pub(super) fn scratch_size(&self) -> ScratchSize {
         let Geometry { inputs, outputs, size: [_, width], .. } = self.geometry;
         let pixels = self.group * self.band * width;
-        let (input, m) = (pixels * inputs, pixels * outputs);
-        let v = if self.depth > 1 { pixels.div_ceil(self.depth) * inputs } else { 0 };
-        ScratchSize { input, v, m, gradient: input, du: 0, sums: 3 * inputs.max(outputs) }
+        let rows = if self.tiles.is_some() { pixels.next_multiple_of(TILE) } else { pixels };
+        let (input, m) = (rows * inputs, rows * outputs);
+        let v = match &self.tiles {
+            Some(tiles) => tiles.row.div_ceil(2) * inputs,
+            None if self.depth > 1 => pixels.div_ceil(self.depth) * inputs,
+            None => 0,
+        };
+        let du = if self.tiles.is_some() { pixels.next_multiple_of(TILE_VALUES) / 2 * outputs } else { 0 };
+        ScratchSize { input, v, m, gradient: input, du, sums: 3 * inputs.max(outputs) }
     }
 
     /// Cuts images into bands: images with some of their rows.
@@ -120,6 +164,13 @@ unsafe fn forward_kernel<I: Simd, S: Activation, T: Activation>(
             unsafe {
                 let a = read_input(simd, c, &run.source, &images, &rows, scratch.input.cast::<S>());
                 let y = run.y.add((images.start * height + rows.start) * width * outputs);
+                if let (true, Some(tiles)) = (const { S::IS_BF16 }, &c.tiles) {
+                    let a = whole_tile(a.cast(), pixels, inputs, scratch.input.cast());
+                    let into = Into { rows: pixels, columns: outputs, c: scratch.m };
+                    multiply(simd, tiles, (a, inputs), run.weights.cast(), &into, &prefetch);
+                    write_pixels(simd, scratch.m, pixels, outputs, y, run.sums, scratch.sums);
+                    continue;
+                }
                 let product = Gemm {
                     count: 1,
                     next: [0; 3],
@@ -151,7 +202,7 @@ unsafe fn backward_kernel<I: Simd, S: Activation, T: Activation>(
     run: &Backward<S, T>,
     scratch: &Scratch,
 ) {
-    let Geometry { inputs, size: [height, width], .. } = c.geometry;
+    let Geometry { inputs, outputs, size: [height, width], .. } = c.geometry;
     let wanted = run.wants_input_gradient();
     let mut fresh = true;
     for images in groups(&run.images, c.group) {
@@ -172,13 +223,23 @@ unsafe fn backward_kernel<I: Simd, S: Activation, T: Activation>(
                 let a = read_input(simd, c, &run.source, &images, &rows, scratch.input.cast::<S>());
                 read_output_gradient(simd, c, run, &images, &rows, scratch.m.cast::<S>());
                 let pixels = images.len() * rows.len() * width;
-                let words = if S::DEPTH == 1 { a.cast() } else { pair_pixels(simd, c, a, pixels, scratch.v) };
-                add_weight_gradient(simd, c, run, (words, scratch.m.cast::<S>()), pixels, fresh, &prefetch);
+                if let (true, Some(tiles)) = (const { S::IS_BF16 }, &c.tiles) {
+                    add_tiled_weight_gradient(simd, c, tiles, run, (a.cast(), pixels), fresh, scratch, &prefetch);
+                } else {
+                    let words = if S::DEPTH == 1 { a.cast() } else { pair_pixels(simd, c, a, pixels, scratch.v) };
+                    add_weight_gradient(simd, c, run, (words, scratch.m.cast::<S>()), pixels, fresh, &prefetch);
+                }
                 fresh = false;
                 if !wanted {
                     continue;
                 }
-                input_gradient(simd, c, run, pixels, scratch, &prefetch);
+                if let (true, Some(tiles)) = (const { S::IS_BF16 }, &c.tiles) {
+                    let into = Into { rows: pixels, columns: inputs, c: scratch.gradient };
+                    let dy = whole_tile(scratch.m.cast(), pixels, outputs, scratch.m.cast());
+                    multiply(simd, tiles, (dy, outputs), run.weights.cast(), &into, &prefetch);
+                } else {
+                    input_gradient(simd, c, run, pixels, scratch, &prefetch);
+                }
                 let frame = c.frame(inputs);
                 for (i, n) in images.clone().enumerate() {
                     let from = scratch.gradient.add(i * rows.len() * frame.row).wrapping_sub(rows.start * frame.row);
@@ -234,6 +295,100 @@ unsafe fn read_input<I: Simd, S: Activation>(
                 scratch
             }
         }
+    }
+}
+
+/// The result of a product by tiles.
+struct Into {
+    rows: usize,
+    columns: usize,
+    c: *mut f32,
+}
+
+/// Returns where at least sixteen pixels are: if there are fewer, they are copied to the scratch, with zeros behind them.
+///
+/// # Safety
+/// `a` is valid for reading as many pixels of `channels` values, and `scratch`, which is `a` or does not overlap it, for writing
+/// sixteen of them.
+#[inline(always)]
+unsafe fn whole_tile(a: *const Bf16, pixels: usize, channels: usize, scratch: *mut Bf16) -> *const Bf16 {
+    if pixels >= TILE {
+        return a;
+    }
+    // SAFETY: the contract.
+    unsafe {
+        if !std::ptr::eq(a, scratch) {
+            std::ptr::copy_nonoverlapping(a, scratch, pixels * channels);
+        }
+        std::ptr::write_bytes(scratch.add(pixels * channels), 0, (TILE - pixels) * channels);
+    }
+    scratch
+}
+
+/// Multiplies pixels of `channels` values with packed weights, by tiles.
+///
+/// # Safety
+/// `a` is valid for reading the rows of `into`, and at least sixteen, `weights` for as many rows of weights as there are
+/// channels, and `into.c` for writing as many rows as are read.
+#[inline(always)]
+unsafe fn multiply<I: Simd>(
+    simd: I,
+    tiles: &PointwiseTiles,
+    (a, channels): (*const Bf16, usize),
+    weights: *const Bf16,
+    into: &Into,
+    prefetch: &Prefetch,
+) {
+    let p = TileProduct {
+        rows: into.rows,
+        last: into.rows.saturating_sub(TILE),
+        columns: into.columns,
+        a,
+        a_stride: channels * size_of::<Bf16>(),
+        stretches: &tiles.multiples[..channels / TILE_VALUES],
+        b: weights,
+        c: into.c,
+        c_stride: into.columns,
+        prefetch,
+    };
+    // SAFETY: the contract is the same; the last tile ends with the last row.
+    unsafe { product(simd, tiles.amx, &p) }
+}
+
+/// Adds the weight gradient of a band by tiles; a `fresh` one is overwritten.
+///
+/// # Safety
+/// The contract of [`Convolution::backward`](super::Convolution::backward); `a` is valid for reading as many pixels of the
+/// input, and the output gradient of the pixels is in `scratch.m`.
+#[inline(always)]
+unsafe fn add_tiled_weight_gradient<I: Simd, S: Activation, T: Activation>(
+    simd: I,
+    c: &Pointwise,
+    tiles: &PointwiseTiles,
+    run: &Backward<S, T>,
+    (a, pixels): (*const Bf16, usize),
+    fresh: bool,
+    scratch: &Scratch,
+    prefetch: &Prefetch,
+) {
+    let Geometry { inputs, outputs, .. } = c.geometry;
+    let exchanged = scratch.v.cast::<Bf16>();
+    // SAFETY: by the contract, `a` and `scratch.m` have the pixels; the scratch has room for a band's exchange and pairs.
+    unsafe {
+        transpose(simd, a, [inputs, pixels, inputs], exchanged, tiles.row);
+        tile_product::pair_pixels(simd, scratch.m.cast(), pixels, outputs, scratch.du);
+        let g = TileGradient {
+            fresh,
+            tiles: &tiles.gradient_tiles,
+            columns: outputs,
+            a: exchanged,
+            a_stride: tiles.row * size_of::<Bf16>(),
+            stretches: &tiles.multiples[..pixels.div_ceil(TILE_VALUES)],
+            pairs: scratch.du,
+            w: run.dw,
+            prefetch,
+        };
+        gradient(simd, tiles.amx, &g);
     }
 }
 

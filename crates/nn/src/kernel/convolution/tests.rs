@@ -203,7 +203,7 @@ fn check_type<S: Activation>(geometry: Geometry, algorithm: ConvolutionAlgorithm
 
 #[test]
 fn three_by_three_with_every_algorithm() {
-    for algorithm in [ConvolutionAlgorithm::Direct, ConvolutionAlgorithm::Winograd] {
+    for algorithm in [ConvolutionAlgorithm::Direct, ConvolutionAlgorithm::Winograd, ConvolutionAlgorithm::Tiles] {
         for size in [[8, 8], [7, 7], [1, 1], [2, 5], [13, 6], [16, 16]] {
             for (inputs, outputs) in [(16, 16), (16, 48), (32, 16), (64, 32)] {
                 let geometry = Geometry { inputs, outputs, kernel: 3, stride: 1, pad: 1, size };
@@ -228,8 +228,10 @@ fn any_window() {
             if size.iter().any(|side| side + 2 * pad < kernel) {
                 continue;
             }
-            for (inputs, outputs) in [(3, 16), (1, 32), (16, 32), (48, 16), (5, 64)] {
-                check(Geometry { inputs, outputs, kernel, stride, pad, size }, ConvolutionAlgorithm::Winograd, 3);
+            for (inputs, outputs) in [(3, 16), (1, 32), (16, 32), (48, 16), (5, 64), (64, 32)] {
+                let geometry = Geometry { inputs, outputs, kernel, stride, pad, size };
+                check(geometry, ConvolutionAlgorithm::Winograd, 3);
+                check(geometry, ConvolutionAlgorithm::Tiles, 3);
             }
         }
     }
