@@ -36,112 +36,144 @@ pub(crate) struct TileProduct<'a> {
     pub(crate) prefetch: &'a Prefetch,
 }
 
-/// `w[i][j]` += sum over k of `a[i][k] d[k][j]` for rows of `a` that are in several places. A `fresh` w is overwritten.
+/// The weight gradient of some taps: `w[i][j]` += sum over pixels of `a[i][pixel] d[pixel - shift][j]`, by tiles of sixteen rows
+/// and columns. A `fresh` w is overwritten.
+///
+/// Only the output gradient d is shifted, because its pixels are rows of tiles: where a row begins within a cache line makes
+/// no difference then, while tiles whose rows cross cache lines are several times as slow to read.
 pub(crate) struct TileGradient<'a> {
     pub(crate) fresh: bool,
-    /// Where tiles of sixteen rows begin in `a`, in bytes. The tiles of w follow each other in the same order.
-    pub(crate) tiles: &'a [isize],
-    /// A multiple of 16.
+    /// Rows of `a` and of w, a multiple of 16.
+    pub(crate) rows: usize,
+    /// Columns of d and of w, a multiple of 16.
     pub(crate) columns: usize,
     pub(crate) a: *const Bf16,
     /// Distance from one row of `a` to the next, in bytes.
     pub(crate) a_stride: usize,
-    /// Multiples of a tile's bytes, one for every 32 values of a row.
-    pub(crate) stretches: &'a [isize],
-    /// Pairs: row k has the values of rows 2 k and 2 k + 1 of d, column by column.
-    pub(crate) pairs: *const f32,
+    /// Where every 32 pixels begin in a row of `a`, in bytes, and how many pixels into d that is.
+    pub(crate) stretches: &'a [[usize; 2]],
+    /// Words of d: the values of a pixel and of the next one, column by column.
+    pub(crate) words: *const f32,
+    /// Pixels from one row of words to the next: 1, or 2 if there are only rows for even pixels.
+    pub(crate) step: usize,
+    /// For every tap the shift and the number of its part of w.
+    pub(crate) taps: &'a [(isize, usize)],
     pub(crate) w: *mut f32,
     pub(crate) prefetch: &'a Prefetch,
 }
 
-/// A sum of products of tiles: places and distances in bytes.
-struct Sum<'a> {
-    stretches: &'a [isize],
+/// Where the tiles of a sum are, in bytes.
+struct Sum<F> {
+    number: usize,
+    /// How far the A and the B of a stretch are from the first.
+    stretch: F,
     a_stride: usize,
-    b: *const u8,
     b_stride: usize,
-    /// Distance from the B of a stretch to that of the next one.
-    b_next: usize,
     c_stride: usize,
     fresh: bool,
 }
 
-/// A function that adds up `$m` x `$n` tiles at a time. The steps of a stretch read tiles of A and B (`a TILE NUMBER`) and
+/// A function that adds up some tiles of C together. The steps of a stretch read tiles of A and B (`a TILE NUMBER`) and
 /// multiply them (`dot C A B`).
 macro_rules! sum_of_tiles {
-    ($name:ident, $m:literal x $n:literal, [$($c:literal at $i:literal $j:literal),*], $($step:ident $($number:literal)*;)*) => {
+    ($name:ident, $m:literal x $n:literal, [$($c:literal),*], $($step:ident $($number:literal)*;)*) => {
         /// # Safety
-        /// `a` is valid for reading tiles at every stretch, `sum.b` for as many tiles, `c` for reading (unless `fresh`) and
-        /// writing tiles side by side.
+        /// `a` and `b` are valid for reading tiles at every stretch, and `c` for reading (unless `fresh`) and writing tiles.
         #[inline(always)]
-        unsafe fn $name<T: Tiles>(tiles: &mut T, sum: &Sum<'_>, a: [*const u8; $m], c: [*mut u8; $m]) {
+        unsafe fn $name<T: Tiles, F: Fn(usize) -> [isize; 2]>(
+            tiles: &mut T,
+            sum: &Sum<F>,
+            a: [*const u8; $m],
+            b: [*const u8; $n],
+            c: [*mut u8; $m * $n],
+        ) {
             // SAFETY: the contract.
             unsafe {
                 if sum.fresh {
                     $(tiles.zero::<$c>();)*
                 } else {
-                    $(tiles.load::<$c>(c[$i].add($j * TILE_BYTES), sum.c_stride);)*
+                    $(tiles.load::<$c>(c[$c], sum.c_stride);)*
                 }
-                let mut b = sum.b;
-                for &stretch in sum.stretches {
-                    $(sum_of_tiles!(@ $step tiles sum a b stretch $($number)*);)*
-                    b = b.wrapping_add(sum.b_next);
+                for number in 0..sum.number {
+                    let [a_at, b_at] = (sum.stretch)(number);
+                    $(sum_of_tiles!(@ $step tiles sum a b a_at b_at $($number)*);)*
                 }
-                $(tiles.store::<$c>(c[$i].add($j * TILE_BYTES), sum.c_stride);)*
+                $(tiles.store::<$c>(c[$c], sum.c_stride);)*
             }
         }
     };
-    (@ a $tiles:ident $sum:ident $a:ident $b:ident $stretch:ident $tile:literal $i:literal) => {
-        $tiles.load::<$tile>($a[$i].wrapping_offset($stretch), $sum.a_stride)
+    (@ a $tiles:ident $sum:ident $a:ident $b:ident $a_at:ident $b_at:ident $tile:literal $i:literal) => {
+        $tiles.load::<$tile>($a[$i].wrapping_offset($a_at), $sum.a_stride)
     };
-    (@ b $tiles:ident $sum:ident $a:ident $b:ident $stretch:ident $tile:literal $j:literal) => {
-        $tiles.load::<$tile>($b.add($j * TILE_BYTES), $sum.b_stride)
+    (@ b $tiles:ident $sum:ident $a:ident $b:ident $a_at:ident $b_at:ident $tile:literal $j:literal) => {
+        $tiles.load::<$tile>($b[$j].wrapping_offset($b_at), $sum.b_stride)
     };
-    (@ dot $tiles:ident $sum:ident $a:ident $b:ident $stretch:ident $c:literal $at:literal $bt:literal) => {
+    (@ dot $tiles:ident $sum:ident $a:ident $b:ident $a_at:ident $b_at:ident $c:literal $at:literal $bt:literal) => {
         $tiles.dot::<$c, $at, $bt>()
     };
 }
 
-sum_of_tiles!(sum_4x1, 4 x 1, [0 at 0 0, 1 at 1 0, 2 at 2 0, 3 at 3 0],
+sum_of_tiles!(sum_1x1, 1 x 1, [0], b 4 0; a 5 0; dot 0 5 4;);
+sum_of_tiles!(sum_4x1, 4 x 1, [0, 1, 2, 3],
     b 4 0; a 5 0; dot 0 5 4; a 6 1; dot 1 6 4; a 7 2; dot 2 7 4; a 5 3; dot 3 5 4;);
-sum_of_tiles!(sum_1x1, 1 x 1, [0 at 0 0], b 4 0; a 5 0; dot 0 5 4;);
-sum_of_tiles!(sum_2x2, 2 x 2, [0 at 0 0, 1 at 0 1, 2 at 1 0, 3 at 1 1],
+sum_of_tiles!(sum_1x4, 1 x 4, [0, 1, 2, 3],
+    a 4 0; b 5 0; dot 0 4 5; b 6 1; dot 1 4 6; b 7 2; dot 2 4 7; b 5 3; dot 3 4 5;);
+sum_of_tiles!(sum_1x2, 1 x 2, [0, 1], a 4 0; b 6 0; dot 0 4 6; b 7 1; dot 1 4 7;);
+sum_of_tiles!(sum_2x2, 2 x 2, [0, 1, 2, 3],
     a 4 0; b 6 0; dot 0 4 6; b 7 1; dot 1 4 7; a 5 1; dot 2 5 6; dot 3 5 7;);
-sum_of_tiles!(sum_1x2, 1 x 2, [0 at 0 0, 1 at 0 1], a 4 0; b 6 0; dot 0 4 6; b 7 1; dot 1 4 7;);
 
-/// Adds up all tiles of some columns, several at a time. `place` says where the A and the C of a tile begin; it may be asked for
-/// tiles that there are not.
+/// Adds up `rows` x `columns` tiles of C, several at a time. The functions say where the A of a row, the B of a column and C are;
+/// they may be asked for places behind the last one.
 ///
 /// # Safety
-/// As of the functions above, for every one of `number` tiles; C has `across` tiles side by side, one or two.
+/// As of the functions above, for all tiles.
 #[inline(always)]
-unsafe fn sum_tiles<T: Tiles>(
+unsafe fn sum_tiles<T: Tiles, F: Fn(usize) -> [isize; 2]>(
     tiles: &mut T,
-    sum: &Sum<'_>,
-    number: usize,
-    across: usize,
-    place: impl Fn(usize) -> (*const u8, *mut u8),
+    sum: &Sum<F>,
+    [rows, columns]: [usize; 2],
+    a: impl Fn(usize) -> *const u8,
+    b: impl Fn(usize) -> *const u8,
+    c: impl Fn(usize, usize) -> *mut u8,
     prefetch: &Prefetch,
 ) {
-    let mut at = 0;
-    while at < number {
-        let step = match (across, number - at) {
-            (2, 2..) => 2,
+    let mut j = 0;
+    while j < columns {
+        let across = match (rows, columns - j) {
             (1, 4..) => 4,
+            (_, 2..) => 2,
             _ => 1,
         };
-        prefetch.during(step * across * sum.stretches.len() * TILE_CYCLES);
-        let [p, q, r, s] = [0, 1, 2, 3].map(|i| place(at + i));
-        // SAFETY: by the contract, the `step` tiles from `at` on are there.
-        unsafe {
-            match (step, across) {
-                (2, _) => sum_2x2(tiles, sum, [p.0, q.0], [p.1, q.1]),
-                (4, _) => sum_4x1(tiles, sum, [p.0, q.0, r.0, s.0], [p.1, q.1, r.1, s.1]),
-                (_, 2) => sum_1x2(tiles, sum, [p.0], [p.1]),
-                _ => sum_1x1(tiles, sum, [p.0], [p.1]),
+        let mut i = 0;
+        while i < rows {
+            let down = match (across, rows - i) {
+                (2, 2..) => 2,
+                (1, 4..) => 4,
+                _ => 1,
+            };
+            prefetch.during(down * across * sum.number * TILE_CYCLES);
+            // SAFETY: by the contract, all of these tiles are there.
+            unsafe {
+                match (down, across) {
+                    (2, _) => {
+                        let c = [c(i, j), c(i, j + 1), c(i + 1, j), c(i + 1, j + 1)];
+                        sum_2x2(tiles, sum, [a(i), a(i + 1)], [b(j), b(j + 1)], c);
+                    }
+                    (4, _) => {
+                        let c = [0, 1, 2, 3].map(|k| c(i + k, j));
+                        sum_4x1(tiles, sum, [a(i), a(i + 1), a(i + 2), a(i + 3)], [b(j)], c);
+                    }
+                    (_, 4) => {
+                        let c = [0, 1, 2, 3].map(|k| c(i, j + k));
+                        sum_1x4(tiles, sum, [a(i)], [b(j), b(j + 1), b(j + 2), b(j + 3)], c);
+                    }
+                    (_, 2) => sum_1x2(tiles, sum, [a(i)], [b(j), b(j + 1)], [c(i, j), c(i, j + 1)]),
+                    _ => sum_1x1(tiles, sum, [a(i)], [b(j)], [c(i, j)]),
+                }
             }
+            i += down;
         }
-        at += step;
+        j += across;
     }
 }
 
@@ -154,51 +186,64 @@ unsafe fn sum_tiles<T: Tiles>(
 pub(crate) unsafe fn tile_product<T: Tiles>(tiles: &mut T, p: &TileProduct<'_>) {
     let width = tile_panel(p.columns);
     let row = width * size_of::<f32>();
+    let sum = Sum {
+        number: p.stretches.len(),
+        stretch: |number: usize| [p.stretches[number], (number * TILE * row) as isize],
+        a_stride: p.a_stride,
+        b_stride: row,
+        c_stride: p.c_stride * size_of::<f32>(),
+        fresh: true,
+    };
+    let first_row = |number: usize| (number * TILE).min(p.last);
     for first in (0..p.columns).step_by(width) {
-        let sum = Sum {
-            stretches: p.stretches,
-            a_stride: p.a_stride,
-            b: p.b.wrapping_add(first * p.stretches.len() * TILE_VALUES).cast(),
-            b_stride: row,
-            b_next: TILE * row,
-            c_stride: p.c_stride * size_of::<f32>(),
-            fresh: true,
-        };
-        let place = |number: usize| {
-            let row = (number * TILE).min(p.last);
-            (p.a.cast::<u8>().wrapping_add(row * p.a_stride), p.c.wrapping_add(row * p.c_stride + first).cast())
-        };
-        // SAFETY: by the contract, `a` and `c` have the rows of every tile.
-        unsafe { sum_tiles(tiles, &sum, p.rows.div_ceil(TILE), width / TILE, place, p.prefetch) };
+        let panel = p.b.wrapping_add(first * p.stretches.len() * TILE_VALUES).cast::<u8>();
+        let a = |i: usize| p.a.cast::<u8>().wrapping_add(first_row(i) * p.a_stride);
+        let c = |i: usize, j: usize| p.c.wrapping_add(first_row(i) * p.c_stride + first + j * TILE).cast();
+        let tiles_of_panel = [p.rows.div_ceil(TILE), width / TILE];
+        // SAFETY: by the contract, `a` and `c` have the rows of every tile, and `b` the panel.
+        unsafe { sum_tiles(tiles, &sum, tiles_of_panel, a, |j| panel.wrapping_add(j * TILE_BYTES), c, p.prefetch) };
     }
 }
 
 /// Adds a weight gradient.
 ///
 /// # Safety
-/// `a` is valid for reading every stretch of sixteen rows at every tile, `pairs` for sixteen rows of `columns` words per
-/// stretch, and `w` for reading and writing sixteen rows of `columns` values per tile.
+/// `a` is valid for reading all rows at every stretch, `words` for 32 pixels from every stretch on, shifted by every tap, and
+/// `w` for reading and writing all rows of every tap.
 #[inline(always)]
 pub(crate) unsafe fn tile_gradient<T: Tiles>(tiles: &mut T, g: &TileGradient<'_>) {
-    let width = tile_panel(g.columns);
     let row = g.columns * size_of::<f32>();
-    for first in (0..g.columns).step_by(width) {
-        let sum = Sum {
-            stretches: g.stretches,
-            a_stride: g.a_stride,
-            b: g.pairs.wrapping_add(first).cast(),
-            b_stride: row,
-            b_next: TILE * row,
-            c_stride: row,
-            fresh: g.fresh,
-        };
-        let place = |number: usize| {
-            let number = number.min(g.tiles.len() - 1);
-            let a = g.a.cast::<u8>().wrapping_offset(g.tiles[number]);
-            (a, g.w.wrapping_add(number * TILE * g.columns + first).cast())
-        };
-        // SAFETY: by the contract, `a` has the rows of every tile, and `w` as many.
-        unsafe { sum_tiles(tiles, &sum, g.tiles.len(), width / TILE, place, g.prefetch) };
+    let sum = Sum {
+        number: g.stretches.len(),
+        stretch: |number: usize| {
+            let [a, pixels] = g.stretches[number];
+            [a as isize, (pixels / g.step * row) as isize]
+        },
+        a_stride: g.a_stride,
+        b_stride: 2 / g.step * row,
+        c_stride: row,
+        fresh: g.fresh,
+    };
+    let (rows, columns) = (g.rows / TILE, g.columns / TILE);
+    let a = |i: usize| g.a.cast::<u8>().wrapping_add(i * TILE * g.a_stride);
+    let b = |tap: usize, j: usize| {
+        g.words.cast::<u8>().wrapping_offset(-g.taps[tap].0 * row as isize).wrapping_add(j * TILE_BYTES)
+    };
+    let c = |tap: usize, i: usize, j: usize| {
+        g.w.wrapping_add(((g.taps[tap].1 * rows + i) * TILE) * g.columns + j * TILE).cast::<u8>()
+    };
+    // SAFETY: by the contract, `a`, `words` and `w` have all of these tiles.
+    unsafe {
+        if rows == 1 {
+            // columns of all taps: they have the same A
+            let all = [1, g.taps.len() * columns];
+            let (b, c) = (|j| b(j / columns, j % columns), |i, j| c(j / columns, i, j % columns));
+            sum_tiles(tiles, &sum, all, a, b, c, g.prefetch);
+            return;
+        }
+        for tap in 0..g.taps.len() {
+            sum_tiles(tiles, &sum, [rows, columns], a, |j| b(tap, j), |i, j| c(tap, i, j), g.prefetch);
+        }
     }
 }
 
@@ -230,11 +275,6 @@ pub(crate) unsafe fn gradient<I: Simd>(simd: I, amx: Option<Amx>, g: &TileGradie
             None => tile_gradient(&mut VectorTiles::new(simd), g),
         }
     }
-}
-
-/// Multiples of a tile's bytes, as many as `values` need.
-pub(crate) fn multiples(values: usize) -> Vec<isize> {
-    (0..values.div_ceil(TILE_VALUES)).map(|k| (k * TILE_BYTES) as isize).collect()
 }
 
 /// Values of a row that has a channel of as many pixels: an odd number of cache lines, so that rows do not share them.
@@ -275,20 +315,26 @@ pub(crate) unsafe fn transpose<I: Simd>(
     }
 }
 
-/// Writes pairs of pixels for [`TileGradient`], and zeros up to a multiple of 32 pixels.
+/// Writes words for [`TileGradient`]: of every pixel with the next one, or of every second pixel.
 ///
 /// # Safety
-/// `from` is valid for reading as many pixels of `channels` values, a multiple of 16, and `into` for writing half as many rows
-/// of `channels` words.
+/// `from` is valid for reading `pixels` of `channels` values, a multiple of 16; zeros take the places of pixels behind them.
+/// `into` is valid for writing `number` rows of `channels` words.
 #[inline(always)]
-pub(crate) unsafe fn pair_pixels<I: Simd>(simd: I, from: *const Bf16, pixels: usize, channels: usize, into: *mut f32) {
-    for pixel in (0..pixels.next_multiple_of(TILE_VALUES)).step_by(2) {
+pub(crate) unsafe fn pair_pixels<I: Simd>(
+    simd: I,
+    from: *const Bf16,
+    [pixels, channels]: [usize; 2],
+    into: *mut f32,
+    [number, step]: [usize; 2],
+) {
+    for row in 0..number {
         for k in (0..channels).step_by(I::WIDTH) {
-            // SAFETY: by the contract, the pixels have a vector at `k`, and so has the row of pairs.
+            // SAFETY: by the contract, the pixels have a vector at `k`, and so has the row of words.
             unsafe {
-                let low = from.wrapping_add(pixel * channels + k);
-                let word = load_pair(simd, low, channels, pixels.saturating_sub(pixel));
-                simd.store(into.add(pixel / 2 * channels + k), word);
+                let low = from.wrapping_add(row * step * channels + k);
+                let word = load_pair(simd, low, channels, pixels.saturating_sub(row * step));
+                simd.store(into.add(row * channels + k), word);
             }
         }
     }

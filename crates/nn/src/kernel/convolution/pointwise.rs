@@ -3,16 +3,16 @@
 
 use std::ops::Range;
 
-use equipoise_simd::{Amx, Bf16, Simd, TILE, dispatch};
+use equipoise_simd::{Amx, Bf16, Simd, TILE, TILE_BYTES, dispatch};
 
 use super::direct::{Direct, add_channel_sums};
-use super::tiled::write_pixels;
+use super::tiled::{Pixels, write_pixels};
 use super::{Backward, Forward, Geometry, Scratch, ScratchSize, cycles, groups, next_group, pair_rows};
 use crate::kernel::fused_norm::{Band, Frame, Source, drain, fill};
 use crate::kernel::gemm::{Gemm, Outer, Segment, gemm, outer};
 use crate::kernel::prefetch::Prefetch;
 use crate::kernel::tile_product::{
-    self, TILE_VALUES, TileGradient, TileProduct, exchanged_row, gradient, multiples, product, transpose,
+    self, TILE_VALUES, TileGradient, TileProduct, exchanged_row, gradient, product, transpose,
 };
 use crate::kernel::value::Activation;
 
@@ -42,10 +42,10 @@ pub(super) struct Pointwise {
 /// Where the tiles of a 1 x 1 convolution are.
 struct PointwiseTiles {
     amx: Option<Amx>,
-    /// Multiples of a tile's bytes: for the values of a pixel, and for the pixels of a channel.
+    /// Multiples of a tile's bytes, for the values of a pixel.
     multiples: Vec<isize>,
-    /// Where the rows of sixteen channels begin, in bytes.
-    gradient_tiles: Vec<isize>,
+    /// Where every 32 pixels of a channel begin in bytes, and their numbers.
+    stretches: Vec<[usize; 2]>,
     /// Values of a row with a channel of a band.
     row: usize,
 }
@@ -89,8 +89,8 @@ impl Pointwise {
         let row = exchanged_row(pixels);
         let tiles = PointwiseTiles {
             amx: Amx::request(),
-            multiples: multiples(pixels.max(inputs).max(outputs)),
-            gradient_tiles: (0..inputs).step_by(TILE).map(|i| (i * row * size_of::<Bf16>()) as isize).collect(),
+            multiples: (0..inputs.max(outputs) / TILE_VALUES).map(|k| (k * TILE_BYTES) as isize).collect(),
+            stretches: (0..pixels.div_ceil(TILE_VALUES)).map(|k| [k * TILE_BYTES, k * TILE_VALUES]).collect(),
             row,
         };
         Self { direct: Direct::tiled::<Bf16>(geometry, images), tiles: Some(tiles), ..plan }
@@ -168,7 +168,13 @@ unsafe fn forward_kernel<I: Simd, S: Activation, T: Activation>(
                     let a = whole_tile(a.cast(), pixels, inputs, scratch.input.cast());
                     let into = Into { rows: pixels, columns: outputs, c: scratch.m };
                     multiply(simd, tiles, (a, inputs), run.weights.cast(), &into, &prefetch);
-                    write_pixels(simd, scratch.m, pixels, outputs, y, run.sums, scratch.sums);
+                    let result = Pixels {
+                        from: scratch.m,
+                        size: [images.len() * rows.len(), width],
+                        pitch: width,
+                        channels: outputs,
+                    };
+                    write_pixels(simd, &result, y, run.sums, scratch.sums);
                     continue;
                 }
                 let product = Gemm {
@@ -376,15 +382,19 @@ unsafe fn add_tiled_weight_gradient<I: Simd, S: Activation, T: Activation>(
     // SAFETY: by the contract, `a` and `scratch.m` have the pixels; the scratch has room for a band's exchange and pairs.
     unsafe {
         transpose(simd, a, [inputs, pixels, inputs], exchanged, tiles.row);
-        tile_product::pair_pixels(simd, scratch.m.cast(), pixels, outputs, scratch.du);
+        let stretches = &tiles.stretches[..pixels.div_ceil(TILE_VALUES)];
+        let words = [stretches.len() * TILE, 2];
+        tile_product::pair_pixels(simd, scratch.m.cast(), [pixels, outputs], scratch.du, words);
         let g = TileGradient {
             fresh,
-            tiles: &tiles.gradient_tiles,
+            rows: inputs,
             columns: outputs,
             a: exchanged,
             a_stride: tiles.row * size_of::<Bf16>(),
-            stretches: &tiles.multiples[..pixels.div_ceil(TILE_VALUES)],
-            pairs: scratch.du,
+            stretches,
+            words: scratch.du,
+            step: 2,
+            taps: &[(0, 0)],
             w: run.dw,
             prefetch,
         };

@@ -7,20 +7,22 @@
 
 use std::ops::Range;
 
-use equipoise_simd::{Amx, Bf16, Simd, TILE, Tiles, VectorTiles, dispatch};
+use equipoise_simd::{Amx, Bf16, Simd, TILE, TILE_BYTES, Tiles, VectorTiles, dispatch};
 
 use super::direct::{Direct, PixelClass};
 use super::{Backward, F32_SUMS, Forward, Geometry, Scratch, ScratchSize, clear, flush, groups, next_group};
 use crate::kernel::fused_norm::{Band, Frame, Source, drain, fill};
 use crate::kernel::prefetch::Prefetch;
 use crate::kernel::tile_product::{
-    TILE_CYCLES, TILE_VALUES, TileGradient, TileProduct, exchanged_row, multiples, pair_pixels, tile_gradient,
-    tile_product, transpose,
+    TILE_CYCLES, TILE_VALUES, TileGradient, TileProduct, exchanged_row, pair_pixels, tile_gradient, tile_product,
+    transpose,
 };
 use crate::kernel::value::Activation;
 
 /// Values of f32 results that are computed before they are used, so that they are still in the cache.
 const BAND_VALUES: usize = 32 << 10;
+/// Multiples of 32 pixels whose weight gradients are summed before they are written, about.
+const GROUP_BLOCKS: usize = 16;
 /// Bytes of a value.
 const BYTES: isize = size_of::<Bf16>() as isize;
 
@@ -44,15 +46,17 @@ pub(super) struct Tiled {
     margin: usize,
     /// Distance from one row's pixels to the next row's.
     pitch: usize,
-    /// Pixels of an image with its margins and what tiles read behind them, a multiple of 32.
+    /// Pixels of an image with its margins and what tiles read behind them.
     pixels: usize,
     /// Where the rows of a window begin, in bytes from a pixel.
     stretches: Vec<isize>,
     classes: Vec<ClassProduct>,
-    /// Where the tiles of the exchanged input are that make up the weight gradient, in bytes.
-    gradient_tiles: Vec<isize>,
-    /// Multiples of a tile's bytes.
-    multiples: Vec<isize>,
+    /// The taps of every plane, by even and odd columns: how many pixels further on they read, and their numbers.
+    taps: Vec<Vec<(isize, usize)>>,
+    /// Images whose weight gradients are summed together, because one has few pixels.
+    group: usize,
+    /// Where every 32 pixels of a group begin in a row of the exchanged input, in bytes, and in the words of the output gradient.
+    gradient_stretches: Vec<[usize; 2]>,
 }
 
 impl Tiled {
@@ -62,13 +66,13 @@ impl Tiled {
         matches!((kernel, pad), (3, 1) | (1, 0)) && stride <= 2 && inputs.is_multiple_of(TILE)
     }
 
-    /// Plans a convolution.
-    pub(super) fn new(geometry: Geometry) -> Self {
+    /// Plans a convolution for at most `images`.
+    pub(super) fn new(geometry: Geometry, images: usize) -> Self {
         let Geometry { inputs, kernel, pad: margin, .. } = geometry;
         let [height, width] = geometry.out();
         let pitch = width + margin;
-        // tiles read up to a row and 33 pixels behind the last pixel
-        let pixels = (margin + (height + 2 * margin) * pitch + 2 * TILE_VALUES).next_multiple_of(TILE_VALUES);
+        // tiles read up to 33 pixels behind the last row
+        let pixels = margin + (height + 2 * margin) * pitch + TILE_VALUES + 1;
         let mut plan = Self {
             direct: Direct::tiled::<Bf16>(geometry, 1),
             geometry,
@@ -78,14 +82,15 @@ impl Tiled {
             pixels,
             stretches: Vec::new(),
             classes: Vec::new(),
-            gradient_tiles: Vec::new(),
-            multiples: multiples(pixels),
+            taps: Vec::new(),
+            group: 1,
+            gradient_stretches: Vec::new(),
         };
         for y in 0..kernel {
             plan.stretches.extend(plan.stretches(plan.input_pixel([y, 0]), inputs, kernel));
         }
         plan.classes = plan.direct.classes.iter().map(|class| plan.class_product(class)).collect();
-        plan.gradient_tiles = plan.plan_gradient();
+        plan.plan_gradient(images);
         plan
     }
 
@@ -121,20 +126,29 @@ impl Tiled {
         ClassProduct { first: class.first, rows: class.size[0], stretches: stretches.collect() }
     }
 
-    /// Finds the tiles of the exchanged input, tap by tap.
-    fn plan_gradient(&self) -> Vec<isize> {
-        let Geometry { inputs, kernel, stride, .. } = self.geometry;
-        let mut tiles = Vec::new();
-        for [y, x] in (0..kernel * kernel).map(|tap| [tap / kernel, tap % kernel]) {
-            let ((row_plane, down), (column_plane, across)) = (self.plane(y), self.plane(x));
-            let plane = row_plane * stride + column_plane;
-            let shift = down * self.pitch as isize + across;
-            tiles.extend((0..inputs).step_by(TILE).map(|i| {
-                let row = ((plane * inputs + i) * self.row()) as isize;
-                (row + self.first() as isize + shift) * BYTES
-            }));
+    /// Sorts the taps by the planes that they read, and finds the group's stretches.
+    fn plan_gradient(&mut self, images: usize) {
+        let Geometry { kernel, stride, .. } = self.geometry;
+        self.taps = vec![Vec::new(); stride * stride];
+        for tap in 0..kernel * kernel {
+            let ((row_plane, down), (column_plane, across)) = (self.plane(tap / kernel), self.plane(tap % kernel));
+            self.taps[row_plane * stride + column_plane].push((down * self.pitch as isize + across, tap));
         }
-        tiles
+        let blocks = self.blocks();
+        self.group = (GROUP_BLOCKS / blocks).clamp(1, images);
+        self.gradient_stretches = (0..self.group * blocks)
+            .map(|k| [k * TILE_BYTES, k / blocks * self.word_rows() + k % blocks * TILE_VALUES])
+            .collect();
+    }
+
+    /// Pixels before the first one that a shifted tile begins at.
+    fn lead(&self) -> usize {
+        self.margin * (self.pitch + 1)
+    }
+
+    /// Rows of words of an image's output gradient.
+    fn word_rows(&self) -> usize {
+        self.blocks() * TILE_VALUES + 2 * self.lead()
     }
 
     /// The number of the first pixel.
@@ -147,9 +161,9 @@ impl Tiled {
         rows * self.pitch - self.margin
     }
 
-    /// Values of a row of the exchanged input.
+    /// Values of a row of a group's exchanged input.
     fn row(&self) -> usize {
-        exchanged_row(self.pixels)
+        exchanged_row(self.group * self.blocks() * TILE_VALUES)
     }
 
     /// Multiples of 32 pixels from the first to the last one.
@@ -177,9 +191,9 @@ impl Tiled {
         ScratchSize {
             input: (planes * self.pixels * inputs).div_ceil(2),
             v: (planes * self.row() * inputs).div_ceil(2),
-            m: (self.pixels * outputs).div_ceil(2),
+            m: (self.group * self.pixels * outputs).div_ceil(2),
             gradient: (output * outputs).max(planes * input * inputs),
-            du: self.blocks() * TILE * outputs,
+            du: self.group * self.word_rows() * outputs,
             sums: 3 * inputs.max(outputs),
         }
     }
@@ -244,7 +258,7 @@ unsafe fn forward_with<I: Simd, S: Activation, T: Activation, M: Tiles>(
     scratch: &Scratch,
 ) {
     let Geometry { inputs, outputs, stride, .. } = c.geometry;
-    let [height, _] = c.geometry.out();
+    let [height, width] = c.geometry.out();
     let [band, _] = c.band_rows();
     for images in groups(&run.images, 1) {
         let work = c.row_pixels(height).div_ceil(TILE) * outputs / TILE * c.stretches.len() * TILE_CYCLES;
@@ -276,60 +290,67 @@ unsafe fn forward_with<I: Simd, S: Activation, T: Activation, M: Tiles>(
                         prefetch: &prefetch,
                     },
                 );
-                for y in rows.clone() {
-                    let from = scratch.gradient.add((y - rows.start) * c.pitch * outputs);
-                    let width = c.geometry.out()[1];
-                    let to = run.y.add((images.start * height + y) * width * outputs);
-                    write_pixels(simd, from, width, outputs, to, run.sums, scratch.sums);
-                }
+                let to = run.y.add((images.start * height + rows.start) * width * outputs);
+                let result = Pixels { from: scratch.gradient, size: [rows.len(), width], pitch: c.pitch, channels: outputs };
+                write_pixels(simd, &result, to, run.sums, scratch.sums);
             }
         }
     }
 }
 
-/// Rounds pixels of a result and writes them, and adds the sums by channel of what was written, if they are wanted.
+/// Rows of pixels of a result.
+pub(super) struct Pixels {
+    pub(super) from: *const f32,
+    /// Numbers of rows, and of pixels in each.
+    pub(super) size: [usize; 2],
+    /// Distance from one row to the next, in pixels.
+    pub(super) pitch: usize,
+    pub(super) channels: usize,
+}
+
+/// Rounds pixels and writes them one after the other, and adds the sums by channel of what was written, if they are wanted.
 ///
 /// # Safety
-/// `from` is valid for reading and `to` for writing as many pixels of `channels`, a multiple of 16; `sums` are valid for a shift
+/// `p.from` is valid for reading and `to` for writing all pixels, with a multiple of 16 channels; `sums` are valid for a shift
 /// and two sums per channel, and `scratch` for two values per channel.
 #[inline(always)]
 pub(super) unsafe fn write_pixels<I: Simd, S: Activation>(
     simd: I,
-    from: *const f32,
-    pixels: usize,
-    channels: usize,
+    p: &Pixels,
     to: *mut S,
     sums: Option<(*const f32, *mut f64)>,
     scratch: *mut f32,
 ) {
-    for first in (0..pixels).step_by(F32_SUMS) {
-        let some = first..pixels.min(first + F32_SUMS);
+    let &Pixels { from, size: [rows, width], pitch, channels } = p;
+    let sum_rows = F32_SUMS.div_ceil(width);
+    for first in (0..rows).step_by(sum_rows) {
+        let some = first..rows.min(first + sum_rows);
         for k in (0..channels).step_by(I::WIDTH) {
             // SAFETY: k and x lie in the channels and pixels, for which the contract makes the pointers valid.
             unsafe {
-                let Some((shift, _)) = sums else {
-                    for x in some.clone() {
-                        let at = x * channels + k;
-                        S::store(simd, to.add(at), simd.load(from.add(at)));
+                let shift = sums.map_or(simd.splat(0.0), |(shift, _)| simd.load(shift.add(k)));
+                let (mut sum, mut squares) = ([simd.splat(0.0); 2], [simd.splat(0.0); 2]);
+                for y in some.clone() {
+                    let (from, to) = (from.add(y * pitch * channels + k), to.add(y * width * channels + k));
+                    for x in 0..width {
+                        S::store(simd, to.add(x * channels), simd.load(from.add(x * channels)));
+                        if sums.is_some() {
+                            let value = simd.sub(S::load(simd, to.add(x * channels)), shift);
+                            sum[x % 2] = simd.add(sum[x % 2], value);
+                            squares[x % 2] = simd.fma(value, value, squares[x % 2]);
+                        }
                     }
-                    continue;
-                };
-                let shift = simd.load(shift.add(k));
-                let (mut sum, mut squares) = (simd.splat(0.0), simd.splat(0.0));
-                for x in some.clone() {
-                    let at = x * channels + k;
-                    S::store(simd, to.add(at), simd.load(from.add(at)));
-                    let value = simd.sub(S::load(simd, to.add(at)), shift);
-                    sum = simd.add(sum, value);
-                    squares = simd.fma(value, value, squares);
                 }
-                simd.store(scratch.add(k), sum);
-                simd.store(scratch.add(channels + k), squares);
+                simd.store(scratch.add(k), simd.add(sum[0], sum[1]));
+                simd.store(scratch.add(channels + k), simd.add(squares[0], squares[1]));
             }
         }
-        if let Some((_, sums)) = sums {
-            // SAFETY: by the contract, there are two values per channel of both.
-            unsafe { flush(scratch, sums, 2 * channels) };
+        // SAFETY: by the contract, there are two values per channel of both.
+        unsafe {
+            match sums {
+                Some((_, sums)) => flush(scratch, sums, 2 * channels),
+                None => std::ptr::write_bytes(scratch, 0, 2 * channels),
+            }
         }
     }
 }
@@ -373,69 +394,80 @@ unsafe fn backward_with<I: Simd, S: Activation, T: Activation, M: Tiles>(
     run: &Backward<S, T>,
     scratch: &Scratch,
 ) {
-    let Geometry { inputs, outputs, stride, .. } = c.geometry;
+    let Geometry { inputs, outputs, stride, size: [height, _], .. } = c.geometry;
     let wanted = run.wants_input_gradient();
     let [_, band] = c.band_rows();
     let mut fresh = true;
-    for images in groups(&run.images, 1) {
-        let products = c.gradient_tiles.len() * c.blocks() * if wanted { 2 } else { 1 };
-        let work = products * outputs / TILE * TILE_CYCLES;
-        let mut prefetch = Prefetch::new(work, &images, &next_group(&images, &run.images, run.after, 1));
+    for images in groups(&run.images, c.group) {
+        let products = c.geometry.weights() / (TILE * TILE) * c.blocks() * if wanted { 2 } else { 1 };
+        let work = images.len() * products * TILE_CYCLES;
+        let mut prefetch = Prefetch::new(work, &images, &next_group(&images, &run.images, run.after, c.group));
         run.source.prefetch(c.geometry.input_len(), 1.0, &mut prefetch);
         prefetch.add(run.back.g, c.geometry.output_len(), 1.0);
         prefetch.add(run.back.y, c.geometry.output_len(), 1.0);
-        // the sink comes last, so that its part of this image is early enough
+        // the sink comes last, so that its part of this group is early enough
         run.sink.prefetch(c.geometry.input_len(), 0.0, &mut prefetch);
-        // SAFETY: by the contract of `backward`, source and output gradient have the image, and the scratch its planes, their
-        // exchange, the output gradient with its pairs, and a band of results; `run.dw` has all weights.
+        // SAFETY: by the contract of `backward`, source and output gradient have the images, and the scratch the planes of an
+        // image, and of a group their exchange, the output gradient and its words; a band of results; `run.dw` has all weights.
         unsafe {
-            let (input, exchanged, m) =
-                (scratch.input.cast::<S>(), scratch.v.cast::<Bf16>(), scratch.m.cast::<S>());
-            read_planes(simd, c, &run.source, images.start, input);
-            exchange(simd, c, input.cast(), exchanged);
-            read_output_gradient(simd, c, run, images.start, m);
-            let pixels = c.blocks() * TILE_VALUES;
-            pair_pixels(simd, m.add(c.first() * outputs).cast(), pixels, outputs, scratch.du);
-            tile_gradient(
-                tiles,
-                &TileGradient {
+            let (input, m) = (scratch.input.cast::<S>(), scratch.m.cast::<S>());
+            for (i, image) in images.clone().enumerate() {
+                read_planes(simd, c, &run.source, image, input);
+                exchange(simd, c, input.cast(), scratch.v.cast::<Bf16>().add(i * c.blocks() * TILE_VALUES));
+                let m = m.add(i * c.pixels * outputs);
+                read_output_gradient(simd, c, run, image, m);
+                let first = c.first() - c.lead();
+                let (m, words) = (m.add(first * outputs).cast(), scratch.du.add(i * c.word_rows() * outputs));
+                pair_pixels(simd, m, [c.pixels - first, outputs], words, [c.word_rows(), 1]);
+            }
+            for (plane, taps) in c.taps.iter().enumerate() {
+                let gradient = TileGradient {
                     fresh,
-                    tiles: &c.gradient_tiles,
+                    rows: inputs,
                     columns: outputs,
-                    a: exchanged,
+                    a: scratch.v.cast::<Bf16>().add(plane * inputs * c.row()),
                     a_stride: c.row() * size_of::<Bf16>(),
-                    stretches: &c.multiples[..c.blocks()],
-                    pairs: scratch.du,
+                    stretches: &c.gradient_stretches[..images.len() * c.blocks()],
+                    words: scratch.du.add(c.lead() * outputs),
+                    step: 1,
+                    taps,
                     w: run.dw,
                     prefetch: &prefetch,
-                },
-            );
+                };
+                tile_gradient(tiles, &gradient);
+            }
             fresh = false;
-            if wanted {
-                let rows = c.geometry.size[0].div_ceil(stride);
+            if !wanted {
+                continue;
+            }
+            let rows = height.div_ceil(stride);
+            for (i, image) in images.clone().enumerate() {
+                let m = m.add(i * c.pixels * outputs).cast();
                 for first in (0..rows).step_by(band) {
-                    input_gradient(simd, tiles, c, run, first..rows.min(first + band), scratch, &prefetch);
-                    drain_band(simd, c, run, images.start, first..rows.min(first + band), scratch, inputs);
+                    let rows = first..rows.min(first + band);
+                    input_gradient(simd, tiles, c, (m, run.weights.cast()), &rows, scratch, &prefetch);
+                    drain_band(simd, c, run, image, &rows, scratch);
                 }
             }
         }
     }
 }
 
-/// Exchanges pixels and channels of all planes.
+/// Exchanges pixels and channels of all planes, from the first pixel on.
 ///
 /// # Safety
-/// `input` is valid for reading all planes, and `into` for writing a row for every channel of each plane.
+/// `input` is valid for reading all planes, and `into` for writing an image's part of a row for every channel of each plane.
 #[inline(always)]
 unsafe fn exchange<I: Simd>(simd: I, c: &Tiled, input: *const Bf16, into: *mut Bf16) {
-    let Geometry { inputs, kernel, stride, .. } = c.geometry;
-    let planes = if kernel == 1 { 1 } else { stride };
-    for [y, x] in (0..planes * planes).map(|plane| [plane / planes, plane % planes]) {
+    let Geometry { inputs, stride, .. } = c.geometry;
+    let first = c.first();
+    for (plane, _) in c.taps.iter().enumerate().filter(|(_, taps)| !taps.is_empty()) {
+        let [y, x] = [plane / stride, plane % stride];
         // SAFETY: by the contract, every plane has its pixels, and there is a row for each of its channels.
         unsafe {
-            let from = input.add((y * c.pixels * stride + x) * inputs);
-            let into = into.add((y * stride + x) * inputs * c.row());
-            transpose(simd, from, [stride * inputs, c.pixels, inputs], into, c.row());
+            let from = input.add(((y * c.pixels + first) * stride + x) * inputs);
+            let pixels = (c.blocks() * TILE_VALUES).min(c.pixels - first);
+            transpose(simd, from, [stride * inputs, pixels, inputs], into.add(plane * inputs * c.row()), c.row());
         }
     }
 }
@@ -473,28 +505,29 @@ unsafe fn read_output_gradient<I: Simd, S: Activation, T: Activation>(
     }
 }
 
-/// Computes the input gradient of some rows of every plane, whose output gradient has been read, into `scratch.gradient`.
+/// Computes the input gradient of some rows of every plane into `scratch.gradient`, from an image's output gradient and the
+/// packed weights.
 ///
 /// # Safety
-/// The contract of [`Convolution::backward`](super::Convolution::backward) with a sink that wants the gradient; `rows` are at
-/// most a band.
+/// `dy` is valid for reading an image's output gradient with its margins, and `weights` for all classes; `rows` are at most a
+/// band, for which there is scratch.
 #[inline(always)]
-unsafe fn input_gradient<I: Simd, S: Activation, T: Activation, M: Tiles>(
+unsafe fn input_gradient<I: Simd, M: Tiles>(
     simd: I,
     tiles: &mut M,
     c: &Tiled,
-    run: &Backward<S, T>,
-    rows: Range<usize>,
+    (dy, weights): (*const Bf16, *const Bf16),
+    rows: &Range<usize>,
     scratch: &Scratch,
     prefetch: &Prefetch,
 ) {
     let Geometry { inputs, outputs, stride, .. } = c.geometry;
-    let mut weights = run.weights.cast::<Bf16>();
+    let mut weights = weights;
     for class in &c.classes {
         let [y, x] = class.first;
         let pixels = c.row_pixels(rows.len());
-        // SAFETY: by the contract, the scratch has the output gradient and a band of every plane, and `run.weights` the
-        // weights of all classes, one after the other.
+        // SAFETY: by the contract, the scratch has a band of every plane, and `weights` are those of all classes, one after
+        // the other.
         unsafe {
             let into = scratch.gradient.add(y * c.plane_values() + x * inputs);
             if class.stretches.is_empty() {
@@ -512,7 +545,7 @@ unsafe fn input_gradient<I: Simd, S: Activation, T: Activation, M: Tiles>(
                         rows: pixels,
                         last: usize::MAX,
                         columns: inputs,
-                        a: scratch.m.cast::<Bf16>().add(pixel * outputs),
+                        a: dy.add(pixel * outputs),
                         a_stride: outputs * size_of::<Bf16>(),
                         stretches: &class.stretches,
                         b: weights,
@@ -546,11 +579,10 @@ unsafe fn drain_band<I: Simd, S: Activation, T: Activation>(
     c: &Tiled,
     run: &Backward<S, T>,
     image: usize,
-    rows: Range<usize>,
+    rows: &Range<usize>,
     scratch: &Scratch,
-    inputs: usize,
 ) {
-    let Geometry { stride, size: [height, width], .. } = c.geometry;
+    let Geometry { inputs, stride, size: [height, width], .. } = c.geometry;
     let frame = Frame { height, width, channels: inputs, row: 0 };
     for row in rows.clone() {
         for p in 0..stride {
