@@ -149,8 +149,10 @@ unsafe fn transpose512(from: *const f32, stride: usize, into: *mut f32, into_str
         // quarters of four vectors: column c of a quarter is in the vectors c, c + 4, c + 8 and c + 12
         for c in 0..4 {
             let [a, b, x, y] = [fours[c], fours[c + 4], fours[c + 8], fours[c + 12]];
-            let [even, odd] = [_mm512_shuffle_f32x4::<0b10_00_10_00>(a, b), _mm512_shuffle_f32x4::<0b11_01_11_01>(a, b)];
-            let [even2, odd2] = [_mm512_shuffle_f32x4::<0b10_00_10_00>(x, y), _mm512_shuffle_f32x4::<0b11_01_11_01>(x, y)];
+            let [even, odd] =
+                [_mm512_shuffle_f32x4::<0b10_00_10_00>(a, b), _mm512_shuffle_f32x4::<0b11_01_11_01>(a, b)];
+            let [even2, odd2] =
+                [_mm512_shuffle_f32x4::<0b10_00_10_00>(x, y), _mm512_shuffle_f32x4::<0b11_01_11_01>(x, y)];
             _mm512_storeu_ps(into.add(c * into_stride), _mm512_shuffle_f32x4::<0b10_00_10_00>(even, even2));
             _mm512_storeu_ps(into.add((c + 4) * into_stride), _mm512_shuffle_f32x4::<0b10_00_10_00>(odd, odd2));
             _mm512_storeu_ps(into.add((c + 8) * into_stride), _mm512_shuffle_f32x4::<0b11_01_11_01>(even, even2));

@@ -126,7 +126,9 @@ impl Cpu {
         };
         Ok(Self(match precision {
             Precision::F32 => Box::new(CpuOf::<f32>::build(network, batch_size, seed, pool, kernels, peers)?),
-            Precision::Bf16 | Precision::Bf16Amx => Box::new(CpuOf::<Bf16>::build(network, batch_size, seed, pool, kernels, peers)?),
+            Precision::Bf16 | Precision::Bf16Amx => {
+                Box::new(CpuOf::<Bf16>::build(network, batch_size, seed, pool, kernels, peers)?)
+            }
         }))
     }
 

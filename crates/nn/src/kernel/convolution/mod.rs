@@ -219,7 +219,11 @@ impl Convolution {
                 return Self { geometry, forward: pass, plan: Plan::Pointwise(plan) };
             }
             if Tiled::fits(&geometry) {
-                return Self { geometry, forward: Pass { group: 1, block: 0 }, plan: Plan::Tiled(Tiled::new(geometry, images)) };
+                return Self {
+                    geometry,
+                    forward: Pass { group: 1, block: 0 },
+                    plan: Plan::Tiled(Tiled::new(geometry, images)),
+                };
             }
         }
         if algorithm != ConvolutionAlgorithm::Direct && Winograd::fits(&geometry) {

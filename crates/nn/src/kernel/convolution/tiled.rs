@@ -218,7 +218,12 @@ dispatch! {
 /// # Safety
 /// The contract of [`Convolution::forward`](super::Convolution::forward).
 #[inline(always)]
-unsafe fn forward_kernel<I: Simd, S: Activation, T: Activation>(simd: I, c: &Tiled, run: &Forward<S, T>, scratch: &Scratch) {
+unsafe fn forward_kernel<I: Simd, S: Activation, T: Activation>(
+    simd: I,
+    c: &Tiled,
+    run: &Forward<S, T>,
+    scratch: &Scratch,
+) {
     if const { !(S::IS_BF16 && T::IS_BF16) } {
         unreachable!("tiles multiply bf16");
     }
@@ -234,7 +239,12 @@ unsafe fn forward_kernel<I: Simd, S: Activation, T: Activation>(simd: I, c: &Til
 /// # Safety
 /// The contract of [`Convolution::backward`](super::Convolution::backward).
 #[inline(always)]
-unsafe fn backward_kernel<I: Simd, S: Activation, T: Activation>(simd: I, c: &Tiled, run: &Backward<S, T>, scratch: &Scratch) {
+unsafe fn backward_kernel<I: Simd, S: Activation, T: Activation>(
+    simd: I,
+    c: &Tiled,
+    run: &Backward<S, T>,
+    scratch: &Scratch,
+) {
     if const { !(S::IS_BF16 && T::IS_BF16) } {
         unreachable!("tiles multiply bf16");
     }
@@ -291,7 +301,8 @@ unsafe fn forward_with<I: Simd, S: Activation, T: Activation, M: Tiles>(
                     },
                 );
                 let to = run.y.add((images.start * height + rows.start) * width * outputs);
-                let result = Pixels { from: scratch.gradient, size: [rows.len(), width], pitch: c.pitch, channels: outputs };
+                let result =
+                    Pixels { from: scratch.gradient, size: [rows.len(), width], pitch: c.pitch, channels: outputs };
                 write_pixels(simd, &result, to, run.sums, scratch.sums);
             }
         }
