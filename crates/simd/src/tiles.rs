@@ -215,7 +215,7 @@ mod amx {
         fn dot<const C: usize, const A: usize, const B: usize>(&mut self) {
             // SAFETY: the tiles are configured.
             unsafe {
-                asm!("tdpbf16ps tmm{}, tmm{}, tmm{}", const C, const A, const B, options(nomem, nostack, preserves_flags))
+                asm!("tdpbf16ps tmm{}, tmm{}, tmm{}", const C, const A, const B, options(nomem, nostack, preserves_flags));
             };
         }
     }

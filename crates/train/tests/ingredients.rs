@@ -99,7 +99,8 @@ fn resumed(settings: &Settings, step: u64) -> [Vec<u8>; 2] {
 
 #[test]
 fn every_ingredient_repeats_and_resumes() {
-    let cases: [&[(&str, &str)]; 7] = [
+    let cases: [&[(&str, &str)]; 8] = [
+        &[("precision", "bf16-amx"), ("optimizer.ema_epochs", "0.8")],
         &[("precision", "bf16"), ("optimizer.ema_epochs", "0.8"), ("optimizer.sam", "{ rho = 0.1, start = 0.5 }")],
         &[
             ("optimizer.ema_epochs", "0.8"),

@@ -4,7 +4,7 @@ use std::fmt;
 use std::str::FromStr;
 
 use equipoise_pool::Pool;
-use equipoise_simd::{Bf16, SimdLevel};
+use equipoise_simd::{Amx, Bf16, SimdLevel};
 use serde::{Deserialize, Serialize};
 
 use super::{CpuOf, memory};
@@ -36,6 +36,18 @@ pub enum Precision {
 impl Precision {
     /// All precisions, the default one first.
     pub const ALL: [Self; 3] = [Self::F32, Self::Bf16, Self::Bf16Amx];
+
+    /// What somebody who trains a network with it on this CPU should know.
+    #[must_use]
+    pub fn advice(self) -> Option<&'static str> {
+        match (self, Amx::request()) {
+            (Self::Bf16, Some(_)) => Some("this CPU has AMX, with which precision bf16-amx is much faster than bf16"),
+            (Self::Bf16Amx, None) => Some(
+                "this CPU has no AMX, without which precision bf16-amx is much slower than f32 or bf16; the results are the same",
+            ),
+            _ => None,
+        }
+    }
 
     /// Bytes of a number.
     #[must_use]

@@ -280,15 +280,18 @@ pub fn second_correction(settings: &Settings, logit_adjustment: f64) -> Option<S
 /// Learning rate of AdamW beyond which it is probably that of SGD.
 const ADAMW_LEARNING_RATE: f64 = 0.02;
 
-/// Warns of settings that are allowed but probably a mistake.
 /// A head with fewer optimizer steps may not have learned its classes.
 const FEWEST_HEAD_STEPS: u64 = 200;
 
+/// Warns of settings that are allowed but probably a mistake.
 fn warn_of_settings(settings: &Settings, data: &RunData, context: &RunContext<'_>) {
     let (size, images) = (settings.batch_size, data.train.labels.len());
     if size > images {
         let examples = Examples::of_model(settings.architecture().name()).counted(images as u64, "");
         context.feedback.warn(&format!("a batch of {size} is the whole training split of {examples}"));
+    }
+    if let Some(advice) = settings.precision.advice().filter(|_| !settings.architecture().is_for_features()) {
+        context.feedback.note(advice);
     }
     let Settings { optimizer, .. } = settings;
     let steps = settings.epochs * images.div_ceil(size.max(1)) as u64;

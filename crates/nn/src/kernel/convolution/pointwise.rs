@@ -230,7 +230,7 @@ unsafe fn backward_kernel<I: Simd, S: Activation, T: Activation>(
                 read_output_gradient(simd, c, run, &images, &rows, scratch.m.cast::<S>());
                 let pixels = images.len() * rows.len() * width;
                 if let (true, Some(tiles)) = (const { S::IS_BF16 }, &c.tiles) {
-                    add_tiled_weight_gradient(simd, c, tiles, run, (a.cast(), pixels), fresh, scratch, &prefetch);
+                    add_tiled_weight_gradient(simd, c, tiles, (a.cast(), pixels), (run.dw, fresh), scratch, &prefetch);
                 } else {
                     let words = if S::DEPTH == 1 { a.cast() } else { pair_pixels(simd, c, a, pixels, scratch.v) };
                     add_weight_gradient(simd, c, run, (words, scratch.m.cast::<S>()), pixels, fresh, &prefetch);
@@ -364,16 +364,15 @@ unsafe fn multiply<I: Simd>(
 /// Adds the weight gradient of a band by tiles; a `fresh` one is overwritten.
 ///
 /// # Safety
-/// The contract of [`Convolution::backward`](super::Convolution::backward); `a` is valid for reading as many pixels of the
-/// input, and the output gradient of the pixels is in `scratch.m`.
+/// `a` is valid for reading as many pixels of the input, at most a band, whose output gradient is in `scratch.m`; `w` is valid for
+/// reading and writing all weights.
 #[inline(always)]
-unsafe fn add_tiled_weight_gradient<I: Simd, S: Activation, T: Activation>(
+unsafe fn add_tiled_weight_gradient<I: Simd>(
     simd: I,
     c: &Pointwise,
     tiles: &PointwiseTiles,
-    run: &Backward<S, T>,
     (a, pixels): (*const Bf16, usize),
-    fresh: bool,
+    (w, fresh): (*mut f32, bool),
     scratch: &Scratch,
     prefetch: &Prefetch,
 ) {
@@ -395,7 +394,7 @@ unsafe fn add_tiled_weight_gradient<I: Simd, S: Activation, T: Activation>(
             words: scratch.du,
             step: 2,
             taps: &[(0, 0)],
-            w: run.dw,
+            w,
             prefetch,
         };
         gradient(simd, tiles.amx, &g);
