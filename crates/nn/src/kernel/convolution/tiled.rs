@@ -23,6 +23,8 @@ use crate::kernel::value::Activation;
 const BAND_VALUES: usize = 32 << 10;
 /// Multiples of 32 pixels whose weight gradients are summed before they are written, about.
 const GROUP_BLOCKS: usize = 16;
+/// About how many cycles a pass over sixteen channels of a pixel takes.
+const PASS_CYCLES: usize = 4;
 /// Bytes of a value.
 const BYTES: isize = size_of::<Bf16>() as isize;
 
@@ -171,6 +173,11 @@ impl Tiled {
         self.row_pixels(self.geometry.out()[0]).div_ceil(TILE_VALUES)
     }
 
+    /// About how many cycles a pass over some rows of pixels takes.
+    fn row_cycles(&self, rows: usize, channels: usize) -> usize {
+        rows * self.pitch * channels / TILE * PASS_CYCLES
+    }
+
     /// Rows of a band, of which a row has results of as many pixels and channels.
     fn band(&self, rows: usize, values: usize) -> usize {
         (BAND_VALUES / (self.pitch * values)).clamp(1, rows)
@@ -271,7 +278,9 @@ unsafe fn forward_with<I: Simd, S: Activation, T: Activation, M: Tiles>(
     let [height, width] = c.geometry.out();
     let [band, _] = c.band_rows();
     for images in groups(&run.images, 1) {
-        let work = c.row_pixels(height).div_ceil(TILE) * outputs / TILE * c.stretches.len() * TILE_CYCLES;
+        let products = c.row_pixels(height).div_ceil(TILE) * outputs / TILE * c.stretches.len();
+        let passes = c.row_cycles(stride * stride * height, inputs) + c.row_cycles(height, outputs);
+        let work = products * TILE_CYCLES + passes;
         let mut prefetch = Prefetch::new(work, &images, &next_group(&images, &run.images, run.after, 1));
         if !run.cached {
             prefetch.add(run.y, c.geometry.output_len(), 1.0);
@@ -281,7 +290,7 @@ unsafe fn forward_with<I: Simd, S: Activation, T: Activation, M: Tiles>(
         // band of results.
         unsafe {
             let input = scratch.input.cast::<S>();
-            read_planes(simd, c, &run.source, images.start, input);
+            read_planes(simd, c, &run.source, images.start, input, &prefetch);
             for first in (0..height).step_by(band) {
                 let rows = first..height.min(first + band);
                 let pixel = c.first() + rows.start * c.pitch;
@@ -300,6 +309,7 @@ unsafe fn forward_with<I: Simd, S: Activation, T: Activation, M: Tiles>(
                         prefetch: &prefetch,
                     },
                 );
+                prefetch.during(c.row_cycles(rows.len(), outputs));
                 let to = run.y.add((images.start * height + rows.start) * width * outputs);
                 let result =
                     Pixels { from: scratch.gradient, size: [rows.len(), width], pitch: c.pitch, channels: outputs };
@@ -371,7 +381,14 @@ pub(super) unsafe fn write_pixels<I: Simd, S: Activation>(
 /// # Safety
 /// `source` is valid for the image, of the geometry's input size and channels, and `into` for writing all planes.
 #[inline(always)]
-unsafe fn read_planes<I: Simd, S: Activation>(simd: I, c: &Tiled, source: &Source<S>, image: usize, into: *mut S) {
+unsafe fn read_planes<I: Simd, S: Activation>(
+    simd: I,
+    c: &Tiled,
+    source: &Source<S>,
+    image: usize,
+    into: *mut S,
+    prefetch: &Prefetch,
+) {
     let Geometry { inputs, kernel, stride, size: [height, width], .. } = c.geometry;
     let frame = Frame { height, width, channels: inputs, row: 0 };
     let (plane, row) = (c.pixels * stride * inputs, c.pitch * stride * inputs);
@@ -385,6 +402,7 @@ unsafe fn read_planes<I: Simd, S: Activation>(simd: I, c: &Tiled, source: &Sourc
             let into = into.add(p * plane);
             clear(simd, into, 0..first, inputs);
             for y in 0..rows {
+                prefetch.during(c.row_cycles(stride, inputs));
                 let to = into.add(first + y * row);
                 let image_row = stride * y + p;
                 fill(simd, source, &Band { image, rows: image_row..image_row + 1 }, &frame, to);
@@ -411,7 +429,9 @@ unsafe fn backward_with<I: Simd, S: Activation, T: Activation, M: Tiles>(
     let mut fresh = true;
     for images in groups(&run.images, c.group) {
         let products = c.geometry.weights() / (TILE * TILE) * c.blocks() * if wanted { 2 } else { 1 };
-        let work = images.len() * products * TILE_CYCLES;
+        let rows = c.geometry.out()[0];
+        let passes = c.row_cycles(2 * stride * stride * rows, inputs) + c.row_cycles(rows, outputs);
+        let work = images.len() * (products * TILE_CYCLES + passes);
         let mut prefetch = Prefetch::new(work, &images, &next_group(&images, &run.images, run.after, c.group));
         run.source.prefetch(c.geometry.input_len(), 1.0, &mut prefetch);
         prefetch.add(run.back.g, c.geometry.output_len(), 1.0);
@@ -423,10 +443,10 @@ unsafe fn backward_with<I: Simd, S: Activation, T: Activation, M: Tiles>(
         unsafe {
             let (input, m) = (scratch.input.cast::<S>(), scratch.m.cast::<S>());
             for (i, image) in images.clone().enumerate() {
-                read_planes(simd, c, &run.source, image, input);
+                read_planes(simd, c, &run.source, image, input, &prefetch);
                 exchange(simd, c, input.cast(), scratch.v.cast::<Bf16>().add(i * c.blocks() * TILE_VALUES));
                 let m = m.add(i * c.pixels * outputs);
-                read_output_gradient(simd, c, run, image, m);
+                read_output_gradient(simd, c, run, image, m, &prefetch);
                 let first = c.first() - c.lead();
                 let (m, words) = (m.add(first * outputs).cast(), scratch.du.add(i * c.word_rows() * outputs));
                 pair_pixels(simd, m, [c.pixels - first, outputs], words, [c.word_rows(), 1]);
@@ -457,7 +477,7 @@ unsafe fn backward_with<I: Simd, S: Activation, T: Activation, M: Tiles>(
                 for first in (0..rows).step_by(band) {
                     let rows = first..rows.min(first + band);
                     input_gradient(simd, tiles, c, (m, run.weights.cast()), &rows, scratch, &prefetch);
-                    drain_band(simd, c, run, image, &rows, scratch);
+                    drain_band(simd, c, run, image, &rows, scratch, &prefetch);
                 }
             }
         }
@@ -494,6 +514,7 @@ unsafe fn read_output_gradient<I: Simd, S: Activation, T: Activation>(
     run: &Backward<S, T>,
     image: usize,
     into: *mut S,
+    prefetch: &Prefetch,
 ) {
     let outputs = c.geometry.outputs;
     let [height, width] = c.geometry.out();
@@ -502,6 +523,7 @@ unsafe fn read_output_gradient<I: Simd, S: Activation, T: Activation>(
     unsafe {
         clear(simd, into, 0..first, outputs);
         for y in 0..height {
+            prefetch.during(c.row_cycles(1, outputs));
             let to = into.add(first + y * row);
             let at = (image * height + y) * width * outputs;
             for k in (0..outputs).step_by(I::WIDTH) {
@@ -592,10 +614,12 @@ unsafe fn drain_band<I: Simd, S: Activation, T: Activation>(
     image: usize,
     rows: &Range<usize>,
     scratch: &Scratch,
+    prefetch: &Prefetch,
 ) {
     let Geometry { inputs, stride, size: [height, width], .. } = c.geometry;
     let frame = Frame { height, width, channels: inputs, row: 0 };
     for row in rows.clone() {
+        prefetch.during(c.row_cycles(stride * stride, inputs));
         for p in 0..stride {
             let y = stride * row + p;
             if y >= height {
