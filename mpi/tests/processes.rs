@@ -242,7 +242,10 @@ fn a_second_job_is_refused() {
     let second =
         command(2, &folder, &["train", "--resume", "run", "--threads", "1"]).spawn().expect("mpirun is installed");
     let (code, text) = wait(second);
-    assert!(code != Some(0) && text.contains("is in use by"), "{text}");
+    let lock = fs::read_to_string(folder.join("run/lock")).expect("it is there");
+    let (process, machine) = lock.trim().split_once(' ').expect("process and machine");
+    assert_eq!(machine, fs::read_to_string("/proc/sys/kernel/hostname").expect("Linux").trim());
+    assert!(code != Some(0) && text.contains(&format!("is in use by process {process} on {machine}")), "{text}");
     assert!(start.elapsed() < Duration::from_secs(20), "{:?}", start.elapsed());
     assert_eq!(wait(first).0, Some(0));
 }
