@@ -433,7 +433,47 @@ fn files_that_differ_anywhere_are_found() {
         let args = ["train", "../list.csv", "--image-size", "16", "--model", "resnet8", "--epochs", "1", "-o", "run"];
         let (code, text) = wait(on_two_hosts(&folder, &args).spawn().expect("mpirun is installed"));
         assert!(code != Some(0) && text.contains("they differ in /proc/self/cwd/images/x/4.ppm"), "{at}: {text}");
-        let _ = fs::remove_dir_all(folder.join("a/run"));
+        assert!(!folder.join("a/run").exists(), "a refused start leaves nothing");
+    }
+}
+
+/// A file that one host lacks is named by every command that compares files, and not one that went to another split because of it. Nothing is
+/// left behind: with the file back, the same commands work.
+#[test]
+fn a_missing_file_is_named_and_nothing_is_left() {
+    let folder = folder("missing");
+    two_hosts(&folder, None);
+    let job = |args: &[&str]| wait(on_two_hosts(&folder, args).spawn().expect("mpirun is installed"));
+    let small = ["--model", "resnet8", "--batch-size", "16", "--epochs", "1", "--threads", "1", "-o"];
+    let train = [&["train", "../list.csv", "--test-fraction", "0.2"][..], &small].concat();
+    assert_eq!(job(&[&train[..], &["../run"]].concat()).0, Some(0));
+    let commands = [
+        [&train[..], &["../new"]].concat(),
+        [&["compare", "../list.csv", "--test-fraction", "0.2"][..], &small, &["../comparison"]].concat(),
+        [&["train", "../list.csv", "--folds", "3"][..], &small, &["../folds"]].concat(),
+        vec!["evaluate", "../run"],
+        vec!["evaluate", "../run", "../list.csv"],
+        vec!["calibrate", "../run", "../list.csv", "--split", "test"],
+    ];
+    for host in ["b", "a"] {
+        let (image, aside) = (folder.join(host).join("images/y/7.ppm"), folder.join("7.ppm"));
+        fs::rename(&image, &aside).expect("it is there");
+        let (rank, other) = if host == "b" { (1, 0) } else { (0, 1) };
+        for args in &commands {
+            let (code, text) = job(args);
+            let names = text.contains(&format!("rank {rank} on ")) && text.contains(&format!(" than rank {other} on "));
+            assert!(code != Some(0) && names, "{args:?}: {text}");
+            assert!(text.contains(": it cannot read /proc/self/cwd/images/y/7.ppm\n"), "{args:?}: {text}");
+            let messages = text.matches("equipoise: ").count();
+            assert_eq!(messages, 1 + text.matches("warning: ").count(), "one message: {text}");
+        }
+        fs::rename(&aside, &image).expect("room");
+        let left = ["new", "comparison", "folds", "a/runs", "b/runs"].map(|name| folder.join(name).exists());
+        assert_eq!(left, [false; 5]);
+    }
+    for args in &commands {
+        let (code, text) = job(args);
+        assert_eq!(code, Some(0), "{args:?}: {text}");
     }
 }
 

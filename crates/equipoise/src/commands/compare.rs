@@ -125,7 +125,7 @@ pub(crate) fn run(args: &Args, out: &mut impl Write) -> Result<(), Failure> {
     let environment = Environment::new(args.settings.threads, &args.settings.root)?;
     // shows that data and network fit before a folder is created
     let checked = args.folds.map_or_else(|| all[0].clone(), |folds| fold_settings(&all[0], folds, 1).swap_remove(0).1);
-    let first = trainer(checked, None, &environment.context_of_one_process())?;
+    let first = trainer(checked, None, &environment.context())?;
     // a single split says nothing about classifiers without training beside a cross-validation
     let baselines = if args.folds.is_some() { Vec::new() } else { baselines(first.data(), &environment.pool)? };
     let chosen = first.settings().clone();

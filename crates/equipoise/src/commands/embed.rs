@@ -4,14 +4,14 @@ use std::io::Write;
 use std::path::PathBuf;
 
 use equipoise_criterion::Pool;
-use equipoise_data::{Dataset, Images};
+use equipoise_data::Dataset;
 use equipoise_embed::{
     Backbone, EmbedError, EmbedOptions, Embedded, Overrides, Pooling, Preprocessing, Ranks, embed, library,
 };
 use equipoise_train::TrainError;
 use equipoise_train::run::processes::{Connection, Task};
 use equipoise_train::run::{Feedback, NoFeedback};
-use equipoise_train::same_files::check_files;
+use equipoise_train::same_files::{check_files, files_of};
 use equipoise_train::workers::{SingleProcess, Workers, agree};
 
 use crate::cluster;
@@ -90,7 +90,7 @@ pub(crate) fn run(args: &Args, out: &mut impl Write) -> Result<(), Failure> {
         None => Box::new(SingleProcess),
     };
     agree(&mut workers, Ok(()))?;
-    check_files(&opened.files(), false, &mut workers)?;
+    check_files(Some(&files_of(&opened.dataset)), false, &mut workers)?;
     let progress = Progress::new("images");
     let mut show = |done: usize, total: usize| progress.update(done as u64, total as u64);
     let embedded = opened.embed(args, workers, &mut show)?;
@@ -104,7 +104,7 @@ pub(crate) fn follow(args: &Args, Connection { mut workers, .. }: Connection) ->
     let what = opened.as_ref().err().map(|failure| TrainError::Unusable { what: failure.to_string() });
     agree(&mut workers, what.map_or(Ok(()), Err))?;
     let mut opened = opened?;
-    if check_files(&opened.files(), false, &mut workers).is_err() {
+    if check_files(Some(&files_of(&opened.dataset)), false, &mut workers).is_err() {
         // rank 0 reports it
         return Ok(());
     }
@@ -137,16 +137,6 @@ impl Opened {
             false => args.dataset.load_with(&Default::default(), feedback)?.into_dataset(),
         };
         Ok(Self { pool, backbone, preprocessing, dataset })
-    }
-
-    /// The image files of all splits.
-    fn files(&self) -> Vec<PathBuf> {
-        let splits = [Some(&self.dataset.train), self.dataset.val.as_ref(), Some(&self.dataset.test)];
-        let files = splits.into_iter().flatten().map(|split| match &split.images {
-            Images::Files(files) => &files[..],
-            _ => &[],
-        });
-        files.flatten().cloned().collect()
     }
 
     /// Computes the features together with the other processes. Only rank 0 has a result.
