@@ -11,6 +11,7 @@ use equipoise_train::run::dataset::SplitChoice;
 use equipoise_train::run::evaluation::EvaluationOptions;
 
 use crate::checkpoints::{self, describe, warn_if_untrained};
+use crate::cluster;
 use crate::decisions::{calibration_sentence, warn_of_bound};
 use crate::failure::Failure;
 use crate::options::{ColumnArgs, Environment, RootArgs, ThreadArgs};
@@ -61,6 +62,7 @@ pub(crate) fn run(args: &Args, out: &mut impl Write) -> Result<(), Failure> {
         labels: args.columns.labels.clone(),
         ..EvaluationOptions::default()
     };
+    cluster::introduce(environment.pool.threads(), Examples::Images);
     let calibration = calibrate_checkpoint(&checkpoint, &images, &environment.context())?;
     folder.write(CALIBRATION, (serde_json::to_string(&calibration)? + "\n").as_bytes())?;
     write_report(std::slice::from_ref(&args.run), &folder)?;

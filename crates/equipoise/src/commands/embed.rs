@@ -8,6 +8,7 @@ use equipoise_data::Dataset;
 use equipoise_embed::{
     Backbone, EmbedError, EmbedOptions, Embedded, Overrides, Pooling, Preprocessing, Ranks, embed, library,
 };
+use equipoise_support::Examples;
 use equipoise_train::TrainError;
 use equipoise_train::run::processes::{Connection, Task};
 use equipoise_train::run::{Feedback, NoFeedback};
@@ -85,6 +86,7 @@ pub(crate) fn run(args: &Args, out: &mut impl Write) -> Result<(), Failure> {
         "output {}; images resized to {resize} and cropped to {image_size} x {image_size}, mean {mean:?}, std {std:?} (from {source})",
         opened.backbone.output()
     ));
+    cluster::introduce(opened.pool.threads(), Examples::Images);
     let mut workers = match cluster::processes() {
         Some(processes) => processes.start(Task::Command, &[]).map_err(TrainError::from)?.workers,
         None => Box::new(SingleProcess),

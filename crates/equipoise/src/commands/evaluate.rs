@@ -14,6 +14,7 @@ use equipoise_train::run::evaluation::{Evaluation, EvaluationOptions, ImagePredi
 use serde_json::{Value, json};
 
 use crate::checkpoints::{self, describe, selected_by, warn_if_untrained, warn_of_second_correction};
+use crate::cluster;
 use crate::decisions::{CautionArgs, ProbabilityArgs, calibration_sentence, promise, warn_of_rough_prior};
 use crate::failure::Failure;
 use crate::figures::{classes_csv, interval_percent, print_averages, print_classes, with_intervals};
@@ -111,6 +112,7 @@ pub(crate) fn run(args: &Args, out: &mut impl Write) -> Result<(), Failure> {
         decision,
         logits: false,
     };
+    cluster::introduce(environment.pool.threads(), Examples::Images);
     let evaluation = evaluate_checkpoint(checkpoint, &options, &environment.context())?;
     warn_of_rough_prior(&header, &options.decision.prior, evaluation.prior_is_exact);
     if let Some(path) = &args.predictions {

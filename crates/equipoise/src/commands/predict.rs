@@ -135,6 +135,12 @@ pub(crate) fn run(args: &Args, out: &mut impl Write) -> Result<(), Failure> {
     };
     let examples = Examples::of_features(header.network.is_on_features());
     let mut predictor = Predictor::new(checkpoint, images, &options, &pool, cluster::processes())?;
+    match predictor.processes() {
+        1 if cluster::processes().is_some() => {
+            note("rank 0 predicts alone: a single batch of images, or rows of features, are not shared out");
+        }
+        _ => cluster::introduce(pool.threads(), Examples::Images),
+    }
     warn_of_rough_prior(&header, &prior, predictor.decision().prior_is_exact);
     if let (Some(alpha), Some(sets)) = (args.caution.sets, predictor.decision().sets()) {
         note(&promise(alpha, sets.guarantees(), examples));

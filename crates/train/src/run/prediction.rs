@@ -142,6 +142,12 @@ impl Predictor {
         Ok(Self { header, engine, loader, images: number, batch_size, inference, decision, top, pool, workers })
     }
 
+    /// How many processes predict: one if the images are a single batch, or rows of features.
+    #[must_use]
+    pub fn processes(&self) -> usize {
+        self.workers.shard().size()
+    }
+
     /// Names of the classes.
     #[must_use]
     pub fn classes(&self) -> &[String] {
