@@ -1,7 +1,7 @@
 //! The real program under `mpirun`, with several processes on this machine: the same bytes whatever their number, and faults.
 
 use std::fs;
-use std::io::Read;
+use std::io::{BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
@@ -234,6 +234,50 @@ fn interrupted_runs_are_saved() {
     assert!(code != Some(0) && start.elapsed() < Duration::from_secs(10), "{text}");
     run(4, &folder, &["train", "--resume", "run", "--threads", "1"]);
     assert_same(&folder.join("whole"), &folder.join("run"));
+}
+
+/// Ctrl-C at `mpirun` ends commands that only read with one sentence about what was written.
+#[test]
+fn interrupted_commands_say_so() {
+    let folder = folder("interrupted");
+    let large = ["--model", "resnet32x4", "--batch-size", "256", "--threads", "1", "--epochs", "2", "-o", "run"];
+    let mut train = command(1, &folder, &[&["train"][..], &large].concat()).spawn().expect("mpirun is installed");
+    while !folder.join("run/checkpoint.eqp").exists() {
+        std::thread::sleep(Duration::from_millis(2));
+    }
+    // the weights that it starts from are enough
+    // SAFETY: a plain system call.
+    unsafe { libc::kill(train.id() as i32, libc::SIGINT) };
+    assert_ne!(train.wait().expect("it ends").code(), Some(0));
+    fs::create_dir_all(folder.join("images")).expect("a folder");
+    for number in 0..1000 {
+        let image = [&b"P6 28 28 255\n"[..], &[number as u8; 28 * 28 * 3]].concat();
+        fs::write(folder.join(format!("images/{number}.ppm")), image).expect("room");
+    }
+    let predict = ["predict", "run", "images", "--threads", "1"];
+    let evaluate = ["evaluate", "run", "--split", "train", "--threads", "1", "--predictions", "predictions.csv"];
+    for (args, said) in [
+        (&predict[..], "interrupted; the predictions that were printed are complete, and the others are missing\n"),
+        (&[&predict[..], &["-o", "predictions.csv"]].concat(), "interrupted; predictions.csv was not written\n"),
+        (&evaluate, "interrupted; nothing was written\n"),
+    ] {
+        let mut child = command(2, &folder, args).spawn().expect("mpirun is installed");
+        let mut stderr = BufReader::new(child.stderr.take().expect("piped"));
+        let mut text = String::new();
+        while !text.contains("2 processes with 1 thread each\n") {
+            assert_ne!(stderr.read_line(&mut text).expect("text"), 0, "{text}");
+        }
+        std::thread::sleep(Duration::from_millis(200));
+        let start = now();
+        // SAFETY: a plain system call.
+        unsafe { libc::kill(child.id() as i32, libc::SIGINT) };
+        stderr.read_to_string(&mut text).expect("text");
+        assert_ne!(child.wait().expect("it ends").code(), Some(0));
+        assert!(start.elapsed() < Duration::from_secs(3), "{:?}", start.elapsed());
+        assert_eq!(text.matches("interrupted").count(), 1, "{text}");
+        assert!(text.contains(&format!("equipoise: {said}")), "{text}");
+        assert!(!folder.join("predictions.csv").exists());
+    }
 }
 
 /// A second job on the same folder is refused, and the first one goes on.

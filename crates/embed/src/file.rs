@@ -15,6 +15,12 @@ fn failed(path: &Path) -> impl Fn(std::io::Error) -> EmbedError + '_ {
     |cause| EmbedError::File { path: path.to_owned(), cause }
 }
 
+/// The file of the rows of an interrupted run, beside the file to write.
+#[must_use]
+pub fn partial_path(output: &Path) -> PathBuf {
+    output.with_file_name(format!("{}.partial", output.file_name().unwrap_or_default().display()))
+}
+
 /// Rows of features that are written as they come, so that an interrupted run can be continued.
 ///
 /// The file starts with a line that tells what the rows belong to, then has one row after the other. A row of NaN stands for an
@@ -27,11 +33,6 @@ pub(crate) struct PartialFile {
 }
 
 impl PartialFile {
-    /// The partial file of an output.
-    pub(crate) fn path(output: &Path) -> PathBuf {
-        output.with_file_name(format!("{}.partial", output.file_name().unwrap_or_default().display()))
-    }
-
     /// Opens the rows of an interrupted run with the same `key`, up to a whole number of batches; else starts anew.
     pub(crate) fn open(path: PathBuf, key: u64, batch: usize) -> Result<Self, EmbedError> {
         let options = OpenOptions::new().read(true).write(true).create(true).truncate(false).clone();
@@ -173,7 +174,7 @@ mod tests {
     #[test]
     fn rows_survive_an_interruption() {
         let place = TempFolder::new("features");
-        let path = PartialFile::path(&place.path().join("f.safetensors"));
+        let path = partial_path(&place.path().join("f.safetensors"));
         let mut file = PartialFile::open(path.clone(), 7, 2).expect("opened");
         assert_eq!((file.rows(), file.width()), (0, None));
         file.append(7, 3, &[1.0; 9]).expect("written");
@@ -193,7 +194,7 @@ mod tests {
     fn a_finished_file_by_hand() {
         let place = TempFolder::new("features");
         let output = place.path().join("f.safetensors");
-        let mut file = PartialFile::open(PartialFile::path(&output), 7, 2).expect("opened");
+        let mut file = PartialFile::open(partial_path(&output), 7, 2).expect("opened");
         file.append(7, 2, &[1.0, 2.0, f32::NAN, f32::NAN, 3.0, 4.0]).expect("written");
         let keep = file.readable().expect("read");
         file.finish(&output, &keep, &[5, 6], &[0, 2], &[("classes", "[]".to_owned())]).expect("written");
@@ -207,6 +208,6 @@ mod tests {
         let values: Vec<f32> =
             data[16..32].chunks_exact(4).map(|x| f32::from_le_bytes(*x.first_chunk().expect("four bytes"))).collect();
         assert_eq!(values, [1.0, 2.0, 3.0, 4.0]);
-        assert!(!PartialFile::path(&output).exists());
+        assert!(!partial_path(&output).exists());
     }
 }

@@ -7,6 +7,7 @@ use equipoise_criterion::Pool;
 use equipoise_data::Dataset;
 use equipoise_embed::{
     Backbone, EmbedError, EmbedOptions, Embedded, Overrides, Pooling, Preprocessing, Ranks, embed, library,
+    partial_path,
 };
 use equipoise_support::Examples;
 use equipoise_train::TrainError;
@@ -18,8 +19,9 @@ use equipoise_train::workers::{SingleProcess, Workers, agree};
 use crate::cluster;
 use crate::failure::Failure;
 use crate::options::{DatasetArgs, ThreadArgs};
-use crate::output::{counted, message, warn};
+use crate::output::{counted, message, quoted, warn};
 use crate::progress::{Console, Progress};
+use crate::signals::when_interrupted;
 
 #[derive(clap::Args)]
 #[command(after_long_help = "\
@@ -80,6 +82,7 @@ pub(crate) fn run(args: &Args, out: &mut impl Write) -> Result<(), Failure> {
         let what = "the features are written as safetensors; give the file a name that ends in .safetensors";
         return Err(Failure::usage(format!("{}: {what}", args.output.display())));
     }
+    when_interrupted("interrupted; nothing was written");
     let mut opened = Opened::new(args, &Console::default())?;
     let Preprocessing { image_size, resize, mean, std, source } = &opened.preprocessing;
     message(&format!(
@@ -95,7 +98,10 @@ pub(crate) fn run(args: &Args, out: &mut impl Write) -> Result<(), Failure> {
     check_files(Some(&files_of(&opened.dataset)), false, &mut workers)?;
     let progress = Progress::new("images");
     let mut show = |done: usize, total: usize| progress.update(done as u64, total as u64);
+    let partial = quoted(&partial_path(&args.output));
+    when_interrupted(&format!("interrupted; the rows so far are in {partial}, from where the same command goes on"));
     let embedded = opened.embed(args, workers, &mut show)?;
+    when_interrupted(&format!("interrupted; {} was written", args.output.display()));
     drop(progress);
     embedded.map_or(Ok(()), |embedded| summarize(args, &embedded, out))
 }

@@ -20,6 +20,7 @@ use crate::failure::Failure;
 use crate::figures::{classes_csv, interval_percent, print_averages, print_classes, with_intervals};
 use crate::options::{ColumnArgs, Environment, PostHocArgs, RootArgs, ThreadArgs, Tta};
 use crate::output::{percent, printable, refuse_inputs, write_file};
+use crate::signals::when_interrupted;
 
 #[derive(clap::Args)]
 #[command(after_long_help = "\
@@ -113,6 +114,7 @@ pub(crate) fn run(args: &Args, out: &mut impl Write) -> Result<(), Failure> {
         logits: false,
     };
     cluster::introduce(environment.pool.threads(), Examples::Images);
+    when_interrupted("interrupted; nothing was written");
     let evaluation = evaluate_checkpoint(checkpoint, &options, &environment.context())?;
     warn_of_rough_prior(&header, &options.decision.prior, evaluation.prior_is_exact);
     if let Some(path) = &args.predictions {
