@@ -1,7 +1,7 @@
 //! Feature files: the rows of an interrupted run, and the safetensors file at the end.
 
-use std::fs::{File, OpenOptions};
-use std::io::{BufReader, BufWriter, Read, Seek, SeekFrom, Write};
+use std::fs::{File, OpenOptions, TryLockError};
+use std::io::{BufReader, BufWriter, ErrorKind, Read, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 
 use serde_json::{Map, Value, json};
@@ -37,6 +37,11 @@ impl PartialFile {
     pub(crate) fn open(path: PathBuf, key: u64, batch: usize) -> Result<Self, EmbedError> {
         let options = OpenOptions::new().read(true).write(true).create(true).truncate(false).clone();
         let mut file = options.open(&path).map_err(failed(&path))?;
+        // rows of two processes would be mixed
+        if let Err(TryLockError::WouldBlock) = file.try_lock() {
+            let what = "another process is computing these features";
+            return Err(failed(&path)(std::io::Error::new(ErrorKind::ResourceBusy, what)));
+        }
         let mut header = [0; HEADER];
         let width = match file.read_exact(&mut header) {
             Ok(()) => width_in(&header, key),
@@ -178,6 +183,8 @@ mod tests {
         let mut file = PartialFile::open(path.clone(), 7, 2).expect("opened");
         assert_eq!((file.rows(), file.width()), (0, None));
         file.append(7, 3, &[1.0; 9]).expect("written");
+        let Err(busy) = PartialFile::open(path.clone(), 7, 2) else { panic!("it is written") };
+        assert!(busy.to_string().ends_with("another process is computing these features"));
         drop(file);
         // three rows: one batch of two, and half of the next
         let mut file = PartialFile::open(path.clone(), 7, 2).expect("opened");
