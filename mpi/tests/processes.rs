@@ -530,6 +530,35 @@ fn a_missing_file_is_named_and_nothing_is_left() {
     }
 }
 
+/// Pixels of datasets that are read into memory are compared too.
+#[test]
+fn images_in_memory_are_compared() {
+    let folder = folder("memory");
+    let write_set = |host: &str, pixel: u8| {
+        let place = folder.join(host).join("set");
+        fs::create_dir_all(&place).expect("a folder");
+        for (split, images) in [("train", 90_u32), ("t10k", 30)] {
+            let header = |numbers: &[u32]| numbers.iter().flat_map(|number| number.to_be_bytes()).collect::<Vec<u8>>();
+            let pixels = (0..images * 784).map(|i| if i % 784 == 0 { pixel } else { (i * 7 + i / 784) as u8 });
+            let bytes = [header(&[2051, images, 28, 28]), pixels.collect()].concat();
+            fs::write(place.join(format!("{split}-images-idx3-ubyte")), bytes).expect("room");
+            let bytes = [header(&[2049, images]), (0..images).map(|i| (i % 3) as u8).collect()].concat();
+            fs::write(place.join(format!("{split}-labels-idx1-ubyte")), bytes).expect("room");
+        }
+    };
+    [("a", 0), ("b", 1)].iter().for_each(|(host, pixel)| write_set(host, *pixel));
+    run(1, &folder, &["train", "a/set", "--model", "resnet8", "--epochs", "1", "--threads", "1", "-o", "run"]);
+    let evaluate =
+        || wait(on_two_hosts(&folder, &["evaluate", "../run", "/proc/self/cwd/set"]).spawn().expect("mpirun"));
+    let (code, text) = evaluate();
+    assert!(code != Some(0) && text.contains("equipoise: rank 1 on "), "{code:?} {text}");
+    assert!(text.contains(" has other images or features than rank 0 on "), "{text}");
+    assert!(text.contains(" in the dataset 'set'\n"), "{text}");
+    write_set("b", 0);
+    let (code, text) = evaluate();
+    assert_eq!(code, Some(0), "{text}");
+}
+
 /// A file that goes bad on one host while a run is trained ends all processes with one message. The checkpoint is good: with the file back,
 /// the run goes on to the bytes of one that was left alone.
 #[test]

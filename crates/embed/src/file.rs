@@ -106,7 +106,8 @@ impl PartialFile {
         Ok(())
     }
 
-    /// Writes the readable rows with their labels, if there are any, and splits as a safetensors file, and removes the partial file.
+    /// Writes the readable rows with their labels, if there are any, and splits as a safetensors file, and removes the partial file. If that
+    /// fails, the partial file is left.
     pub(crate) fn finish(
         mut self,
         output: &Path,
@@ -115,24 +116,36 @@ impl PartialFile {
         splits: &[u8],
         metadata: &[(&str, String)],
     ) -> Result<(), EmbedError> {
-        let width = self.width.unwrap_or(0);
         let temporary = output.with_file_name(format!("{}.tmp", output.file_name().unwrap_or_default().display()));
-        let mut writer = BufWriter::new(File::create(&temporary).map_err(failed(&temporary))?);
-        let head = safetensors_header(splits.len(), !labels.is_empty(), width, metadata);
+        let head = safetensors_header(splits.len(), !labels.is_empty(), self.width.unwrap_or(0), metadata);
         let labels = labels.iter().flat_map(|label| label.to_le_bytes()).collect::<Vec<u8>>();
-        writer.write_all(&head).and_then(|()| writer.write_all(&labels)).map_err(failed(&temporary))?;
-        let mut kept = keep.iter();
-        self.each_row(|row| if kept.next() == Some(&true) { writer.write_all(row) } else { Ok(()) })?;
-        writer.write_all(splits).and_then(|()| writer.flush()).map_err(failed(&temporary))?;
-        writer
-            .into_inner()
-            .map_err(|error| failed(&temporary)(error.into_error()))?
-            .sync_all()
-            .map_err(failed(&temporary))?;
-        std::fs::rename(&temporary, output).map_err(failed(output))?;
+        let written = self.write(&temporary, &[head, labels].concat(), keep, splits);
+        written.and_then(|()| std::fs::rename(&temporary, output).map_err(failed(output))).inspect_err(|_| {
+            // the first error is reported
+            let _ = std::fs::remove_file(&temporary);
+        })?;
         // the features are safe
         let _ = std::fs::remove_file(&self.path);
         Ok(())
+    }
+
+    /// Writes what comes before the rows, those to keep, and what comes after them.
+    fn write(&mut self, path: &Path, before: &[u8], keep: &[bool], after: &[u8]) -> Result<(), EmbedError> {
+        let mut writer = BufWriter::new(File::create(path).map_err(failed(path))?);
+        writer.write_all(before).map_err(failed(path))?;
+        let mut kept = keep.iter();
+        self.each_row(|row| if kept.next() == Some(&true) { writer.write_all(row) } else { Ok(()) })?;
+        writer.write_all(after).map_err(failed(path))?;
+        writer.into_inner().map_err(|error| failed(path)(error.into_error()))?.sync_all().map_err(failed(path))
+    }
+}
+
+impl Drop for PartialFile {
+    /// A file without rows is nothing to go on from.
+    fn drop(&mut self) {
+        if self.rows == 0 {
+            let _ = std::fs::remove_file(&self.path);
+        }
     }
 }
 
@@ -193,8 +206,10 @@ mod tests {
         assert_eq!(file.readable().expect("read"), [true, true, false]);
         drop(file);
         // other features start anew
-        let file = PartialFile::open(path, 8, 2).expect("opened");
+        let file = PartialFile::open(path.clone(), 8, 2).expect("opened");
         assert_eq!((file.rows(), file.width()), (0, None));
+        drop(file);
+        assert!(!path.exists(), "there are no rows in it");
     }
 
     #[test]
@@ -216,5 +231,14 @@ mod tests {
             data[16..32].chunks_exact(4).map(|x| f32::from_le_bytes(*x.first_chunk().expect("four bytes"))).collect();
         assert_eq!(values, [1.0, 2.0, 3.0, 4.0]);
         assert!(!partial_path(&output).exists());
+        // a file that cannot be written leaves the rows, and nothing else
+        let mut file = PartialFile::open(partial_path(&output), 7, 2).expect("opened");
+        file.append(7, 2, &[1.0; 4]).expect("written");
+        std::fs::remove_file(&output).and_then(|()| std::fs::create_dir(&output)).expect("a folder in its place");
+        file.finish(&output, &[true; 2], &[5, 6], &[0, 2], &[]).expect_err("it is a folder");
+        let mut left: Vec<_> =
+            place.path().read_dir().expect("a folder").flatten().map(|file| file.file_name()).collect();
+        left.sort();
+        assert_eq!(left, ["f.safetensors", "f.safetensors.partial"]);
     }
 }

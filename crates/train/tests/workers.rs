@@ -329,7 +329,7 @@ fn all_workers_train_the_same_run() {
         let threads: Vec<_> = crew(2).into_iter().map(|one| scope.spawn(|| work(one))).collect();
         for thread in threads {
             let error = thread.join().expect("it ends");
-            assert!(error.starts_with("rank 1 has other settings"), "{error}");
+            assert!(error.starts_with("rank 1 has other settings than rank 0"), "{error}");
         }
     });
 }

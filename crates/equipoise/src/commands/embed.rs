@@ -177,6 +177,10 @@ impl Ranks for EmbedRanks {
         self.0.shard().size()
     }
 
+    fn node(&self) -> String {
+        self.0.node()
+    }
+
     fn exchange(&mut self, own: &[u8]) -> Result<Vec<Vec<u8>>, String> {
         self.0.exchange(own).map_err(|error| error.what)
     }

@@ -310,7 +310,7 @@ impl Subject {
         check_files(files.as_deref(), false, workers)?;
         let subject = agree(workers, subject)?;
         let data = format!("{} {content} {:?}", subject.dataset, subject.data.labels);
-        check_same([String::new(), data, String::new()], workers)?;
+        check_same(&subject.dataset, [String::new(), data, String::new()], workers)?;
         Ok(subject)
     }
 

@@ -18,11 +18,12 @@ pub fn check_same_run(
     workers: &mut impl Workers,
 ) -> Result<(), TrainError> {
     let position = format!("{} {}", position.epoch, position.step);
-    check_same([settings.to_toml()?, format!("{}, {}", data.fingerprint, data.content), position], workers)
+    let fingerprints = format!("{}, {}", data.fingerprint, data.content);
+    check_same(&data.name, [settings.to_toml()?, fingerprints, position], workers)
 }
 
-/// Checks that all workers have the same settings, fingerprints of the data, and position or whatever tells one checkpoint from another.
-pub(crate) fn check_same(own: [String; 3], workers: &mut impl Workers) -> Result<(), TrainError> {
+/// Checks that all workers have the same settings, fingerprints of a dataset, and position or whatever tells one checkpoint from another.
+pub(crate) fn check_same(dataset: &str, own: [String; 3], workers: &mut impl Workers) -> Result<(), TrainError> {
     if workers.shard().size() == 1 {
         return Ok(());
     }
@@ -33,6 +34,11 @@ pub(crate) fn check_same(own: [String; 3], workers: &mut impl Workers) -> Result
     let name = |rank: usize| worker_name(rank, part(rank, 0));
     let differs = |rank: usize| (1..4).find(|number| part(rank, *number) != part(0, *number));
     let Some((rank, number)) = (1..all.len()).find_map(|rank| Some((rank, differs(rank)?))) else { return Ok(()) };
-    let what = ["settings", "images", "checkpoints"][number - 1];
-    Err(TrainError::Unusable { what: format!("{} has other {what} than {}", name(rank), name(0)) })
+    let (other, first) = (name(rank), name(0));
+    let what = match number {
+        1 => format!("{other} has other settings than {first}"),
+        2 => format!("{other} has other images or features than {first} in the dataset '{dataset}'"),
+        _ => format!("{other} has another checkpoint than {first}"),
+    };
+    Err(TrainError::Unusable { what })
 }
