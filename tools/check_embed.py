@@ -223,6 +223,12 @@ def several(program, folder, images):
         check("Ctrl-C at mpirun is told", code != 0 and interrupted(text, partial), f"{code} {text}")
         _, text = embed(program, arguments, start=start)
         check("and the command goes on", output.exists() and "computed before" in text, text)
+    other, output = model(folder / "other.onnx", "rows", repeats=2), folder / "refused.safetensors"
+    first = [str(program), "embed", str(path), str(images), "-o", str(output), "--onnxruntime", str(LIBRARY)]
+    start = ["mpirun", "--oversubscribe", "--bind-to", "none", "-n", "1", *first, ":", "-n", "1"]
+    code, text = embed(program, [other, images, "-o", output], start=start)
+    said = f"equipoise: rank 1: it has another model, other images or other options than rank 0 (on {os.uname().nodename})\n"
+    check("another model of a rank is refused, and nothing is left", code and said in text and not list(folder.glob("refused*")), text)
 
 
 def main(program, under_mpi=None):

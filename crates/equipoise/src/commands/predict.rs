@@ -138,7 +138,7 @@ pub(crate) fn run(args: &Args, out: &mut impl Write) -> Result<(), Failure> {
     match &args.output {
         Some(path) => when_interrupted(&format!("interrupted; {} was not written", path.display())),
         None => {
-            when_interrupted("interrupted; the predictions that were printed are complete, and the others are missing")
+            when_interrupted("interrupted; the predictions that were printed are complete, and the others are missing");
         }
     }
     let mut predictor = Predictor::new(checkpoint, images, &options, &pool, cluster::processes())?;
