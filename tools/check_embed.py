@@ -139,6 +139,24 @@ def without_labels(program, folder, images):
     check("images without labels", code == 0 and same and len(got) == IMAGES // 3 and tensors == ["features", "split"], text)
 
 
+def send(signal_number, partial, rows):
+    """Sends a signal when a partial file has this many rows."""
+
+    def wait(process):
+        deadline = time.monotonic() + 60
+        while process.poll() is None and time.monotonic() < deadline:
+            if partial.exists() and partial.stat().st_size > 64 + 4 * WIDTH * rows:
+                os.kill(process.pid, signal_number)
+                return
+
+    return wait
+
+
+def interrupted(text, partial):
+    said = f"equipoise: interrupted; the rows so far are in {partial}, from where the same command goes on\n"
+    return text.count(said) == 1 and text.count("interrupted") == 1
+
+
 def interrupt(program, folder, images):
     """A killed command continues and ends with the same bytes, also when an image has become unreadable before."""
     path = model(folder / "slow.onnx", "rows", repeats=150)
@@ -148,15 +166,18 @@ def interrupt(program, folder, images):
     check("an unreadable image is named", code == 1 and "broken.png" in text and "1 image cannot be read and was left out" in text, text)
     partial = Path(f"{killed}.partial")
 
-    def kill(process):
-        deadline = time.monotonic() + 60
-        while process.poll() is None and time.monotonic() < deadline:
-            if partial.exists() and partial.stat().st_size > 64 + 4 * WIDTH * 100:
-                os.kill(process.pid, signal.SIGKILL)
-                return
-
-    code, _ = embed(program, [path, images, "-o", killed, "--augmented-copies", 1], kill)
+    code, _ = embed(program, [path, images, "-o", killed, "--augmented-copies", 1], send(signal.SIGKILL, partial, 100))
     check("a killed command leaves its rows", code == -signal.SIGKILL and partial.exists() and not killed.exists(), str(code))
+    others = []
+
+    def start_second(process):
+        send(0, partial, 200)(process)
+        others.append(embed(program, [path, images, "-o", killed, "--augmented-copies", 1]))
+        send(signal.SIGINT, partial, 200)(process)
+
+    code, text = embed(program, [path, images, "-o", killed, "--augmented-copies", 1], start_second)
+    check("a second command is refused", others[0][0] == 1 and "killed.safetensors.partial: another process is computing" in others[0][1], str(others))
+    check("Ctrl-C is told", code == 130 and interrupted(text, partial), f"{code} {text}")
     code, text = embed(program, [path, images, "-o", killed, "--augmented-copies", 1])
     check("it continues", code == 1 and "computed before" in text, text)
     check("with the same bytes", killed.read_bytes() == whole.read_bytes() and not partial.exists())
@@ -193,6 +214,21 @@ def several(program, folder, images):
         code, text = embed(program, arguments, start=start)
         check(f"{processes} processes write the same bytes", output.exists() and output.read_bytes() == whole.read_bytes(), text)
         check("and name the unreadable image once", code == 1 and text.count("broken.png") == 1, text)
+        check("and say how many they are", text.count(f"{processes} processes with 1 thread each\n") == 1, text)
+        output = folder / f"stopped{processes}.safetensors"
+        partial = Path(f"{output}.partial")
+        # mpirun waits for a second before it passes the signal on
+        arguments = [path, images, "-o", output, "--augmented-copies", 15, "--threads", 1]
+        code, text = embed(program, arguments, send(signal.SIGINT, partial, 100), start)
+        check("Ctrl-C at mpirun is told", code != 0 and interrupted(text, partial), f"{code} {text}")
+        _, text = embed(program, arguments, start=start)
+        check("and the command goes on", output.exists() and "computed before" in text, text)
+    other, output = model(folder / "other.onnx", "rows", repeats=2), folder / "refused.safetensors"
+    first = [str(program), "embed", str(path), str(images), "-o", str(output), "--onnxruntime", str(LIBRARY)]
+    start = ["mpirun", "--oversubscribe", "--bind-to", "none", "-n", "1", *first, ":", "-n", "1"]
+    code, text = embed(program, [other, images, "-o", output], start=start)
+    said = f"equipoise: rank 1: it has another model, other images or other options than rank 0 (on {os.uname().nodename})\n"
+    check("another model of a rank is refused, and nothing is left", code and said in text and not list(folder.glob("refused*")), text)
 
 
 def main(program, under_mpi=None):

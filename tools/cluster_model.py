@@ -29,7 +29,7 @@ import random
 
 # values from which on a bucket of gradients begins to travel (mpi/src/peers.rs)
 BUCKET = 1 << 16
-# values of a part of the parameters, which one machine updates (crates/nn/src/slices.rs)
+# values of a part of the parameters, which one machine updates, if there are enough of them (crates/nn/src/slices.rs)
 PART = 1 << 13
 # bytes of a large message that leave at once
 FRAGMENT = 1 << 17

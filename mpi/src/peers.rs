@@ -8,7 +8,7 @@
 use std::collections::VecDeque;
 use std::time::Duration;
 
-use equipoise_nn::{NnError, Peers, Traffic, parts, sum_by_rank, sum_lists};
+use equipoise_nn::{NnError, Parts, Peers, Traffic, sum_by_rank, sum_lists};
 
 use crate::comm::{Comm, MpiResult, Request};
 use crate::heartbeat::now;
@@ -159,9 +159,9 @@ impl MpiPeers {
         Self { now, sums, gathers, gathered: Vec::new(), traffic: Traffic::default() }
     }
 
-    fn begin_sum(&mut self, first: usize, values: &[f32]) -> MpiResult<()> {
+    fn begin_sum(&mut self, parts: Parts, first: usize, values: &[f32]) -> MpiResult<()> {
         let (rank, size) = (self.now.rank, self.now.size);
-        for (owner, part) in parts(first..first + values.len(), size) {
+        for (owner, part) in parts.cut(first..first + values.len(), size) {
             if owner == rank {
                 (0..size)
                     .filter(|other| *other != rank)
@@ -173,10 +173,10 @@ impl MpiPeers {
         self.sums.added(values.len())
     }
 
-    fn end_sum(&mut self, first: usize, values: &mut [f32]) -> MpiResult<()> {
+    fn end_sum(&mut self, parts: Parts, first: usize, values: &mut [f32]) -> MpiResult<()> {
         let (rank, size) = (self.now.rank, self.now.size);
         let bucket = self.sums.oldest()?;
-        for (_, part) in parts(first..first + values.len(), size).filter(|(owner, _)| *owner == rank) {
+        for (_, part) in parts.cut(first..first + values.len(), size).filter(|(owner, _)| *owner == rank) {
             let taken: Vec<_> = (0..size).map(|other| bucket.take(other, part.len())).collect();
             let own = &mut values[part.start - first..part.end - first];
             let mut lists: Vec<&mut [f32]> = Vec::with_capacity(size);
@@ -191,9 +191,9 @@ impl MpiPeers {
         Ok(())
     }
 
-    fn begin_gather(&mut self, first: usize, values: &[f32]) -> MpiResult<()> {
+    fn begin_gather(&mut self, parts: Parts, first: usize, values: &[f32]) -> MpiResult<()> {
         let bucket = &mut self.gathers.waiting;
-        for (owner, part) in parts(first..first + values.len(), self.now.size) {
+        for (owner, part) in parts.cut(first..first + values.len(), self.now.size) {
             if owner == self.now.rank {
                 bucket.outgoing[owner].extend_from_slice(&values[part.start - first..part.end - first]);
             } else {
@@ -203,10 +203,10 @@ impl MpiPeers {
         self.gathers.added(values.len())
     }
 
-    fn end_gather(&mut self, first: usize, values: &mut [f32]) -> MpiResult<()> {
+    fn end_gather(&mut self, parts: Parts, first: usize, values: &mut [f32]) -> MpiResult<()> {
         let (rank, size) = (self.now.rank, self.now.size);
         let bucket = self.gathers.oldest()?;
-        for (owner, part) in parts(first..first + values.len(), size).filter(|(owner, _)| *owner != rank) {
+        for (owner, part) in parts.cut(first..first + values.len(), size).filter(|(owner, _)| *owner != rank) {
             let taken = bucket.take(owner, part.len());
             values[part.start - first..part.end - first].copy_from_slice(&bucket.incoming[owner][taken]);
         }
@@ -240,30 +240,30 @@ impl Peers for MpiPeers {
         Ok(())
     }
 
-    fn start_sum(&mut self, first: usize, values: &[f32]) -> Result<(), NnError> {
+    fn start_sum(&mut self, parts: Parts, first: usize, values: &[f32]) -> Result<(), NnError> {
         let start = now();
-        self.begin_sum(first, values).map_err(device)?;
+        self.begin_sum(parts, first, values).map_err(device)?;
         self.sums.seconds += start.elapsed().as_secs_f64();
         Ok(())
     }
 
-    fn finish_sum(&mut self, first: usize, values: &mut [f32]) -> Result<(), NnError> {
+    fn finish_sum(&mut self, parts: Parts, first: usize, values: &mut [f32]) -> Result<(), NnError> {
         let start = now();
-        self.end_sum(first, values).map_err(device)?;
+        self.end_sum(parts, first, values).map_err(device)?;
         self.sums.seconds += start.elapsed().as_secs_f64();
         Ok(())
     }
 
-    fn start_gather(&mut self, first: usize, values: &[f32]) -> Result<(), NnError> {
+    fn start_gather(&mut self, parts: Parts, first: usize, values: &[f32]) -> Result<(), NnError> {
         let start = now();
-        self.begin_gather(first, values).map_err(device)?;
+        self.begin_gather(parts, first, values).map_err(device)?;
         self.gathers.seconds += start.elapsed().as_secs_f64();
         Ok(())
     }
 
-    fn finish_gather(&mut self, first: usize, values: &mut [f32]) -> Result<(), NnError> {
+    fn finish_gather(&mut self, parts: Parts, first: usize, values: &mut [f32]) -> Result<(), NnError> {
         let start = now();
-        self.end_gather(first, values).map_err(device)?;
+        self.end_gather(parts, first, values).map_err(device)?;
         self.gathers.seconds += start.elapsed().as_secs_f64();
         Ok(())
     }

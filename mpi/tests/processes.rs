@@ -1,7 +1,7 @@
 //! The real program under `mpirun`, with several processes on this machine: the same bytes whatever their number, and faults.
 
 use std::fs;
-use std::io::Read;
+use std::io::{BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
@@ -77,6 +77,13 @@ fn run(processes: usize, folder: &Path, args: &[&str]) -> String {
     text
 }
 
+/// What a command wrote, without the line that says how many processes there are, which several processes must have.
+fn without_introduction(processes: usize, text: &str) -> String {
+    let line = format!("{processes} processes with 1 thread each\n");
+    assert_eq!(text.matches(&line).count(), usize::from(processes > 1), "{text}");
+    text.replacen(&line, "", 1)
+}
+
 /// Everything in a run folder that is not a measurement of time or memory.
 fn contents(run: &Path) -> Vec<(String, Vec<u8>)> {
     let names =
@@ -126,7 +133,7 @@ fn every_criterion_has_the_same_bits() {
     for processes in [1, 2, 4] {
         let output = format!("{processes}");
         let args = ["--criteria", all, "--batch-size", "499", "--epochs", "1", "--threads", "1", "-o", &output];
-        run(processes, &folder, &[&["compare"][..], &args].concat());
+        without_introduction(processes, &run(processes, &folder, &[&["compare"][..], &args].concat()));
         for criterion in all.split(',') {
             let path = |processes: &str| folder.join(processes).join(format!("{criterion}-s0"));
             assert_same(&path("1"), &path(&output));
@@ -229,6 +236,50 @@ fn interrupted_runs_are_saved() {
     assert_same(&folder.join("whole"), &folder.join("run"));
 }
 
+/// Ctrl-C at `mpirun` ends commands that only read with one sentence about what was written.
+#[test]
+fn interrupted_commands_say_so() {
+    let folder = folder("interrupted");
+    let large = ["--model", "resnet32x4", "--batch-size", "256", "--threads", "1", "--epochs", "2", "-o", "run"];
+    let mut train = command(1, &folder, &[&["train"][..], &large].concat()).spawn().expect("mpirun is installed");
+    while !folder.join("run/checkpoint.eqp").exists() {
+        std::thread::sleep(Duration::from_millis(2));
+    }
+    // the weights that it starts from are enough
+    // SAFETY: a plain system call.
+    unsafe { libc::kill(train.id() as i32, libc::SIGINT) };
+    assert_ne!(train.wait().expect("it ends").code(), Some(0));
+    fs::create_dir_all(folder.join("images")).expect("a folder");
+    for number in 0..1000 {
+        let image = [&b"P6 28 28 255\n"[..], &[number as u8; 28 * 28 * 3]].concat();
+        fs::write(folder.join(format!("images/{number}.ppm")), image).expect("room");
+    }
+    let predict = ["predict", "run", "images", "--threads", "1"];
+    let evaluate = ["evaluate", "run", "--split", "train", "--threads", "1", "--predictions", "predictions.csv"];
+    for (args, said) in [
+        (&predict[..], "interrupted; the predictions that were printed are complete, and the others are missing\n"),
+        (&[&predict[..], &["-o", "predictions.csv"]].concat(), "interrupted; predictions.csv was not written\n"),
+        (&evaluate, "interrupted; nothing was written\n"),
+    ] {
+        let mut child = command(2, &folder, args).spawn().expect("mpirun is installed");
+        let mut stderr = BufReader::new(child.stderr.take().expect("piped"));
+        let mut text = String::new();
+        while !text.contains("2 processes with 1 thread each\n") {
+            assert_ne!(stderr.read_line(&mut text).expect("text"), 0, "{text}");
+        }
+        std::thread::sleep(Duration::from_millis(200));
+        let start = now();
+        // SAFETY: a plain system call.
+        unsafe { libc::kill(child.id() as i32, libc::SIGINT) };
+        stderr.read_to_string(&mut text).expect("text");
+        assert_ne!(child.wait().expect("it ends").code(), Some(0));
+        assert!(start.elapsed() < Duration::from_secs(3), "{:?}", start.elapsed());
+        assert_eq!(text.matches("interrupted").count(), 1, "{text}");
+        assert!(text.contains(&format!("equipoise: {said}")), "{text}");
+        assert!(!folder.join("predictions.csv").exists());
+    }
+}
+
 /// A second job on the same folder is refused, and the first one goes on.
 #[test]
 fn a_second_job_is_refused() {
@@ -242,7 +293,10 @@ fn a_second_job_is_refused() {
     let second =
         command(2, &folder, &["train", "--resume", "run", "--threads", "1"]).spawn().expect("mpirun is installed");
     let (code, text) = wait(second);
-    assert!(code != Some(0) && text.contains("is in use by"), "{text}");
+    let lock = fs::read_to_string(folder.join("run/lock")).expect("it is there");
+    let (process, machine) = lock.trim().split_once(' ').expect("process and machine");
+    assert_eq!(machine, fs::read_to_string("/proc/sys/kernel/hostname").expect("Linux").trim());
+    assert!(code != Some(0) && text.contains(&format!("is in use by process {process} on {machine}")), "{text}");
     assert!(start.elapsed() < Duration::from_secs(20), "{:?}", start.elapsed());
     assert_eq!(wait(first).0, Some(0));
 }
@@ -281,6 +335,7 @@ fn evaluations_are_shared_out() {
         let (predictions, sweep) = (format!("{processes}.csv"), format!("--sweep={processes}-sweep.csv"));
         let args = ["--predictions", &predictions, &sweep, "--tta", "flip", "--threads", "1"];
         let text = run(processes, &folder, &[&["evaluate", "run", "--json", "--split", "all"][..], &args].concat());
+        let text = without_introduction(processes, &text);
         fs::write(folder.join(format!("{processes}.json")), text).expect("room");
         for name in ["json", "csv"].map(|end| format!(".{end}")).iter().chain(&["-sweep.csv".to_owned()]) {
             let read = |processes: usize| fs::read(folder.join(format!("{processes}{name}"))).expect("it was written");
@@ -325,7 +380,8 @@ fn tables_have_the_same_bits() {
     let runs = [1, 2].map(|processes| {
         let output = processes.to_string();
         let args = ["reproduce", "recipe.toml", "--criteria", "softmax,late", "--schedule", "short", "--seeds", "1"];
-        run(processes, &folder, &[&args[..], &["--threads", "1", "--output", &output]].concat());
+        let text = run(processes, &folder, &[&args[..], &["--threads", "1", "--output", &output]].concat());
+        without_introduction(processes, &text);
         let mut runs = Vec::new();
         runs_below(&folder.join(output), &mut runs);
         runs.sort();
@@ -349,7 +405,7 @@ fn runs_below(folder: &Path, found: &mut Vec<PathBuf>) {
 #[test]
 fn gradients_leave_a_process_twice_at_most() {
     let folder = folder("traffic");
-    for (processes, model) in [(2, "resnet32"), (3, "resnet8"), (4, "resnet32"), (8, "resnet20")] {
+    for (processes, model) in [(2, "resnet32"), (3, "resnet8"), (4, "resnet32"), (8, "resnet8")] {
         let args =
             ["bench", "step", "--model", model, "--batch-size", "32", "--steps", "1", "--threads", "1", "--json"];
         let text = run(processes, &folder, &args);
@@ -430,8 +486,77 @@ fn files_that_differ_anywhere_are_found() {
         let args = ["train", "../list.csv", "--image-size", "16", "--model", "resnet8", "--epochs", "1", "-o", "run"];
         let (code, text) = wait(on_two_hosts(&folder, &args).spawn().expect("mpirun is installed"));
         assert!(code != Some(0) && text.contains("they differ in /proc/self/cwd/images/x/4.ppm"), "{at}: {text}");
-        let _ = fs::remove_dir_all(folder.join("a/run"));
+        assert!(!folder.join("a/run").exists(), "a refused start leaves nothing");
     }
+}
+
+/// A file that one host lacks is named by every command that compares files, and not one that went to another split because of it. Nothing is
+/// left behind: with the file back, the same commands work.
+#[test]
+fn a_missing_file_is_named_and_nothing_is_left() {
+    let folder = folder("missing");
+    two_hosts(&folder, None);
+    let job = |args: &[&str]| wait(on_two_hosts(&folder, args).spawn().expect("mpirun is installed"));
+    let small = ["--model", "resnet8", "--batch-size", "16", "--epochs", "1", "--threads", "1", "-o"];
+    let train = [&["train", "../list.csv", "--test-fraction", "0.2"][..], &small].concat();
+    assert_eq!(job(&[&train[..], &["../run"]].concat()).0, Some(0));
+    let commands = [
+        [&train[..], &["../new"]].concat(),
+        [&["compare", "../list.csv", "--test-fraction", "0.2"][..], &small, &["../comparison"]].concat(),
+        [&["train", "../list.csv", "--folds", "3"][..], &small, &["../folds"]].concat(),
+        vec!["evaluate", "../run"],
+        vec!["evaluate", "../run", "../list.csv"],
+        vec!["calibrate", "../run", "../list.csv", "--split", "test"],
+    ];
+    for host in ["b", "a"] {
+        let (image, aside) = (folder.join(host).join("images/y/7.ppm"), folder.join("7.ppm"));
+        fs::rename(&image, &aside).expect("it is there");
+        let (rank, other) = if host == "b" { (1, 0) } else { (0, 1) };
+        for args in &commands {
+            let (code, text) = job(args);
+            let names = text.contains(&format!("rank {rank} on ")) && text.contains(&format!(" than rank {other} on "));
+            assert!(code != Some(0) && names, "{args:?}: {text}");
+            assert!(text.contains(": it cannot read /proc/self/cwd/images/y/7.ppm\n"), "{args:?}: {text}");
+            let messages = text.matches("equipoise: ").count();
+            assert_eq!(messages, 1 + text.matches("warning: ").count(), "one message: {text}");
+        }
+        fs::rename(&aside, &image).expect("room");
+        let left = ["new", "comparison", "folds", "a/runs", "b/runs"].map(|name| folder.join(name).exists());
+        assert_eq!(left, [false; 5]);
+    }
+    for args in &commands {
+        let (code, text) = job(args);
+        assert_eq!(code, Some(0), "{args:?}: {text}");
+    }
+}
+
+/// Pixels of datasets that are read into memory are compared too.
+#[test]
+fn images_in_memory_are_compared() {
+    let folder = folder("memory");
+    let write_set = |host: &str, pixel: u8| {
+        let place = folder.join(host).join("set");
+        fs::create_dir_all(&place).expect("a folder");
+        for (split, images) in [("train", 90_u32), ("t10k", 30)] {
+            let header = |numbers: &[u32]| numbers.iter().flat_map(|number| number.to_be_bytes()).collect::<Vec<u8>>();
+            let pixels = (0..images * 784).map(|i| if i % 784 == 0 { pixel } else { (i * 7 + i / 784) as u8 });
+            let bytes = [header(&[2051, images, 28, 28]), pixels.collect()].concat();
+            fs::write(place.join(format!("{split}-images-idx3-ubyte")), bytes).expect("room");
+            let bytes = [header(&[2049, images]), (0..images).map(|i| (i % 3) as u8).collect()].concat();
+            fs::write(place.join(format!("{split}-labels-idx1-ubyte")), bytes).expect("room");
+        }
+    };
+    [("a", 0), ("b", 1)].iter().for_each(|(host, pixel)| write_set(host, *pixel));
+    run(1, &folder, &["train", "a/set", "--model", "resnet8", "--epochs", "1", "--threads", "1", "-o", "run"]);
+    let evaluate =
+        || wait(on_two_hosts(&folder, &["evaluate", "../run", "/proc/self/cwd/set"]).spawn().expect("mpirun"));
+    let (code, text) = evaluate();
+    assert!(code != Some(0) && text.contains("equipoise: rank 1 on "), "{code:?} {text}");
+    assert!(text.contains(" has other images or features than rank 0 on "), "{text}");
+    assert!(text.contains(" in the dataset 'set'\n"), "{text}");
+    write_set("b", 0);
+    let (code, text) = evaluate();
+    assert_eq!(code, Some(0), "{text}");
 }
 
 /// A file that goes bad on one host while a run is trained ends all processes with one message. The checkpoint is good: with the file back,
@@ -499,8 +624,10 @@ fn predictions_are_shared_out() {
         fs::copy(from, images.join(format!("{number:03}.ppm"))).expect("room");
     }
     let predict = |processes: usize, more: &[&str]| {
-        let args = [&["predict", "run", "images", "--csv", "--top", "2", "--tta", "flip"][..], more].concat();
-        wait(command(processes, &folder, &args).spawn().expect("mpirun is installed"))
+        let args = ["predict", "run", "images", "--csv", "--top", "2", "--tta", "flip", "--threads", "1"];
+        let args = [&args[..], more].concat();
+        let (code, text) = wait(command(processes, &folder, &args).spawn().expect("mpirun is installed"));
+        (code, without_introduction(processes, &text))
     };
     let one = predict(1, &[]);
     assert!(one.0 == Some(0) && one.1.lines().count() == 201, "{one:?}");
@@ -522,7 +649,7 @@ fn predictions_are_shared_out() {
     }
     let mut alone = on_two_hosts(&folder, &["predict", "../run", "/proc/self/cwd/only", "--csv"]);
     let (code, text) = wait(alone.spawn().expect("mpirun is installed"));
-    assert!(code == Some(0) && text.lines().count() == 131, "{code:?} {text}");
+    assert!(code == Some(0) && text.lines().count() == 132, "{code:?} {text}");
     // and finds another one there
     fs::create_dir_all(folder.join("b/only")).expect("a folder");
     for number in 0..130 {

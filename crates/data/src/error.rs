@@ -3,7 +3,7 @@
 use std::io;
 use std::path::PathBuf;
 
-use equipoise_support::nearest;
+use equipoise_support::{LockOwner, nearest};
 use thiserror::Error;
 
 use crate::acquire::catalog::{KNOWN_DATASETS, KnownDataset};
@@ -63,12 +63,12 @@ pub enum DataError {
         name: &'static str,
     },
     /// Another process works in a folder.
-    #[error("{}: another process is working there{}", folder.display(), process_note(*pid))]
+    #[error("{}: another process is working there{}", folder.display(), process_note(owner.as_ref()))]
     Busy {
         /// The folder.
         folder: PathBuf,
         /// The other process, if the lock file names it.
-        pid: Option<u32>,
+        owner: Option<LockOwner>,
     },
     /// A URL that cannot be used.
     #[error("{url}: {what}")]
@@ -511,8 +511,8 @@ fn similar_note(similar: Option<&String>) -> String {
     similar.map(|class| format!(", though there is '{class}'")).unwrap_or_default()
 }
 
-fn process_note(pid: Option<u32>) -> String {
-    pid.map(|pid| format!(" (process {pid})")).unwrap_or_default()
+fn process_note(owner: Option<&LockOwner>) -> String {
+    owner.map(|owner| format!(" ({owner})")).unwrap_or_default()
 }
 
 fn resume_note(have: u64, total: Option<u64>) -> String {

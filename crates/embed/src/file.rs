@@ -1,7 +1,7 @@
 //! Feature files: the rows of an interrupted run, and the safetensors file at the end.
 
-use std::fs::{File, OpenOptions};
-use std::io::{BufReader, BufWriter, Read, Seek, SeekFrom, Write};
+use std::fs::{File, OpenOptions, TryLockError};
+use std::io::{BufReader, BufWriter, ErrorKind, Read, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 
 use serde_json::{Map, Value, json};
@@ -13,6 +13,12 @@ const HEADER: usize = 64;
 
 fn failed(path: &Path) -> impl Fn(std::io::Error) -> EmbedError + '_ {
     |cause| EmbedError::File { path: path.to_owned(), cause }
+}
+
+/// The file of the rows of an interrupted run, beside the file to write.
+#[must_use]
+pub fn partial_path(output: &Path) -> PathBuf {
+    output.with_file_name(format!("{}.partial", output.file_name().unwrap_or_default().display()))
 }
 
 /// Rows of features that are written as they come, so that an interrupted run can be continued.
@@ -27,15 +33,15 @@ pub(crate) struct PartialFile {
 }
 
 impl PartialFile {
-    /// The partial file of an output.
-    pub(crate) fn path(output: &Path) -> PathBuf {
-        output.with_file_name(format!("{}.partial", output.file_name().unwrap_or_default().display()))
-    }
-
     /// Opens the rows of an interrupted run with the same `key`, up to a whole number of batches; else starts anew.
     pub(crate) fn open(path: PathBuf, key: u64, batch: usize) -> Result<Self, EmbedError> {
         let options = OpenOptions::new().read(true).write(true).create(true).truncate(false).clone();
         let mut file = options.open(&path).map_err(failed(&path))?;
+        // rows of two processes would be mixed
+        if let Err(TryLockError::WouldBlock) = file.try_lock() {
+            let what = "another process is computing these features";
+            return Err(failed(&path)(std::io::Error::new(ErrorKind::ResourceBusy, what)));
+        }
         let mut header = [0; HEADER];
         let width = match file.read_exact(&mut header) {
             Ok(()) => width_in(&header, key),
@@ -100,7 +106,8 @@ impl PartialFile {
         Ok(())
     }
 
-    /// Writes the readable rows with their labels, if there are any, and splits as a safetensors file, and removes the partial file.
+    /// Writes the readable rows with their labels, if there are any, and splits as a safetensors file, and removes the partial file. If that
+    /// fails, the partial file is left.
     pub(crate) fn finish(
         mut self,
         output: &Path,
@@ -109,24 +116,36 @@ impl PartialFile {
         splits: &[u8],
         metadata: &[(&str, String)],
     ) -> Result<(), EmbedError> {
-        let width = self.width.unwrap_or(0);
         let temporary = output.with_file_name(format!("{}.tmp", output.file_name().unwrap_or_default().display()));
-        let mut writer = BufWriter::new(File::create(&temporary).map_err(failed(&temporary))?);
-        let head = safetensors_header(splits.len(), !labels.is_empty(), width, metadata);
+        let head = safetensors_header(splits.len(), !labels.is_empty(), self.width.unwrap_or(0), metadata);
         let labels = labels.iter().flat_map(|label| label.to_le_bytes()).collect::<Vec<u8>>();
-        writer.write_all(&head).and_then(|()| writer.write_all(&labels)).map_err(failed(&temporary))?;
-        let mut kept = keep.iter();
-        self.each_row(|row| if kept.next() == Some(&true) { writer.write_all(row) } else { Ok(()) })?;
-        writer.write_all(splits).and_then(|()| writer.flush()).map_err(failed(&temporary))?;
-        writer
-            .into_inner()
-            .map_err(|error| failed(&temporary)(error.into_error()))?
-            .sync_all()
-            .map_err(failed(&temporary))?;
-        std::fs::rename(&temporary, output).map_err(failed(output))?;
+        let written = self.write(&temporary, &[head, labels].concat(), keep, splits);
+        written.and_then(|()| std::fs::rename(&temporary, output).map_err(failed(output))).inspect_err(|_| {
+            // the first error is reported
+            let _ = std::fs::remove_file(&temporary);
+        })?;
         // the features are safe
         let _ = std::fs::remove_file(&self.path);
         Ok(())
+    }
+
+    /// Writes what comes before the rows, those to keep, and what comes after them.
+    fn write(&mut self, path: &Path, before: &[u8], keep: &[bool], after: &[u8]) -> Result<(), EmbedError> {
+        let mut writer = BufWriter::new(File::create(path).map_err(failed(path))?);
+        writer.write_all(before).map_err(failed(path))?;
+        let mut kept = keep.iter();
+        self.each_row(|row| if kept.next() == Some(&true) { writer.write_all(row) } else { Ok(()) })?;
+        writer.write_all(after).map_err(failed(path))?;
+        writer.into_inner().map_err(|error| failed(path)(error.into_error()))?.sync_all().map_err(failed(path))
+    }
+}
+
+impl Drop for PartialFile {
+    /// A file without rows is nothing to go on from.
+    fn drop(&mut self) {
+        if self.rows == 0 {
+            let _ = std::fs::remove_file(&self.path);
+        }
     }
 }
 
@@ -173,10 +192,12 @@ mod tests {
     #[test]
     fn rows_survive_an_interruption() {
         let place = TempFolder::new("features");
-        let path = PartialFile::path(&place.path().join("f.safetensors"));
+        let path = partial_path(&place.path().join("f.safetensors"));
         let mut file = PartialFile::open(path.clone(), 7, 2).expect("opened");
         assert_eq!((file.rows(), file.width()), (0, None));
         file.append(7, 3, &[1.0; 9]).expect("written");
+        let Err(busy) = PartialFile::open(path.clone(), 7, 2) else { panic!("it is written") };
+        assert!(busy.to_string().ends_with("another process is computing these features"));
         drop(file);
         // three rows: one batch of two, and half of the next
         let mut file = PartialFile::open(path.clone(), 7, 2).expect("opened");
@@ -185,15 +206,17 @@ mod tests {
         assert_eq!(file.readable().expect("read"), [true, true, false]);
         drop(file);
         // other features start anew
-        let file = PartialFile::open(path, 8, 2).expect("opened");
+        let file = PartialFile::open(path.clone(), 8, 2).expect("opened");
         assert_eq!((file.rows(), file.width()), (0, None));
+        drop(file);
+        assert!(!path.exists(), "there are no rows in it");
     }
 
     #[test]
     fn a_finished_file_by_hand() {
         let place = TempFolder::new("features");
         let output = place.path().join("f.safetensors");
-        let mut file = PartialFile::open(PartialFile::path(&output), 7, 2).expect("opened");
+        let mut file = PartialFile::open(partial_path(&output), 7, 2).expect("opened");
         file.append(7, 2, &[1.0, 2.0, f32::NAN, f32::NAN, 3.0, 4.0]).expect("written");
         let keep = file.readable().expect("read");
         file.finish(&output, &keep, &[5, 6], &[0, 2], &[("classes", "[]".to_owned())]).expect("written");
@@ -207,6 +230,15 @@ mod tests {
         let values: Vec<f32> =
             data[16..32].chunks_exact(4).map(|x| f32::from_le_bytes(*x.first_chunk().expect("four bytes"))).collect();
         assert_eq!(values, [1.0, 2.0, 3.0, 4.0]);
-        assert!(!PartialFile::path(&output).exists());
+        assert!(!partial_path(&output).exists());
+        // a file that cannot be written leaves the rows, and nothing else
+        let mut file = PartialFile::open(partial_path(&output), 7, 2).expect("opened");
+        file.append(7, 2, &[1.0; 4]).expect("written");
+        std::fs::remove_file(&output).and_then(|()| std::fs::create_dir(&output)).expect("a folder in its place");
+        file.finish(&output, &[true; 2], &[5, 6], &[0, 2], &[]).expect_err("it is a folder");
+        let mut left: Vec<_> =
+            place.path().read_dir().expect("a folder").flatten().map(|file| file.file_name()).collect();
+        left.sort();
+        assert_eq!(left, ["f.safetensors", "f.safetensors.partial"]);
     }
 }

@@ -16,6 +16,7 @@ mod run;
 
 pub use backbone::{Backbone, Pooling};
 pub use error::EmbedError;
+pub use file::partial_path;
 pub use preprocessing::{Overrides, Preprocessing};
 pub use ranks::Ranks;
 pub use run::{EmbedOptions, Embedded, embed};

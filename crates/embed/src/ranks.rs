@@ -14,6 +14,9 @@ pub trait Ranks {
     /// How many processes there are.
     fn size(&self) -> usize;
 
+    /// The machine that this process runs on, for messages; empty if it is not known.
+    fn node(&self) -> String;
+
     /// The messages of all processes, by rank.
     ///
     /// # Errors
@@ -63,7 +66,7 @@ pub(crate) fn exchange_parts(ranks: &mut dyn Ranks, own: Result<Part, EmbedError
     }
     let message = match &own {
         Ok(part) => part.to_bytes(),
-        Err(error) => failure(error),
+        Err(error) => failure(error, ranks),
     };
     let messages = exchange(ranks, own, &message)?;
     let broken = |rank| EmbedError::Rank { rank, what: "its message cannot be read".to_owned() };
@@ -85,8 +88,11 @@ pub(crate) fn agree_on_start(
         return Ok((file, rows));
     }
     let (message, file) = match file {
-        Ok(file) => (format!("{}\n", json!({"key": key.to_string(), "rows": rows(&file)})).into_bytes(), Ok(file)),
-        Err(error) => (failure(&error), Err(error)),
+        Ok(file) => (
+            format!("{}\n", json!({"key": key.to_string(), "rows": rows(&file), "place": place(ranks)})).into_bytes(),
+            Ok(file),
+        ),
+        Err(error) => (failure(&error, ranks), Err(error)),
     };
     let (own, file) = match file {
         Ok(file) => (Ok(()), file),
@@ -95,7 +101,8 @@ pub(crate) fn agree_on_start(
     let messages = exchange(ranks, own, &message)?;
     let differs = |rank: &usize| messages[*rank].0["key"] != messages[0].0["key"];
     if let Some(rank) = (1..messages.len()).find(differs) {
-        let what = "it has another model, other images or other options than rank 0".to_owned();
+        let place = messages[rank].0["place"].as_str().unwrap_or_default();
+        let what = format!("it has another model, other images or other options than rank 0{place}");
         return Err(EmbedError::Rank { rank, what });
     }
     let rows = messages[0].0["rows"].as_u64().unwrap_or(0) as usize;
@@ -103,8 +110,16 @@ pub(crate) fn agree_on_start(
 }
 
 /// What a process says that failed.
-fn failure(error: &EmbedError) -> Vec<u8> {
-    format!("{}\n", json!({"error": error.to_string()})).into_bytes()
+fn failure(error: &EmbedError, ranks: &dyn Ranks) -> Vec<u8> {
+    format!("{}\n", json!({"error": format!("{error}{}", place(ranks))})).into_bytes()
+}
+
+/// The machine of a process, at the end of what rank 0 says of it.
+fn place(ranks: &dyn Ranks) -> String {
+    match ranks.node() {
+        node if node.is_empty() => node,
+        node => format!(" (on {node})"),
+    }
 }
 
 /// The messages of all processes, as their first line and the rest, if none failed.
@@ -147,6 +162,10 @@ mod tests {
             self.others.len()
         }
 
+        fn node(&self) -> String {
+            format!("node{}", self.rank)
+        }
+
         fn exchange(&mut self, own: &[u8]) -> Result<Vec<Vec<u8>>, String> {
             let mut all = self.others.clone();
             all[self.rank] = own.to_vec();
@@ -178,14 +197,16 @@ mod tests {
     #[test]
     fn a_failure_of_one_ends_all() {
         let model = || EmbedError::Model { path: "m.onnx".into(), what: "no".to_owned() };
-        let mut ranks = Heard { rank: 0, others: vec![Vec::new(), failure(&model())] };
+        let second = Heard { rank: 1, others: Vec::new() };
+        let mut ranks = Heard { rank: 0, others: vec![Vec::new(), failure(&model(), &second)] };
         let error = exchange_parts(&mut ranks, Ok(part(1.0))).expect_err("rank 1 failed");
-        assert_eq!(error.to_string(), "rank 1: m.onnx: no");
+        assert_eq!(error.to_string(), "rank 1: m.onnx: no (on node1)");
         let error = exchange_parts(&mut ranks, Err(model())).expect_err("its own");
         assert_eq!(error.to_string(), "m.onnx: no");
-        let other = format!("{}\n", json!({"key": "8", "rows": 0})).into_bytes();
+        let other = format!("{}\n", json!({"key": "8", "rows": 0, "place": place(&second)})).into_bytes();
         let mut ranks = Heard { rank: 0, others: vec![Vec::new(), other] };
         let error = agree_on_start(&mut ranks, Ok(None), 7).err().expect("other images");
-        assert_eq!(error.to_string(), "rank 1: it has another model, other images or other options than rank 0");
+        let said = "rank 1: it has another model, other images or other options than rank 0 (on node1)";
+        assert_eq!(error.to_string(), said);
     }
 }

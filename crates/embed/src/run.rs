@@ -17,7 +17,7 @@ use serde_json::json;
 
 use crate::backbone::{Backbone, Pooling};
 use crate::error::EmbedError;
-use crate::file::PartialFile;
+use crate::file::{PartialFile, partial_path};
 use crate::preprocessing::Preprocessing;
 use crate::ranks::{Part, Ranks, agree_on_start, exchange_parts};
 
@@ -100,7 +100,7 @@ pub fn embed(
     let batch = backbone.batch_size().unwrap_or(BATCH_SIZE);
     let key = key(options, backbone, preprocessing, dataset)?;
     let is_first = ranks.rank() == 0;
-    let file = is_first.then(|| PartialFile::open(PartialFile::path(&options.output), key, batch)).transpose();
+    let file = is_first.then(|| PartialFile::open(partial_path(&options.output), key, batch)).transpose();
     let (mut file, resumed) = agree_on_start(ranks, file, key)?;
     let mut result = Embedded { rows: 0, width: 0, resumed, unreadable: Vec::new(), pooling: None };
     let mut reasons = HashMap::new();

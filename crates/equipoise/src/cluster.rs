@@ -8,6 +8,7 @@ use std::sync::OnceLock;
 
 use anyhow::anyhow;
 use equipoise_record::{EpochRecord, GradientNorms};
+use equipoise_support::Examples;
 use equipoise_train::TrainError;
 use equipoise_train::run::build::RunTrainer;
 use equipoise_train::run::evaluation::evaluate_share;
@@ -18,7 +19,7 @@ use equipoise_train::trainer::{Directive, Observer, StepProgress};
 
 use crate::arguments::parse;
 use crate::failure::Failure;
-use crate::output::message;
+use crate::output::{counted, message, note};
 use crate::signals::{self, Guard, received};
 use crate::{Cli, Command, commands};
 
@@ -34,6 +35,19 @@ static CLUSTER: OnceLock<Cluster> = OnceLock::new();
 /// The other processes, if there are any.
 pub(crate) fn processes() -> Option<&'static dyn Processes> {
     CLUSTER.get().map(|cluster| &*cluster.processes)
+}
+
+/// Says how many processes there are, with how many threads each, if there are several; or that rank 0 trains alone, on features.
+pub(crate) fn introduce(threads: usize, examples: Examples) {
+    match processes() {
+        Some(_) if examples == Examples::Rows => {
+            note("rank 0 trains a head on features alone; its batches are not shared out");
+        }
+        Some(processes) => {
+            note(&format!("{} with {} each", counted(processes.size(), "process"), counted(threads, "thread")));
+        }
+        None => {}
+    }
 }
 
 /// Threads of a process that follows rank 0, unless the user chooses.

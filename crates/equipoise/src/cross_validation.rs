@@ -11,6 +11,7 @@ use equipoise_train::run::run_name;
 use equipoise_train::settings::Settings;
 
 use crate::clock::duration;
+use crate::cluster;
 use crate::failure::Failure;
 use crate::live_report::LiveFolder;
 use crate::options::Environment;
@@ -60,6 +61,11 @@ pub(crate) fn cross_validate(
         )));
     }
     let chosen = first.settings().clone();
+    // one of several has said it already
+    if !quiet && what.is_empty() {
+        let examples = Examples::of_features(first.data().train.loader.is_of_features());
+        cluster::introduce(first.threads(), examples);
+    }
     drop(first);
     all.iter_mut().for_each(|(_, settings)| settings.choose_as(&chosen));
     let folder = match output {

@@ -128,6 +128,7 @@ pub fn main() -> ExitCode {
 
 /// Parses the command line, calls the command, and maps its result to an exit code.
 fn run_command() -> ExitCode {
+    signals::when_interrupted("interrupted");
     let cli = match arguments::parse(std::env::args_os(), true) {
         Ok(cli) => cli,
         Err(code) => return ExitCode::from(code),

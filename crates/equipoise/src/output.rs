@@ -8,6 +8,7 @@ use anyhow::{Context, anyhow};
 use equipoise_report::statistics::tenths;
 
 use crate::failure::Failure;
+use crate::signals::when_interrupted;
 
 /// A message in one line, without terminal commands.
 pub(crate) fn one_line(message: &str) -> String {
@@ -63,11 +64,14 @@ pub(crate) fn percent(value: Option<f64>) -> String {
 pub(crate) fn write_file(path: &Path, bytes: &[u8]) -> Result<(), Failure> {
     // replaces what a link points to, not the link; a terminal or pipe is written to directly
     let path = &std::fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
+    when_interrupted(&format!("interrupted; {} may not have been written", path.display()));
     let written = match std::fs::metadata(path).is_ok_and(|file| !file.is_file()) {
         true => std::fs::OpenOptions::new().write(true).open(path).and_then(|mut file| file.write_all(bytes)),
         false => replace(path, bytes),
     };
-    Ok(written.with_context(|| format!("cannot write {}", path.display()))?)
+    written.with_context(|| format!("cannot write {}", path.display()))?;
+    when_interrupted(&format!("interrupted; {} was written", path.display()));
+    Ok(())
 }
 
 fn replace(path: &Path, bytes: &[u8]) -> io::Result<()> {

@@ -1,5 +1,6 @@
 //! Ctrl-C, SIGTERM and SIGHUP (a terminal that is closed): they end the program at once, or after the next step while a run is being trained.
 
+use std::io::{IsTerminal, stderr};
 use std::sync::atomic::{AtomicI32, AtomicPtr, AtomicUsize, Ordering};
 
 use crate::output::one_line;
@@ -10,13 +11,18 @@ static RECEIVED: AtomicI32 = AtomicI32::new(0);
 static GUARDS: AtomicUsize = AtomicUsize::new(0);
 /// What is printed if a step takes too long to wait for. A handler must not allocate, so the text is made before.
 static LAST_WORDS: AtomicPtr<String> = AtomicPtr::new(std::ptr::null_mut());
+/// What is printed if a signal ends the program at once.
+static INTERRUPTED: AtomicPtr<String> = AtomicPtr::new(std::ptr::null_mut());
 
 #[cfg(unix)]
 extern "C" fn handle(signal: libc::c_int) {
-    // the user insists
-    if RECEIVED.swap(signal, Ordering::SeqCst) != 0 || GUARDS.load(Ordering::SeqCst) == 0 {
+    // a second signal: the user insists
+    if RECEIVED.swap(signal, Ordering::SeqCst) != 0 {
         // SAFETY: `_exit` is async-signal-safe.
         unsafe { libc::_exit(128 + signal) };
+    }
+    if GUARDS.load(Ordering::SeqCst) == 0 {
+        leave(&INTERRUPTED);
     }
     // do not wait for a long step: the last checkpoint is good, and a resumed run ends with the same result
     set_timer(libc::timeval { tv_sec: 1, tv_usec: 700_000 });
@@ -32,8 +38,14 @@ fn set_timer(wait: libc::timeval) {
 
 #[cfg(unix)]
 extern "C" fn give_up(_: libc::c_int) {
-    let message = LAST_WORDS.load(Ordering::SeqCst);
-    // SAFETY: `write` and `_exit` are async-signal-safe; `message` is null or was leaked by `Guard::new`, which never changes it.
+    leave(&LAST_WORDS);
+}
+
+/// Prints a text, if there is one, and ends the program with the code of the signal. Async-signal-safe.
+#[cfg(unix)]
+fn leave(words: &AtomicPtr<String>) -> ! {
+    let message = words.load(Ordering::SeqCst);
+    // SAFETY: `write` and `_exit` are async-signal-safe; `message` is null or was leaked where it was made, and never changes.
     unsafe {
         if let Some(message) = message.as_ref() {
             libc::write(2, message.as_ptr().cast(), message.len());
@@ -46,7 +58,7 @@ extern "C" fn give_up(_: libc::c_int) {
 pub(crate) fn install() {
     #[cfg(unix)]
     for signal in [libc::SIGINT, libc::SIGTERM, libc::SIGHUP] {
-        // SAFETY: the handler uses only atomics, `setitimer` and `_exit`.
+        // SAFETY: the handler uses only atomics, `setitimer`, `write` and `_exit`.
         let before = unsafe { libc::signal(signal, handle as *const () as libc::sighandler_t) };
         // `nohup` has asked for that
         if signal == libc::SIGHUP && before == libc::SIG_IGN {
@@ -65,6 +77,15 @@ pub(crate) fn install() {
     unsafe {
         libc::signal(libc::SIGXFSZ, libc::SIG_IGN)
     };
+}
+
+/// Sets what is printed from now on if a signal ends the program: that it was interrupted, and what was written by then.
+pub(crate) fn when_interrupted(text: &str) {
+    // in place of progress
+    let clear = if stderr().is_terminal() { "\r\x1b[2K" } else { "" };
+    let text = format!("{clear}{}\n", one_line(&format!("equipoise: {text}")));
+    // a few hundred bytes, some times per command
+    INTERRUPTED.store(Box::into_raw(Box::new(text)), Ordering::SeqCst);
 }
 
 /// While it exists, signals are recorded instead of ending the program.

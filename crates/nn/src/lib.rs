@@ -15,5 +15,5 @@ pub use engine::{Engine, Optimizer, TensorKind, UpdateRule};
 pub use error::NnError;
 pub use kernel::convolution::ConvolutionAlgorithm;
 pub use network::{Architecture, Network};
-pub use slices::{PART, Peers, Slices, Traffic, parts, sum_by_rank, sum_lists};
+pub use slices::{Parts, Peers, Slices, Traffic, sum_by_rank, sum_lists};
 pub use weights::Weights;

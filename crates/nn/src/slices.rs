@@ -113,15 +113,39 @@ fn add_lists(lists: &mut [&mut [f32]], own: usize) -> usize {
     if is_right { middle + b } else { a }
 }
 
-/// Values of a part of the parameters.
-pub const PART: usize = 1 << 13;
+/// Most and fewest values of a part of the parameters, unless all of them are fewer.
+const PART: [usize; 2] = [1 << 13, 1 << 10];
+/// Parts that even a small network has, if that leaves enough values in each: with few parts, some processes would have a much larger
+/// share than others.
+const FEWEST_PARTS: usize = 64;
 
-/// The parts of a range of the parameters, each with the process that updates it. The parts of all parameters belong to the
-/// processes in turn.
-pub fn parts(range: Range<usize>, processes: usize) -> impl Iterator<Item = (usize, Range<usize>)> {
-    let numbers = range.start / PART..range.end.div_ceil(PART).max(range.start / PART);
-    let part = move |number: usize| (number * PART).max(range.start)..((number + 1) * PART).min(range.end);
-    numbers.map(move |number| (number % processes, part(number))).filter(|(_, part)| !part.is_empty())
+/// How the parameters are cut into parts of equal length, which belong to the processes in turn.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Parts {
+    length: usize,
+}
+
+impl Parts {
+    /// The parts of this many parameters. The number of processes has no influence: sums over the parameters are taken part by part.
+    #[must_use]
+    pub fn of(parameters: usize) -> Self {
+        let [most, fewest] = PART;
+        Self { length: (parameters / FEWEST_PARTS).next_power_of_two().clamp(fewest, most) }
+    }
+
+    /// Values of a part. The last one may have fewer.
+    #[must_use]
+    pub fn length(self) -> usize {
+        self.length
+    }
+
+    /// The parts of a range of the parameters, each with the process that updates it.
+    pub fn cut(self, range: Range<usize>, processes: usize) -> impl Iterator<Item = (usize, Range<usize>)> {
+        let Self { length } = self;
+        let numbers = range.start / length..range.end.div_ceil(length).max(range.start / length);
+        let part = move |number: usize| (number * length).max(range.start)..((number + 1) * length).min(range.end);
+        numbers.map(move |number| (number % processes, part(number))).filter(|(_, part)| !part.is_empty())
+    }
 }
 
 /// The other processes that compute slices of the same batches. All processes make the same calls in the same order.
@@ -139,31 +163,31 @@ pub trait Peers: Send + Sync {
     fn sum(&mut self, values: &mut [f64]) -> Result<(), NnError>;
 
     /// Begins the sum of the gradients of the parameters from number `first` on over all processes, which goes on while this
-    /// process computes. Every process gets the sums of its own [`parts`].
+    /// process computes. Every process gets the sums of its own parts.
     ///
     /// # Errors
     /// [`NnError::Device`] if a process cannot be reached.
-    fn start_sum(&mut self, first: usize, values: &[f32]) -> Result<(), NnError>;
+    fn start_sum(&mut self, parts: Parts, first: usize, values: &[f32]) -> Result<(), NnError>;
 
     /// Waits for the oldest sum that was begun, with the same values. Replaces the process's own parts of them by their sum
     /// along the tree of [`sum_by_rank`]; what becomes of the others' parts is not defined.
     ///
     /// # Errors
     /// [`NnError::Device`] if a process cannot be reached.
-    fn finish_sum(&mut self, first: usize, values: &mut [f32]) -> Result<(), NnError>;
+    fn finish_sum(&mut self, parts: Parts, first: usize, values: &mut [f32]) -> Result<(), NnError>;
 
     /// Begins to send this process's parts of values that belong to the parameters from number `first` on to all others, and
     /// to receive theirs.
     ///
     /// # Errors
     /// [`NnError::Device`] if a process cannot be reached.
-    fn start_gather(&mut self, first: usize, values: &[f32]) -> Result<(), NnError>;
+    fn start_gather(&mut self, parts: Parts, first: usize, values: &[f32]) -> Result<(), NnError>;
 
     /// Waits for what the oldest gather that was begun brings, and replaces the parts of all others by it.
     ///
     /// # Errors
     /// [`NnError::Device`] if a process cannot be reached.
-    fn finish_gather(&mut self, first: usize, values: &mut [f32]) -> Result<(), NnError>;
+    fn finish_gather(&mut self, parts: Parts, first: usize, values: &mut [f32]) -> Result<(), NnError>;
 
     /// What has been sent so far.
     fn traffic(&self) -> Traffic {
@@ -222,10 +246,13 @@ mod tests {
     /// Every parameter belongs to one process, whatever range it is looked up in.
     #[test]
     fn processes_share_out_the_parameters() {
+        let part = 1 << 12;
+        let parts = Parts::of(64 * part);
+        assert_eq!(parts.length(), part);
         for processes in 1..=9 {
-            let owner = |number: usize| number / PART % processes;
-            for range in [0..0, 5..5, PART..PART, 3..7, 0..PART, 1..PART + 1, PART - 1..5 * PART + 2] {
-                let found: Vec<_> = parts(range.clone(), processes).collect();
+            let owner = |number: usize| number / part % processes;
+            for range in [0..0, 5..5, part..part, 3..7, 0..part, 1..part + 1, part - 1..5 * part + 2] {
+                let found: Vec<_> = parts.cut(range.clone(), processes).collect();
                 let all = found.iter().flat_map(|(_, part)| part.clone());
                 assert_eq!(all.collect::<Vec<_>>(), range.clone().collect::<Vec<_>>());
                 assert!(
@@ -234,6 +261,23 @@ mod tests {
                 );
             }
         }
+    }
+
+    /// Gradients go in and parameters out of a process at most 2.2 times, also if the network is small.
+    #[test]
+    fn shares_are_about_equal() {
+        // those of ResNet-8, 14, 20, 32 and 50
+        for parameters in [77_850, 175_000, 272_474, 466_906, 25_557_032] {
+            for processes in 2..=8 {
+                let mut shares = vec![0; processes];
+                let parts = Parts::of(parameters).cut(0..parameters, processes);
+                parts.for_each(|(owner, part)| shares[owner] += part.len());
+                let sent = |own: &usize| (parameters - own + own * (processes - 1)) as f64 / parameters as f64;
+                let most = shares.iter().map(sent).fold(0.0, f64::max);
+                assert!(most <= 2.2, "{processes} processes, {parameters} parameters: {most}");
+            }
+        }
+        assert_eq!([466_906, 300_000, 77_850, 1_000, 0].map(|n| Parts::of(n).length()), [8192, 8192, 2048, 1024, 1024]);
     }
 
     /// A sum over slices does not depend on how many processes there are.

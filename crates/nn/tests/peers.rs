@@ -6,8 +6,8 @@ use std::sync::{Arc, Barrier, Mutex};
 
 use equipoise_nn::network::Head;
 use equipoise_nn::{
-    Architecture, Cpu, CpuOptions, Engine, Network, NnError, Optimizer, Peers, Precision, Slices, TensorKind,
-    UpdateRule, parts, sum_by_rank,
+    Architecture, Cpu, CpuOptions, Engine, Network, NnError, Optimizer, Parts, Peers, Precision, Slices, TensorKind,
+    UpdateRule, sum_by_rank,
 };
 use equipoise_pool::Pool;
 use equipoise_random::Draws;
@@ -58,15 +58,15 @@ impl Peers for Thread {
         Ok(())
     }
 
-    fn start_sum(&mut self, _: usize, values: &[f32]) -> Result<(), NnError> {
+    fn start_sum(&mut self, _: Parts, _: usize, values: &[f32]) -> Result<(), NnError> {
         self.started.push_back(values.to_vec());
         Ok(())
     }
 
-    fn finish_sum(&mut self, first: usize, values: &mut [f32]) -> Result<(), NnError> {
+    fn finish_sum(&mut self, parts: Parts, first: usize, values: &mut [f32]) -> Result<(), NnError> {
         let mut started = self.started.pop_front().expect("it was started");
         sum(self.rank, &self.room.barrier, &self.room.short_lists, &mut started);
-        for (owner, part) in parts(first..first + values.len(), self.size) {
+        for (owner, part) in parts.cut(first..first + values.len(), self.size) {
             let part = part.start - first..part.end - first;
             match owner == self.rank {
                 true => values[part.clone()].copy_from_slice(&started[part]),
@@ -77,9 +77,9 @@ impl Peers for Thread {
         Ok(())
     }
 
-    fn start_gather(&mut self, first: usize, values: &[f32]) -> Result<(), NnError> {
+    fn start_gather(&mut self, parts: Parts, first: usize, values: &[f32]) -> Result<(), NnError> {
         let mut own = vec![0.0; values.len()];
-        for (_, part) in parts(first..first + values.len(), self.size).filter(|(owner, _)| *owner == self.rank) {
+        for (_, part) in parts.cut(first..first + values.len(), self.size).filter(|(owner, _)| *owner == self.rank) {
             let part = part.start - first..part.end - first;
             own[part.clone()].copy_from_slice(&values[part]);
         }
@@ -87,7 +87,7 @@ impl Peers for Thread {
         Ok(())
     }
 
-    fn finish_gather(&mut self, _: usize, values: &mut [f32]) -> Result<(), NnError> {
+    fn finish_gather(&mut self, _: Parts, _: usize, values: &mut [f32]) -> Result<(), NnError> {
         let own = self.gathered.pop_front().expect("it was started");
         assert_eq!(own.len(), values.len());
         values.copy_from_slice(&own);

@@ -10,7 +10,7 @@ mod protobuf;
 
 pub use causes::with_causes;
 pub use examples::Examples;
-pub use lock::{FolderLock, LockError, is_held};
+pub use lock::{FolderLock, LockError, LockOwner, is_held};
 pub use nearest::nearest;
 pub use number::short_number;
 pub use position::without_position;

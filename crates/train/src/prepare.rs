@@ -104,15 +104,6 @@ impl SplitLoader {
         Ok(Self { loader, labels: split.labels, names })
     }
 
-    /// Whether the images have names: those of files.
-    pub(crate) fn has_files(&self) -> bool {
-        match &self.names {
-            Names::Nothing => false,
-            Names::Files(_) => true,
-            Names::Rows(features) => features.are_named(),
-        }
-    }
-
     /// The name of an image: its file, the place of a row of features, or its number.
     #[must_use]
     pub fn name(&self, index: u32) -> String {

@@ -16,8 +16,10 @@ use equipoise_testing::TempFolder;
 use equipoise_train::TrainError;
 use equipoise_train::checkpoint::{Checkpoint, RawCheckpoint, files};
 use equipoise_train::prepare::RunData;
+use equipoise_train::same_files::{LabeledFile, check_files};
 use equipoise_train::settings::{Architecture, SelectBest, Settings};
-use equipoise_train::trainer::{Directive, NoObserver, Observer, RunEnd, StepProgress, Trainer};
+use equipoise_train::trainer::same_run::check_same_run;
+use equipoise_train::trainer::{Directive, NoObserver, Observer, Position, RunEnd, StepProgress, Trainer};
 use equipoise_train::workers::{SingleProcess, Workers};
 
 use crate::crew::{Crew, FailingEngine, FailsIn, crew};
@@ -269,20 +271,65 @@ fn workers_resume_where_they_stopped() {
     }
 }
 
+/// A file that a worker lacks is named, even if other files have other classes because of it; then one that it cannot read, and one that differs.
+#[test]
+fn files_that_differ_are_named() {
+    let temp = TempFolder::new("files");
+    let file = |name: &str| temp.path().join(name);
+    for name in ["a", "b", "c", "d", "other"] {
+        std::fs::write(file(name), name).expect("room");
+    }
+    let full = [(file("a"), 0), (file("b"), 0), (file("c"), 1), (file("d"), 2)];
+    let check = |lists: [Option<Vec<LabeledFile>>; 3], may_lack: bool| -> Vec<String> {
+        let work = |(workers, files): (Crew, Option<Vec<LabeledFile>>)| {
+            let mut workers = workers;
+            let checked = check_files(files.as_deref(), may_lack, &mut workers);
+            checked.err().map_or_else(String::new, |error| error.to_string())
+        };
+        std::thread::scope(|scope| {
+            let threads: Vec<_> = crew(3).into_iter().zip(lists).map(|one| scope.spawn(|| work(one))).collect();
+            threads.into_iter().map(|thread| thread.join().expect("it ends")).collect()
+        })
+    };
+    let all = || Some(full.to_vec());
+    let says = |other: Vec<LabeledFile>, may_lack: bool| check([all(), all(), Some(other)], may_lack);
+    assert_eq!(says(full.to_vec(), false), [""; 3]);
+    // who has no list says why later
+    assert_eq!(check([all(), None, all()], false), [""; 3]);
+    assert_eq!(check([None, all(), Some(Vec::new())], false), [""; 3]);
+    let lacks = format!("rank 2 has other images than rank 0: it lacks {}", file("b").display());
+    // without b, class 1 has number 0
+    let relabeled = vec![full[0].clone(), (file("c"), 0), (file("d"), 1)];
+    assert_eq!(says(relabeled.clone(), false), [&lacks[..]; 3]);
+    let lacks = format!("rank 0 has other images than rank 1: it lacks {}", file("b").display());
+    assert_eq!(check([Some(relabeled), all(), all()], false), [&lacks[..]; 3]);
+    let lacks = format!("rank 2 has other images than rank 0: it lacks {} and 1 more", file("c").display());
+    assert_eq!(says(full[..2].to_vec(), false), [&lacks[..]; 3]);
+    let differ = format!("rank 2 has other images than rank 0: they differ in {}", file("d").display());
+    assert_eq!(says([&full[..3], &[(file("d"), 1)]].concat(), false), [&differ[..]; 3]);
+    // a file that one of them cannot read; here it is gone for both when the second looks
+    let gone = (file("gone"), 0);
+    assert_eq!(check([1, 2, 3].map(|_| Some(vec![gone.clone()])), false), [""; 3]);
+}
+
 /// A worker with other settings is refused.
 #[test]
 fn all_workers_train_the_same_run() {
     let work = |workers: Crew| {
         let mut settings = settings(false);
         settings.optimizer.learning_rate = Some(if workers.shard().rank() == 1 { 0.2 } else { 0.1 });
-        let mut trainer = trainer(settings, workers, FailsIn::Nothing);
-        trainer.run(None, &mut NoObserver).expect_err("they differ").to_string()
+        let mut trainer = trainer(settings.clone(), workers, FailsIn::Nothing);
+        let data =
+            RunData::new(embedded::fashion_mini().expect("embedded"), &settings, None, &Pool::single(), &|_, _| {});
+        check_same_run(&settings, &data.expect("it fits"), Position::default(), trainer.workers())
+            .expect_err("they differ")
+            .to_string()
     };
     std::thread::scope(|scope| {
         let threads: Vec<_> = crew(2).into_iter().map(|one| scope.spawn(|| work(one))).collect();
         for thread in threads {
             let error = thread.join().expect("it ends");
-            assert!(error.starts_with("rank 1 has other settings"), "{error}");
+            assert!(error.starts_with("rank 1 has other settings than rank 0"), "{error}");
         }
     });
 }

@@ -166,7 +166,7 @@ pub(super) const LOCK_FILE: &str = "lock";
 pub(super) fn lock(folder: &Path) -> Result<FolderLock, DataError> {
     let path = folder.join(LOCK_FILE);
     FolderLock::acquire(&path).map_err(|error| match error {
-        LockError::Held { pid } => DataError::Busy { folder: folder.to_owned(), pid },
+        LockError::Held { owner } => DataError::Busy { folder: folder.to_owned(), owner },
         LockError::Io(error) => cannot_write(&path)(error),
     })
 }

@@ -127,12 +127,6 @@ impl Features {
         }
     }
 
-    /// Whether rows have names.
-    #[must_use]
-    pub fn are_named(&self) -> bool {
-        self.tables.iter().all(|table| !table.names.is_empty())
-    }
-
     /// The rows at these indices, in this order.
     pub(crate) fn subset(&self, indices: &[u32]) -> Self {
         let rows = indices.iter().map(|index| self.rows[*index as usize]).collect();

@@ -11,11 +11,13 @@ use equipoise_train::run::dataset::SplitChoice;
 use equipoise_train::run::evaluation::EvaluationOptions;
 
 use crate::checkpoints::{self, describe, warn_if_untrained};
+use crate::cluster;
 use crate::decisions::{calibration_sentence, warn_of_bound};
 use crate::failure::Failure;
 use crate::options::{ColumnArgs, Environment, RootArgs, ThreadArgs};
 use crate::output::{percent, printable};
 use crate::reports::write_report;
+use crate::signals::when_interrupted;
 
 #[derive(clap::Args)]
 #[command(after_long_help = "\
@@ -61,7 +63,10 @@ pub(crate) fn run(args: &Args, out: &mut impl Write) -> Result<(), Failure> {
         labels: args.columns.labels.clone(),
         ..EvaluationOptions::default()
     };
+    cluster::introduce(environment.pool.threads(), Examples::Images);
+    when_interrupted("interrupted; nothing was written");
     let calibration = calibrate_checkpoint(&checkpoint, &images, &environment.context())?;
+    when_interrupted("interrupted; the calibration may not have been written");
     folder.write(CALIBRATION, (serde_json::to_string(&calibration)? + "\n").as_bytes())?;
     write_report(std::slice::from_ref(&args.run), &folder)?;
     let examples = Examples::of_features(checkpoint.header.network.is_on_features());

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use equipoise_criterion::{ConfigError, Id};
 use equipoise_record::names::{BASELINES, COMPARISON, COMPARISON_RESULT, CRITERIA, is_comparison};
 use equipoise_record::{RunFolder, RunResult};
+use equipoise_support::Examples;
 use equipoise_train::run::baselines::baselines;
 use equipoise_train::run::build::trainer;
 use equipoise_train::run::comparison_name;
@@ -14,6 +15,7 @@ use equipoise_train::settings::{Architecture, Settings};
 use serde_json::Value;
 
 use crate::clock::duration;
+use crate::cluster;
 use crate::cross_validation::{Plan, cross_validate};
 use crate::failure::Failure;
 use crate::live_report::LiveFolder;
@@ -125,10 +127,14 @@ pub(crate) fn run(args: &Args, out: &mut impl Write) -> Result<(), Failure> {
     let environment = Environment::new(args.settings.threads, &args.settings.root)?;
     // shows that data and network fit before a folder is created
     let checked = args.folds.map_or_else(|| all[0].clone(), |folds| fold_settings(&all[0], folds, 1).swap_remove(0).1);
-    let first = trainer(checked, None, &environment.context_of_one_process())?;
+    let first = trainer(checked, None, &environment.context())?;
     // a single split says nothing about classifiers without training beside a cross-validation
     let baselines = if args.folds.is_some() { Vec::new() } else { baselines(first.data(), &environment.pool)? };
     let chosen = first.settings().clone();
+    if !args.quiet {
+        let examples = Examples::of_features(first.data().train.loader.is_of_features());
+        cluster::introduce(first.threads(), examples);
+    }
     drop(first);
     all.iter_mut().for_each(|settings| settings.choose_as(&chosen));
     all.iter().try_for_each(Settings::check)?;

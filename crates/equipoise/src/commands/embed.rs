@@ -4,21 +4,24 @@ use std::io::Write;
 use std::path::PathBuf;
 
 use equipoise_criterion::Pool;
-use equipoise_data::{Dataset, Images};
+use equipoise_data::Dataset;
 use equipoise_embed::{
     Backbone, EmbedError, EmbedOptions, Embedded, Overrides, Pooling, Preprocessing, Ranks, embed, library,
+    partial_path,
 };
+use equipoise_support::Examples;
 use equipoise_train::TrainError;
 use equipoise_train::run::processes::{Connection, Task};
 use equipoise_train::run::{Feedback, NoFeedback};
-use equipoise_train::same_files::check_files;
+use equipoise_train::same_files::{check_files, files_of};
 use equipoise_train::workers::{SingleProcess, Workers, agree};
 
 use crate::cluster;
 use crate::failure::Failure;
 use crate::options::{DatasetArgs, ThreadArgs};
-use crate::output::{counted, message, warn};
+use crate::output::{counted, message, quoted, warn};
 use crate::progress::{Console, Progress};
+use crate::signals::when_interrupted;
 
 #[derive(clap::Args)]
 #[command(after_long_help = "\
@@ -79,21 +82,26 @@ pub(crate) fn run(args: &Args, out: &mut impl Write) -> Result<(), Failure> {
         let what = "the features are written as safetensors; give the file a name that ends in .safetensors";
         return Err(Failure::usage(format!("{}: {what}", args.output.display())));
     }
+    when_interrupted("interrupted; nothing was written");
     let mut opened = Opened::new(args, &Console::default())?;
     let Preprocessing { image_size, resize, mean, std, source } = &opened.preprocessing;
     message(&format!(
         "output {}; images resized to {resize} and cropped to {image_size} x {image_size}, mean {mean:?}, std {std:?} (from {source})",
         opened.backbone.output()
     ));
+    cluster::introduce(opened.pool.threads(), Examples::Images);
     let mut workers = match cluster::processes() {
         Some(processes) => processes.start(Task::Command, &[]).map_err(TrainError::from)?.workers,
         None => Box::new(SingleProcess),
     };
     agree(&mut workers, Ok(()))?;
-    check_files(&opened.files(), false, &mut workers)?;
+    check_files(Some(&files_of(&opened.dataset)), false, &mut workers)?;
     let progress = Progress::new("images");
     let mut show = |done: usize, total: usize| progress.update(done as u64, total as u64);
+    let partial = quoted(&partial_path(&args.output));
+    when_interrupted(&format!("interrupted; the rows so far are in {partial}, from where the same command goes on"));
     let embedded = opened.embed(args, workers, &mut show)?;
+    when_interrupted(&format!("interrupted; {} was written", args.output.display()));
     drop(progress);
     embedded.map_or(Ok(()), |embedded| summarize(args, &embedded, out))
 }
@@ -104,7 +112,7 @@ pub(crate) fn follow(args: &Args, Connection { mut workers, .. }: Connection) ->
     let what = opened.as_ref().err().map(|failure| TrainError::Unusable { what: failure.to_string() });
     agree(&mut workers, what.map_or(Ok(()), Err))?;
     let mut opened = opened?;
-    if check_files(&opened.files(), false, &mut workers).is_err() {
+    if check_files(Some(&files_of(&opened.dataset)), false, &mut workers).is_err() {
         // rank 0 reports it
         return Ok(());
     }
@@ -139,16 +147,6 @@ impl Opened {
         Ok(Self { pool, backbone, preprocessing, dataset })
     }
 
-    /// The image files of all splits.
-    fn files(&self) -> Vec<PathBuf> {
-        let splits = [Some(&self.dataset.train), self.dataset.val.as_ref(), Some(&self.dataset.test)];
-        let files = splits.into_iter().flatten().map(|split| match &split.images {
-            Images::Files(files) => &files[..],
-            _ => &[],
-        });
-        files.flatten().cloned().collect()
-    }
-
     /// Computes the features together with the other processes. Only rank 0 has a result.
     fn embed(
         &mut self,
@@ -177,6 +175,10 @@ impl Ranks for EmbedRanks {
 
     fn size(&self) -> usize {
         self.0.shard().size()
+    }
+
+    fn node(&self) -> String {
+        self.0.node()
     }
 
     fn exchange(&mut self, own: &[u8]) -> Result<Vec<Vec<u8>>, String> {

@@ -14,11 +14,13 @@ use equipoise_train::run::evaluation::{Evaluation, EvaluationOptions, ImagePredi
 use serde_json::{Value, json};
 
 use crate::checkpoints::{self, describe, selected_by, warn_if_untrained, warn_of_second_correction};
+use crate::cluster;
 use crate::decisions::{CautionArgs, ProbabilityArgs, calibration_sentence, promise, warn_of_rough_prior};
 use crate::failure::Failure;
 use crate::figures::{classes_csv, interval_percent, print_averages, print_classes, with_intervals};
 use crate::options::{ColumnArgs, Environment, PostHocArgs, RootArgs, ThreadArgs, Tta};
 use crate::output::{percent, printable, refuse_inputs, write_file};
+use crate::signals::when_interrupted;
 
 #[derive(clap::Args)]
 #[command(after_long_help = "\
@@ -111,6 +113,8 @@ pub(crate) fn run(args: &Args, out: &mut impl Write) -> Result<(), Failure> {
         decision,
         logits: false,
     };
+    cluster::introduce(environment.pool.threads(), Examples::Images);
+    when_interrupted("interrupted; nothing was written");
     let evaluation = evaluate_checkpoint(checkpoint, &options, &environment.context())?;
     warn_of_rough_prior(&header, &options.decision.prior, evaluation.prior_is_exact);
     if let Some(path) = &args.predictions {

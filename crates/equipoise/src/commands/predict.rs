@@ -20,6 +20,7 @@ use crate::failure::Failure;
 use crate::options::{PostHocArgs, ThreadArgs, image_files};
 use crate::output::{note, printable, refuse_inputs, warn, write_file};
 use crate::progress::Progress;
+use crate::signals::when_interrupted;
 
 #[derive(clap::Args)]
 #[command(after_long_help = "\
@@ -134,7 +135,19 @@ pub(crate) fn run(args: &Args, out: &mut impl Write) -> Result<(), Failure> {
         decision,
     };
     let examples = Examples::of_features(header.network.is_on_features());
+    match &args.output {
+        Some(path) => when_interrupted(&format!("interrupted; {} was not written", path.display())),
+        None => {
+            when_interrupted("interrupted; the predictions that were printed are complete, and the others are missing");
+        }
+    }
     let mut predictor = Predictor::new(checkpoint, images, &options, &pool, cluster::processes())?;
+    match predictor.processes() {
+        1 if cluster::processes().is_some() => {
+            note("rank 0 predicts alone: a single batch of images, or rows of features, are not shared out");
+        }
+        _ => cluster::introduce(pool.threads(), Examples::Images),
+    }
     warn_of_rough_prior(&header, &prior, predictor.decision().prior_is_exact);
     if let (Some(alpha), Some(sets)) = (args.caution.sets, predictor.decision().sets()) {
         note(&promise(alpha, sets.guarantees(), examples));

@@ -302,13 +302,7 @@ pub(crate) fn introduce<E: Engine, W: Workers>(trainer: &Trainer<E, W>, folder: 
         (Examples::Images, (_, height, width)) => format!("{model} at {height} x {width}"),
     };
     note(&format!("{}: {sizes}, {classes}; {criterion}, {network}; in {}", data.name, folder.path().display()));
-    if let Some(processes) = cluster::processes() {
-        if examples == Examples::Rows {
-            return note("rank 0 trains a head on features alone; its batches are not shared out");
-        }
-        let threads = counted(trainer.threads(), "thread");
-        note(&format!("{} with {threads} each", counted(processes.size(), "process")));
-    }
+    cluster::introduce(trainer.threads(), examples);
 }
 
 /// How many examples every split has.

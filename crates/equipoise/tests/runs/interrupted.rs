@@ -1,5 +1,6 @@
 //! Runs that are stopped or killed end as if nothing had happened.
 
+use std::io::{BufRead, BufReader, Read};
 use std::path::Path;
 use std::time::Duration;
 
@@ -179,6 +180,44 @@ fn a_long_step_is_not_waited_for() {
     std::io::Read::read_to_string(&mut said, &mut text).expect("text");
     assert!(text.contains("stopped during a long step"), "{text}");
     assert!(text.ends_with("To continue: equipoise train --resume 'a long run'\n"), "{text}");
+}
+
+/// Commands that only read end at once, and say what was written.
+#[test]
+fn interrupted_commands_say_so() {
+    let place = TempFolder::new("runs");
+    let large = ["--model", "resnet32x4", "--batch-size", "256", "--threads", "1", "--epochs", "2", "--output", "run"];
+    let mut child = start(&place, &[&["train", "fashion-mini"][..], &large].concat());
+    while !place.path().join("run/checkpoint.eqp").exists() {
+        assert!(child.try_wait().expect("a child").is_none(), "it ended");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    // the weights that it starts from are enough
+    child.kill().expect("a child");
+    child.wait().expect("a child");
+    std::fs::create_dir_all(place.path().join("images")).expect("a folder");
+    for number in 0..1000 {
+        let image = [&b"P6 28 28 255\n"[..], &[number as u8; 28 * 28 * 3]].concat();
+        std::fs::write(place.path().join(format!("images/{number}.ppm")), image).expect("room");
+    }
+    let predict = ["predict", "run", "images", "--threads", "1"];
+    let evaluate = ["evaluate", "run", "--split", "train", "--threads", "1", "--predictions", "predictions.csv"];
+    for (args, said) in [
+        (&predict[..], "interrupted; the predictions that were printed are complete, and the others are missing"),
+        (&[&predict[..], &["-o", "predictions.csv"]].concat(), "interrupted; predictions.csv was not written"),
+        (&evaluate, "interrupted; nothing was written"),
+    ] {
+        let mut child = start(&place, args);
+        let mut stderr = BufReader::new(child.stderr.take().expect("piped"));
+        let mut text = String::new();
+        while !text.contains("nothing has been trained yet") {
+            assert_ne!(stderr.read_line(&mut text).expect("text"), 0, "{text}");
+        }
+        assert_eq!(signal_after(child, 2, Duration::from_millis(300)), Some(130));
+        stderr.read_to_string(&mut text).expect("text");
+        assert!(text.ends_with(&format!("\nequipoise: {said}\n")), "{text}");
+        assert!(!place.path().join("predictions.csv").exists());
+    }
 }
 
 /// A comparison that was interrupted is resumed and ends with the same table.

@@ -9,7 +9,6 @@ use super::shares::pieces_mut;
 use crate::buffer::Buffer;
 use crate::error::NnError;
 use crate::kernel::value::Activation;
-use crate::slices::parts;
 
 /// The EMA of the parameters and of the running statistics.
 pub(super) struct Ema {
@@ -42,11 +41,11 @@ impl<T: Activation> CpuOf<T> {
     }
 
     pub(super) fn ema_update(&mut self, decay: f32) -> Result<(), NnError> {
-        let own = self.own_parts(0..self.parameters.len());
+        let (own, parts) = (self.own_parts(0..self.parameters.len()), self.parts());
         let ema = self.ema.as_mut().ok_or(NnError::NoEma)?;
         update(&self.tasks.pool, &mut ema.parameters, &self.parameters, &own, decay);
         // every process has all statistics
-        let statistics: Vec<_> = parts(0..self.statistics.len(), 1).map(|(_, part)| part).collect();
+        let statistics: Vec<_> = parts.cut(0..self.statistics.len(), 1).map(|(_, part)| part).collect();
         update(&self.tasks.pool, &mut ema.statistics, &self.statistics, &statistics, decay);
         self.state_changed();
         Ok(())

@@ -8,7 +8,6 @@ use crate::buffer::Buffer;
 use crate::engine::{Optimizer, UpdateRule};
 use crate::error::NnError;
 use crate::kernel::value::Activation;
-use crate::slices::PART;
 
 /// Some parameters that are updated alike.
 struct Group {
@@ -84,8 +83,9 @@ impl AdamCoefficients {
 impl<T: Activation> CpuOf<T> {
     /// The global norm of the gradients. Parts are summed in their order, so that it depends neither on threads nor on processes.
     fn global_norm(&mut self) -> Result<f64, NnError> {
-        let mut squares = vec![0.0; self.gradients.len().div_ceil(PART)];
-        let own = squares.iter_mut().zip(self.gradients.chunks(PART)).enumerate();
+        let length = self.parts().length();
+        let mut squares = vec![0.0; self.gradients.len().div_ceil(length)];
+        let own = squares.iter_mut().zip(self.gradients.chunks(length)).enumerate();
         let mut own: Vec<_> = own.filter(|(part, _)| self.is_own(*part)).map(|(_, part)| part).collect();
         self.tasks.pool.each(&mut own, |_, (sum, part)| **sum = part.iter().map(|g| f64::from(*g).powi(2)).sum());
         if let Some(peers) = &mut self.peers {

@@ -14,7 +14,7 @@ use super::CpuOf;
 use crate::engine::TensorKind;
 use crate::error::NnError;
 use crate::kernel::value::Activation;
-use crate::slices::parts;
+use crate::slices::Parts;
 
 /// What the processes have of each other's parts.
 #[derive(Default)]
@@ -49,11 +49,16 @@ impl<T: Activation> CpuOf<T> {
         if self.head.is_cosine() { self.head.weight.start..end } else { end..end }
     }
 
-    /// What this process updates of a range of the parameters, in ranges of at most [`PART`](crate::slices::PART) values.
+    /// How the parameters are cut into parts.
+    pub(super) fn parts(&self) -> Parts {
+        Parts::of(self.parameters.len())
+    }
+
+    /// What this process updates of a range of the parameters, by part.
     pub(super) fn own_parts(&self, range: Range<usize>) -> Vec<Range<usize>> {
         let ((rank, size), all) = (self.rank_and_size(), self.updated_by_all().start.clamp(range.start, range.end));
-        let own = parts(range.start..all, size).filter(|(owner, _)| *owner == rank);
-        own.chain(parts(all..range.end, size)).map(|(_, part)| part).collect()
+        let own = self.parts().cut(range.start..all, size).filter(|(owner, _)| *owner == rank);
+        own.chain(self.parts().cut(all..range.end, size)).map(|(_, part)| part).collect()
     }
 
     /// Whether this process adds up the squares of a part of the gradients, for their norm.
@@ -81,9 +86,10 @@ impl<T: Activation> CpuOf<T> {
         }
         // those of an update before were packed in a forward pass, unless there was none
         self.finish_parameters()?;
-        let lists = self.updated_by_one(!self.frozen);
+        let (lists, parts) = (self.updated_by_one(!self.frozen), self.parts());
         if let Some(peers) = &mut self.peers {
-            lists.iter().try_for_each(|(_, list)| peers.start_gather(list.start, &self.parameters[list.clone()]))?;
+            let parameters = &self.parameters;
+            lists.iter().try_for_each(|(_, list)| peers.start_gather(parts, list.start, &parameters[list.clone()]))?;
         }
         self.shares.arriving.extend(lists);
         if self.head.is_cosine() {
@@ -94,10 +100,11 @@ impl<T: Activation> CpuOf<T> {
 
     /// Waits for the parameters of all layers up to this one, and packs them.
     pub(super) fn receive_parameters(&mut self, layer: usize) -> Result<(), NnError> {
+        let parts = self.parts();
         while self.shares.arriving.front().is_some_and(|(number, _)| *number <= layer) {
             let Some((number, range)) = self.shares.arriving.pop_front() else { break };
             if let Some(peers) = &mut self.peers {
-                peers.finish_gather(range.start, &mut self.parameters[range])?;
+                peers.finish_gather(parts, range.start, &mut self.parameters[range])?;
             }
             self.pack_layers(number..if number == self.layers.len() { usize::MAX } else { number + 1 });
         }
@@ -120,12 +127,12 @@ impl<T: Activation> CpuOf<T> {
         if !std::mem::take(&mut self.shares.is_old) {
             return Ok(());
         }
-        let lists = self.updated_by_one(true);
+        let (lists, parts) = (self.updated_by_one(true), self.parts());
         let Some(peers) = &mut self.peers else { return Ok(()) };
         let ema = self.ema.as_mut().map(|ema| &mut ema.parameters);
         for buffer in [Some(&mut self.momentum), self.second_moment.as_mut(), ema].into_iter().flatten() {
-            lists.iter().try_for_each(|(_, list)| peers.start_gather(list.start, &buffer[list.clone()]))?;
-            lists.iter().try_for_each(|(_, list)| peers.finish_gather(list.start, &mut buffer[list.clone()]))?;
+            lists.iter().try_for_each(|(_, list)| peers.start_gather(parts, list.start, &buffer[list.clone()]))?;
+            lists.iter().try_for_each(|(_, list)| peers.finish_gather(parts, list.start, &mut buffer[list.clone()]))?;
         }
         Ok(())
     }

@@ -67,8 +67,9 @@ impl<T: Activation> CpuOf<T> {
 
     /// Begins the sum of some gradients over all processes.
     pub(super) fn start_gradient_sum(&mut self, range: Range<usize>) -> Result<(), NnError> {
+        let parts = self.parts();
         if let Some(peers) = &mut self.peers {
-            peers.start_sum(range.start, &self.gradients[range.clone()])?;
+            peers.start_sum(parts, range.start, &self.gradients[range.clone()])?;
             self.traveling.push(range);
         }
         Ok(())
@@ -76,14 +77,15 @@ impl<T: Activation> CpuOf<T> {
 
     /// Waits for the sums of the gradients of this process's parts, and for the whole gradient of the weights of a cosine head.
     pub(super) fn finish_gradient_sums(&mut self) -> Result<(), NnError> {
+        let parts = self.parts();
         let Some(peers) = &mut self.peers else { return Ok(()) };
         for range in self.traveling.drain(..) {
-            peers.finish_sum(range.start, &mut self.gradients[range])?;
+            peers.finish_sum(parts, range.start, &mut self.gradients[range])?;
         }
         if self.head.is_cosine() {
             let (first, gradients) = (self.head.weight.start, &mut self.gradients[self.head.weight.clone()]);
-            peers.start_gather(first, gradients)?;
-            peers.finish_gather(first, gradients)?;
+            peers.start_gather(parts, first, gradients)?;
+            peers.finish_gather(parts, first, gradients)?;
         }
         Ok(())
     }

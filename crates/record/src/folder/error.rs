@@ -3,7 +3,7 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
-use equipoise_support::LockError;
+use equipoise_support::{LockError, LockOwner};
 use thiserror::Error;
 
 use crate::names::{COMPARISON, CONFIG, LOCK, is_run};
@@ -38,12 +38,12 @@ pub enum FolderError {
         what: String,
     },
     /// The folder is already open for writing, in another process or in this one.
-    #[error("run folder {} is in use by {}", path.display(), pid.map_or("another process".to_owned(), |pid| format!("process {pid}")))]
+    #[error("run folder {} is in use by {}", path.display(), owner.as_ref().map_or("another process".to_owned(), LockOwner::to_string))]
     Locked {
         /// The folder.
         path: PathBuf,
         /// The process that holds the lock, if the lock file names it.
-        pid: Option<u32>,
+        owner: Option<LockOwner>,
     },
     /// The folder for a new run is not empty.
     #[error("{} already exists and is not empty{}", path.display(), how_to_resume(path))]
@@ -95,7 +95,7 @@ pub(super) fn write_error(path: &Path) -> impl FnOnce(io::Error) -> FolderError 
 
 pub(super) fn lock_error(folder: &Path) -> impl FnOnce(LockError) -> FolderError {
     move |error| match error {
-        LockError::Held { pid } => FolderError::Locked { path: folder.to_owned(), pid },
+        LockError::Held { owner } => FolderError::Locked { path: folder.to_owned(), owner },
         LockError::Io(source) => FolderError::Write { path: folder.join(LOCK), source },
     }
 }

@@ -1,6 +1,7 @@
 use std::fs::File;
 use std::io::Read;
 
+use equipoise_support::LockOwner;
 use equipoise_testing::TempFolder;
 
 use super::atomic::fill;
@@ -49,7 +50,7 @@ fn a_folder_is_locked_by_one_owner() {
     let folder = new_run(&temp);
     for path in [temp.join("run"), temp.path().join("run/../run")] {
         match RunFolder::open(&path).expect_err("in use") {
-            FolderError::Locked { pid, .. } => assert_eq!(pid, Some(std::process::id())),
+            FolderError::Locked { owner, .. } => assert_eq!(owner.map(|owner| owner.pid), Some(std::process::id())),
             other => panic!("{other}"),
         }
     }
@@ -57,7 +58,7 @@ fn a_folder_is_locked_by_one_owner() {
     // the leftover of a killed process
     fs::write(temp.join("run").join(LOCK), "4000000000 and more").expect("space");
     let folder = RunFolder::open(&temp.join("run")).expect("free again");
-    assert_eq!(read(&folder, LOCK), Some(format!("{}\n", std::process::id())));
+    assert!(read(&folder, LOCK).is_some_and(|text| text.starts_with(&format!("{} ", std::process::id()))));
     assert_eq!(folder.path(), temp.join("run"));
 }
 
@@ -289,11 +290,15 @@ fn lines_are_appended_and_truncated() {
 fn errors_say_what_and_where() {
     let path = || PathBuf::from("runs/a");
     let source = || io::Error::other("no luck");
+    let owner = LockOwner { pid: 123, host: "node1".to_owned() };
     let errors = [
         (FolderError::Read { path: path(), source: source() }, "cannot read runs/a: no luck"),
         (FolderError::Write { path: path(), source: source() }, "cannot write runs/a: no luck"),
-        (FolderError::Locked { path: path(), pid: Some(123) }, "run folder runs/a is in use by process 123"),
-        (FolderError::Locked { path: path(), pid: None }, "run folder runs/a is in use by another process"),
+        (
+            FolderError::Locked { path: path(), owner: Some(owner) },
+            "run folder runs/a is in use by process 123 on node1",
+        ),
+        (FolderError::Locked { path: path(), owner: None }, "run folder runs/a is in use by another process"),
         (FolderError::NotEmpty { path: path() }, "runs/a already exists and is not empty"),
         (FolderError::NotARun { path: path() }, "runs/a is not a run folder: it has no config.toml"),
         (

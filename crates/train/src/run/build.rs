@@ -3,11 +3,11 @@
 use std::collections::HashSet;
 use std::path::Path;
 
-use equipoise_data::Images;
 use equipoise_data::batch::normalize::Normalize;
 use equipoise_data::batch::sampler::SamplerKind;
 use equipoise_data::dataset::class_counts;
 use equipoise_data::describe::image_groups::ImageGroups;
+use equipoise_data::{Dataset, Images};
 use equipoise_nn::{Architecture, Cpu, CpuOptions, Engine, Network, NnError, Precision};
 use equipoise_pool::Pool;
 use equipoise_support::Examples;
@@ -27,8 +27,10 @@ use super::weights::{InitialWeights, initialize};
 use crate::checkpoint::{Checkpoint, RawCheckpoint};
 use crate::error::TrainError;
 use crate::prepare::{RunData, SplitData, SplitOptions, check_dataset, take_validation_split};
+use crate::same_files::{check_files, files_of};
 use crate::settings::{OptimizerKind, SelectBest, Settings};
-use crate::trainer::{FULL_BATCH_ROWS, Trainer, check_selection};
+use crate::trainer::same_run::check_same_run;
+use crate::trainer::{FULL_BATCH_ROWS, Position, Trainer, check_selection};
 use crate::workers::{SingleProcess, Workers, agree};
 
 /// The trainer of a run on the CPU, in one process or in one of several.
@@ -44,22 +46,23 @@ pub fn prepare(
     normalize: Option<&Normalize>,
     context: &RunContext<'_>,
 ) -> Result<RunData, TrainError> {
-    prepare_checked(settings, normalize, &|_, _| Ok(()), context)
+    prepare_checked(settings, normalize, (&|_, _| Ok(()), &mut |_| {}), context)
 }
 
 /// What is known against a network with this batch size before its images are read.
 pub(super) type NetworkCheck<'a> = &'a dyn Fn(&Network, usize) -> Result<(), TrainError>;
 
-/// Prepares a dataset as [`prepare`] does, if nothing speaks against the network.
+/// Prepares a dataset as [`prepare`] does, if nothing speaks against the network. `seen` is shown the dataset as it is read.
 fn prepare_checked(
     settings: &mut Settings,
     normalize: Option<&Normalize>,
-    check: NetworkCheck<'_>,
+    (check, seen): (NetworkCheck<'_>, &mut dyn FnMut(&Dataset)),
     context: &RunContext<'_>,
 ) -> Result<RunData, TrainError> {
     let data = settings.data.clone();
     let mut warnings = Vec::new();
     let prepared = prepare_readable(&data, context, |loaded, progress| {
+        seen(&loaded.dataset);
         choose_input(settings, &loaded.dataset);
         check_input(settings, &loaded.dataset)?;
         let dataset = loaded.into_dataset();
@@ -208,11 +211,17 @@ pub(super) fn trainer_with<E: Engine, W: Workers>(
     context: &RunContext<'_>,
 ) -> Result<Trainer<E, W>, TrainError> {
     let mut settings = settings.with_head_of_criterion();
+    let (mut files, is_shared) = (None, workers.shard().size() > 1);
+    let mut seen = |dataset: &Dataset| {
+        if is_shared && files.is_none() {
+            files = Some(files_of(dataset));
+        }
+    };
     let build = || {
         // a run that is resumed has chosen its weight decay
         let folds = settings.optimizer.cross_validation;
         settings.optimizer.cross_validation = if resume.is_some() { 0 } else { folds };
-        let data = prepare_checked(&mut settings, None, check, context)?;
+        let data = prepare_checked(&mut settings, None, (check, &mut seen), context)?;
         settings.optimizer.cross_validation = folds;
         let images = data.train.labels.len();
         warn_of_settings(&settings, &data, context);
@@ -234,7 +243,12 @@ pub(super) fn trainer_with<E: Engine, W: Workers>(
         }
         Ok((data, engine))
     };
-    let (data, engine) = agree(&mut workers, build())?;
+    let built = build();
+    // files that one worker lacks change splits, and may be why it cannot build the run
+    check_files(files.as_deref(), false, &mut workers)?;
+    let (data, engine) = agree(&mut workers, built)?;
+    let position = resume.map_or_else(Position::default, |checkpoint| checkpoint.header.position);
+    check_same_run(&settings, &data, position, &mut workers)?;
     let preparing = preparing_threads(&data, context.pool);
     let mut trainer =
         Trainer::new(settings, data, engine, workers, context.pool.clone())?.with_preparing_threads(preparing);

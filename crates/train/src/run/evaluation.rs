@@ -3,9 +3,9 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use equipoise_data::Images;
 use equipoise_data::acquire::catalog::KnownDataset;
 use equipoise_data::describe::groups::{ClassGroup, GroupRule};
+use equipoise_data::{Dataset, Images};
 use equipoise_nn::network::Head;
 use equipoise_nn::{Cpu, Network};
 use equipoise_pool::Pool;
@@ -29,9 +29,10 @@ use crate::evaluate::{EvaluatedBatch, Inference, LogitAdjustment, TestTimeAugmen
 use crate::metrics::EvaluationCounts;
 use crate::prepare::{self, Prepared, SplitLoader, find_broken, fingerprint, take_validation_split, transform};
 use crate::prior::{assumed_prior, train_log_shares};
+use crate::same_files::{absolute, check_files, files_of};
 use crate::settings::DataSettings;
 use crate::sweep::SweepCounts;
-use crate::trainer::same_run::SameWork;
+use crate::trainer::same_run::check_same;
 use crate::workers::{SingleProcess, Workers, agree};
 
 /// What to evaluate, where it differs from the run.
@@ -297,19 +298,29 @@ impl Subject {
         workers: &mut impl Workers,
         context: &RunContext<'_>,
     ) -> Result<Self, TrainError> {
-        let subject = agree(workers, Self::read(checkpoint, options, context))?;
-        let same = SameWork {
-            settings: String::new(),
-            data: format!("{} {:?}", subject.dataset, subject.data.labels),
-            position: String::new(),
-            splits: vec![&subject.data],
-            files: subject.data.has_files(),
-        };
-        same.check(workers)?;
+        let (mut files, mut content, is_shared) = (None, String::new(), workers.shard().size() > 1);
+        let subject = Self::read(checkpoint, options, context, &mut |dataset| {
+            if is_shared {
+                // of all files, before any is left out
+                files.get_or_insert_with(|| files_of(dataset).into_iter().map(absolute).collect::<Vec<_>>());
+                content = prepare::content(dataset);
+            }
+        });
+        // files that one worker lacks change splits, and may be why it cannot read the images
+        check_files(files.as_deref(), false, workers)?;
+        let subject = agree(workers, subject)?;
+        let data = format!("{} {content} {:?}", subject.dataset, subject.data.labels);
+        check_same(&subject.dataset, [String::new(), data, String::new()], workers)?;
         Ok(subject)
     }
 
-    fn read(checkpoint: Checkpoint, options: &EvaluationOptions, context: &RunContext<'_>) -> Result<Self, TrainError> {
+    /// Reads the images and prepares the network. `seen` is shown the dataset as it is read.
+    fn read(
+        checkpoint: Checkpoint,
+        options: &EvaluationOptions,
+        context: &RunContext<'_>,
+        seen: &mut dyn FnMut(&Dataset),
+    ) -> Result<Self, TrainError> {
         let Checkpoint { header, mut parameters, statistics, .. } = checkpoint;
         let mut settings = header.settings.clone();
         settings.data.image_size = header.network.size[0] as u32;
@@ -328,6 +339,7 @@ impl Subject {
         }
         let mut trained = None;
         let (dataset, split, data) = prepare_readable(&settings.data, context, |loaded, progress| {
+            seen(&loaded.dataset);
             let mut dataset = loaded.into_dataset();
             if own {
                 take_validation_split(&mut dataset, &settings)?;

@@ -23,7 +23,7 @@ use crate::decision::{Decision, DecisionOptions};
 use crate::error::TrainError;
 use crate::evaluate::{Inference, LogitAdjustment, TestTimeAugmentation};
 use crate::prepare::transform;
-use crate::same_files::check_files;
+use crate::same_files::{LabeledFile, absolute, check_files};
 use crate::workers::{SingleProcess, Workers, agree};
 
 /// Images per forward pass at most: enough for every thread, and few enough that results appear soon.
@@ -99,7 +99,7 @@ impl Predictor {
     ) -> Result<Self, TrainError> {
         let order = processes.zip(order(&checkpoint, &images, options, pool));
         let files = match (&order, &images) {
-            (Some(_), Images::Files(files)) => files.clone(),
+            (Some(_), Images::Files(files)) => unlabeled(files),
             _ => Vec::new(),
         };
         let mut predictor = Self::alone(checkpoint, images, options, pool)?;
@@ -107,7 +107,7 @@ impl Predictor {
             predictor.workers = processes.start(Task::Predict, &order)?.workers;
             predictor.workers.broadcast(&mut checkpoint)?;
             agree(&mut predictor.workers, Ok(()))?;
-            check_files(&files, true, &mut predictor.workers)?;
+            check_files(Some(&files), true, &mut predictor.workers)?;
         }
         Ok(predictor)
     }
@@ -140,6 +140,12 @@ impl Predictor {
         let top = options.top.clamp(1, header.classes.len());
         let (workers, pool) = (Box::new(SingleProcess), pool.clone());
         Ok(Self { header, engine, loader, images: number, batch_size, inference, decision, top, pool, workers })
+    }
+
+    /// How many processes predict: one if the images are a single batch, or rows of features.
+    #[must_use]
+    pub fn processes(&self) -> usize {
+        self.workers.shard().size()
     }
 
     /// Names of the classes.
@@ -305,13 +311,18 @@ pub fn predict_share(order: &[u8], mut workers: Box<dyn Workers>) -> Result<(), 
             tta: if order.is_flipped { TestTimeAugmentation::Flip } else { TestTimeAugmentation::None },
             ..PredictionOptions::default()
         };
-        let files = order.files.clone();
+        let files = unlabeled(&order.files);
         Ok((Predictor::alone(checkpoint, Images::Files(order.files), &options, &pool)?, files))
     };
     let (mut predictor, files) = agree(&mut workers, read())?;
-    check_files(&files, true, &mut workers)?;
+    check_files(Some(&files), true, &mut workers)?;
     predictor.workers = workers;
     predictor.predict_share()
+}
+
+/// Files without classes.
+fn unlabeled(files: &[PathBuf]) -> Vec<LabeledFile> {
+    files.iter().map(|file| absolute((file.clone(), 0))).collect()
 }
 
 fn to_bytes(values: &[f32]) -> Vec<u8> {

@@ -18,7 +18,7 @@ mod full_batch;
 mod observer;
 mod range_test;
 mod resume;
-pub(crate) mod same_run;
+pub mod same_run;
 mod step;
 
 use std::sync::Arc;
@@ -164,7 +164,6 @@ impl<E: Engine, W: Workers> Trainer<E, W> {
         observer: &mut dyn Observer,
     ) -> Result<RunEnd, TrainError> {
         let folder = folder.into();
-        self.check_workers()?;
         let start = self.start_records(folder);
         agree_by_rank(&mut self.workers, start)?;
         while self.position.epoch < self.settings.epochs {

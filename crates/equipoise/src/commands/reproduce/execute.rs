@@ -3,9 +3,11 @@
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+use equipoise_support::Examples;
+
 use super::{Args, Job};
 use crate::clock::duration;
-use crate::cluster::processes;
+use crate::cluster::{introduce, processes};
 use crate::failure::Failure;
 use crate::live_report::LiveFolder;
 use crate::options::{Environment, pool};
@@ -19,6 +21,9 @@ pub(super) fn execute(args: &Args, jobs: &mut [&mut Job<'_>]) -> Result<usize, F
     }
     let total = jobs.len();
     let threads = (args.threads.pool()?.threads() / usize::from(args.jobs)).max(1);
+    if !args.quiet && jobs.iter().any(|job| job.result.is_none()) {
+        introduce(threads, Examples::Images);
+    }
     let queue = Mutex::new(jobs.iter_mut().enumerate());
     let failed = AtomicUsize::new(0);
     let worker = || -> Result<(), Failure> {

@@ -211,7 +211,7 @@ fn a_killed_process_leaves_a_checkpoint() {
             std::thread::sleep(Duration::from_millis(1));
         }
         match RunFolder::open(&temp.join("run")).expect_err("in use") {
-            FolderError::Locked { pid, .. } => assert_eq!(pid, Some(child.0.id())),
+            FolderError::Locked { owner, .. } => assert_eq!(owner.map(|owner| owner.pid), Some(child.0.id())),
             other => panic!("{other}"),
         }
         std::thread::sleep(Duration::from_micros(700 * round));
