@@ -224,14 +224,16 @@ mod amx {
 #[cfg(not(all(target_arch = "x86_64", target_os = "linux", not(miri))))]
 pub use none::{Amx, AmxTiles};
 
-/// What stands for AMX where it cannot be: types without values.
+/// What stands for AMX where it cannot be: types of which there are no values.
 #[cfg(not(all(target_arch = "x86_64", target_os = "linux", not(miri))))]
 mod none {
+    use std::convert::Infallible;
+
     use super::Tiles;
 
     /// Proof that this CPU has AMX, of which there is none.
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-    pub enum Amx {}
+    pub struct Amx(Infallible);
 
     impl Amx {
         /// There is none.
@@ -243,25 +245,25 @@ mod none {
         /// The tiles of this thread.
         #[must_use]
         pub fn tiles(self) -> AmxTiles {
-            match self {}
+            match self.0 {}
         }
     }
 
     /// The tiles of a thread.
-    pub enum AmxTiles {}
+    pub struct AmxTiles(Infallible);
 
     impl Tiles for AmxTiles {
         fn zero<const T: usize>(&mut self) {
-            match *self {}
+            match self.0 {}
         }
         unsafe fn load<const T: usize>(&mut self, _from: *const u8, _stride: usize) {
-            match *self {}
+            match self.0 {}
         }
         unsafe fn store<const T: usize>(&mut self, _into: *mut u8, _stride: usize) {
-            match *self {}
+            match self.0 {}
         }
         fn dot<const C: usize, const A: usize, const B: usize>(&mut self) {
-            match *self {}
+            match self.0 {}
         }
     }
 }
