@@ -8,8 +8,8 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 
-# On some virtual machines with AMX, torch's own products of bf16 end with an illegal instruction. This must be set before torch is
-# imported, and reaches the processes that tests start.
+# On some virtual machines with AMX, torch's own products of bf16 end with an illegal instruction. This must be set
+# before torch is imported, and reaches the processes that tests start.
 os.environ.setdefault("ONEDNN_MAX_CPU_ISA", "AVX512_CORE_BF16")
 
 
