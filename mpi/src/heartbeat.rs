@@ -17,7 +17,7 @@ use crate::comm::Comm;
 /// Time between two signs of life.
 const INTERVAL: Duration = Duration::from_secs(1);
 /// Silence after which a process counts as lost.
-const SILENCE: Duration = Duration::from_secs(4);
+const SILENCE: Duration = Duration::from_secs(6);
 /// Time for a connection.
 const CONNECT: Duration = Duration::from_secs(2);
 
