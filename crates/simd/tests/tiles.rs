@@ -77,7 +77,7 @@ fn same(a: &Words, b: &Words) -> bool {
     a.iter().zip(b).all(|(a, b)| a == b || a.is_nan() && b.is_nan())
 }
 
-/// Of usual size, and so small that products and sums are flushed.
+/// The numbers are of usual size, or so small that products and sums become zero.
 #[test]
 fn products_have_the_bits_of_the_definition() {
     for (seed, range) in (0..200).flat_map(|seed| [(seed, 6), (seed, 40), (seed, 64)]) {
