@@ -1,8 +1,8 @@
 //! Signs of life between rank 0 and every other process, beside MPI: a machine that is cut off says nothing, and MPI waits for it
 //! for minutes.
 //!
-//! Every other process keeps a connection to rank 0, over which both sides send a byte a second. Who hears nothing for some
-//! seconds says so and ends; `mpirun` then ends all others. The checkpoint is good at any time.
+//! Every other process keeps a connection to rank 0, over which both sides send a byte every half second. A process that hears
+//! nothing for some seconds says so and ends; `mpirun` then ends all others. The checkpoint is good at any time.
 
 use std::collections::hash_map::RandomState;
 use std::hash::{BuildHasher, Hasher};
@@ -15,9 +15,21 @@ use std::time::{Duration, Instant};
 use crate::comm::Comm;
 
 /// Time between two signs of life.
-const INTERVAL: Duration = Duration::from_secs(1);
-/// Silence after which a process counts as lost.
-const SILENCE: Duration = Duration::from_secs(6);
+const INTERVAL: Duration = Duration::from_millis(500);
+/// How long a process bears silence.
+#[derive(Clone, Copy)]
+struct Patience {
+    /// Silence that is reported.
+    reported: Duration,
+    /// Silence after which the other side counts as lost.
+    lost: Duration,
+}
+/// Rank 0 names the silent rank at once: with keepalives, `mpirun` notices a lost machine after some 5 s and ends all processes without
+/// naming a rank. It does not end before, since `mpirun` would then wait half a minute for the lost machine.
+const OF_RANK_0: Patience = Patience { reported: Duration::from_secs(3), lost: Duration::from_secs(6) };
+/// The others say nothing before `mpirun`'s daemon on their machine has had the time to notice that it is cut off: a message that the
+/// daemon cannot pass on would keep its connection from being probed, and the daemon would stay.
+const OF_OTHERS: Patience = Patience { reported: Duration::from_secs(8), lost: Duration::from_secs(8) };
 /// Time for a connection.
 const CONNECT: Duration = Duration::from_secs(2);
 
@@ -100,7 +112,7 @@ fn accept(listener: &TcpListener, token: u64, others: &[Other]) {
         if let Some(other) = other.cloned() {
             // the answer says that this is the right place
             if stream.write_all(&token.to_le_bytes()).is_ok() {
-                thread::spawn(move || watch(stream, &other, "rank 0"));
+                thread::spawn(move || watch(stream, &other, "rank 0", OF_RANK_0));
             }
         }
     }
@@ -118,7 +130,7 @@ fn connect<'a>(addresses: impl Iterator<Item = &'a str>, token: u64, rank: usize
             .and_then(|()| stream.read_exact(&mut answer));
         if greeted.is_ok() && u64::from_le_bytes(answer) == token {
             let (first, own) = (first.clone(), own.to_string());
-            thread::spawn(move || watch(stream, &first, &own));
+            thread::spawn(move || watch(stream, &first, &own, OF_OTHERS));
             return true;
         }
     }
@@ -132,38 +144,60 @@ pub(crate) fn now() -> Instant {
 }
 
 /// Sends signs of life and listens for those of the other side, until it is lost.
-fn watch(mut stream: TcpStream, other: &Other, own: &str) {
+fn watch(mut stream: TcpStream, other: &Other, own: &str, patience: Patience) {
     let _ = stream.set_nodelay(true).and_then(|()| stream.set_nonblocking(true));
-    let (mut heard, mut is_closed) = (now(), false);
-    let mut bytes = [0; 64];
+    let (mut heard, mut is_reported) = (now(), false);
     loop {
         // a full buffer means that the other side does not listen, which is found out below
         let _ = stream.write(&[1]);
-        loop {
-            match stream.read(&mut bytes) {
-                Ok(0) => is_closed = true,
-                Ok(_) => {
-                    heard = now();
-                    continue;
-                }
-                Err(error) if error.kind() == ErrorKind::Interrupted => continue,
-                Err(error) => is_closed |= error.kind() != ErrorKind::WouldBlock,
-            }
-            break;
-        }
+        let signs = read_signs(&mut stream);
         if ENDING.load(Ordering::SeqCst) {
             return;
         }
+        if signs.is_heard {
+            if is_reported {
+                eprintln!("equipoise: {own}: {other} is back after {} s", heard.elapsed().as_secs());
+            }
+            (heard, is_reported) = (now(), false);
+        }
+        let silence = heard.elapsed();
+        if silence > patience.reported && !is_reported {
+            eprintln!("equipoise: {own}: no sign of life from {other} for {} s", silence.as_secs());
+            is_reported = true;
+        }
         // `mpirun` knows about processes that have died, and says so; this is for the case that it does not
-        if heard.elapsed() > SILENCE || (is_closed && heard.elapsed() > SILENCE / 2) {
-            let silence = heard.elapsed().as_secs();
+        if silence > patience.lost || (signs.is_closed && silence > patience.reported) {
             eprintln!(
-                "equipoise: {own}: no sign of life from {other} for {silence} s; the job ends here. `train --resume RUN` goes on \
-                 from the last checkpoint; other commands go on, or begin again, when they are started again"
+                "equipoise: {own}: {other} is lost; the job ends here. `train --resume RUN` goes on from the last checkpoint; \
+                 other commands go on, or begin again, when they are started again"
             );
             // SAFETY: ends the process at once; the main thread waits for the lost one and would never clean up.
             unsafe { libc::_exit(1) };
         }
         thread::sleep(INTERVAL);
+    }
+}
+
+/// What has arrived on a connection.
+struct Signs {
+    is_heard: bool,
+    is_closed: bool,
+}
+
+/// Reads what has arrived, without waiting.
+fn read_signs(stream: &mut TcpStream) -> Signs {
+    let mut signs = Signs { is_heard: false, is_closed: false };
+    let mut bytes = [0; 64];
+    loop {
+        match stream.read(&mut bytes) {
+            Ok(0) => signs.is_closed = true,
+            Ok(_) => {
+                signs.is_heard = true;
+                continue;
+            }
+            Err(error) if error.kind() == ErrorKind::Interrupted => continue,
+            Err(error) => signs.is_closed = error.kind() != ErrorKind::WouldBlock,
+        }
+        return signs;
     }
 }
