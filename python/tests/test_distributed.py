@@ -152,6 +152,8 @@ def worker(rank, path):
     with open(f"{path}/{rank}", "wb") as file:
         pickle.dump(results, file)
     dist.destroy_process_group()
+    # gloo's threads may outlive their group, and abort the process when the interpreter is torn down
+    os._exit(0)
 
 
 @pytest.fixture(scope="module")

@@ -94,10 +94,11 @@ def main(arguments: list[str] | None = None) -> int:
     if size > 1:
         sys.stdout.flush()
         sys.stderr.flush()
-        if code != 0:
-            # the others may wait for this process: it ends without asking them
-            os._exit(code)
-        dist.destroy_process_group()
+        # with an error, the others may wait for this process: it ends without asking them
+        if code == 0:
+            dist.destroy_process_group()
+        # gloo's threads may outlive their group, and abort the process when the interpreter is torn down
+        os._exit(code)
     return code
 
 
