@@ -50,6 +50,12 @@ pub(crate) fn introduce(threads: usize, examples: Examples) {
     }
 }
 
+/// What is said of a failure: with several processes, errors of files name rank 0, on whose machine they happened.
+pub(crate) fn with_rank(failure: &Failure) -> String {
+    let is_shared = processes().is_some_and(|processes| processes.size() > 1);
+    if is_shared && failure.is_of_this_machine() { format!("rank 0: {failure}") } else { failure.to_string() }
+}
+
 /// Threads of a process that follows rank 0, unless the user chooses.
 static FOLLOWER_THREADS: OnceLock<usize> = OnceLock::new();
 

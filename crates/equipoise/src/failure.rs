@@ -53,6 +53,12 @@ impl Failure {
         !matches!(error.downcast_ref::<TrainError>(), Some(TrainError::Worker { .. } | TrainError::Workers(_)))
     }
 
+    /// Whether a file of this machine could not be read or written, such as on a full disk, and nothing says yet whose it was.
+    pub(crate) fn is_of_this_machine(&self) -> bool {
+        let Self::Failed(error) = self else { return false };
+        self.is_of_one_worker() && error.chain().any(|cause| cause.is::<io::Error>())
+    }
+
     pub(crate) fn exit_code(&self) -> u8 {
         match self {
             Self::Failed(_) => 1,

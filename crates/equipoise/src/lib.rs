@@ -138,7 +138,7 @@ fn run_command() -> ExitCode {
         // the reader of our output has seen enough
         Err(failure) if failure.is_closed_pipe() => ExitCode::SUCCESS,
         Err(failure) => {
-            output::message(&failure.to_string());
+            output::message(&cluster::with_rank(&failure));
             ExitCode::from(failure.exit_code())
         }
     }
