@@ -142,6 +142,7 @@ impl<T: Activation> Measured for Planned<T> {
             images: 0..self.images,
             after: None,
             cached: false,
+            part: None,
             weights: self.weights.as_ptr(),
             y: self.y.as_mut_ptr(),
             sums: Some((self.k.as_ptr(), self.sums.as_mut_ptr())),

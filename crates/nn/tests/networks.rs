@@ -219,6 +219,47 @@ fn the_same_bits_for_any_number_of_threads_and_from_run_to_run() {
     }
 }
 
+/// Logits of an evaluation with these parameters and statistics, with a precision, a number of threads and a batch size.
+fn evaluated(
+    network: &Network,
+    tensors: &[Vec<Vec<f32>>; 2],
+    options: (Precision, usize, usize),
+    images: &[f32],
+) -> Vec<f32> {
+    let (precision, threads, batch) = options;
+    let pool = Pool::new(threads).expect("threads");
+    let options = CpuOptions { precision, ..CpuOptions::default() };
+    let mut engine = Cpu::with_options(network.clone(), batch, 3, pool, options).expect("valid");
+    engine.set_tensors(TensorKind::Parameters, &tensors[0]).expect("its own shapes");
+    engine.set_tensors(TensorKind::Statistics, &tensors[1]).expect("its own shapes");
+    let image = network.channels * network.size[0] * network.size[1];
+    images.chunks(batch * image).flat_map(|some| engine.forward(some, false).expect("fits").to_vec()).collect()
+}
+
+/// Threads share an image where there are few of them.
+#[test]
+fn evaluations_have_the_same_bits_in_any_batch_for_any_number_of_threads() {
+    let small = networks().into_iter().map(|network| (network, Precision::ALL.to_vec(), vec![1, 2, 3, 5]));
+    let large = [Architecture::ResNet18, Architecture::ResNet50].map(|architecture| {
+        let network = Network::new(architecture, 3, [37, 50], 10).expect("valid");
+        (network, vec![Precision::F32, Precision::Bf16], vec![2, 3])
+    });
+    for (network, precisions, threads) in small.chain(large) {
+        let images = images(&network);
+        let mut engine = engine(&network, ConvolutionAlgorithm::Winograd, 2, SimdLevel::best());
+        engine.forward(&images, true).expect("fits");
+        let tensors =
+            [TensorKind::Parameters, TensorKind::Statistics].map(|kind| engine.tensors(kind).expect("on the CPU"));
+        for precision in precisions {
+            let base = evaluated(&network, &tensors, (precision, 1, 16), &images);
+            for (threads, batch) in threads.iter().flat_map(|threads| [1, 3, 16].map(|batch| (*threads, batch))) {
+                let got = evaluated(&network, &tensors, (precision, threads, batch), &images);
+                assert!(got == base, "{}, {precision}, {threads} threads, batch size {batch}", network.name);
+            }
+        }
+    }
+}
+
 /// Logits in bf16 are those of plain loops, and gradients those of f32, up to what its eight bits and Winograd's transforms
 /// of them lose.
 #[test]

@@ -85,13 +85,13 @@ impl<T: Activation> CpuOf<T> {
 
     /// Sets all batch norms to the running statistics.
     pub(super) fn norm_by_running_statistics(&mut self) {
-        for layer in &mut self.layers {
+        let (statistics, parameters) = (&self.statistics, &self.parameters);
+        self.tasks.pool.each(&mut self.layers, |_, layer| {
             for c in 0..layer.channels() {
-                let mean = self.statistics[layer.mean.start + c];
-                let variance = self.statistics[layer.variance.start + c];
-                layer.set_norm(c, mean.into(), variance.into(), &self.parameters);
+                let (mean, variance) = (statistics[layer.mean.start + c], statistics[layer.variance.start + c]);
+                layer.set_norm(c, mean.into(), variance.into(), parameters);
             }
-        }
+        });
     }
 
     /// Computes the gradients of a batch norm's parameters and the k of its input's gradient. `sums` has the sum of g and,

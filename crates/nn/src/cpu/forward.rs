@@ -99,6 +99,7 @@ impl<T: Activation> CpuOf<T> {
                     ..images.min((first(task) + task_images).min((task / slice_tasks + 1) * slice_images)),
                 after: next.map(first),
                 cached: false,
+                part: None,
                 weights: weights.get(),
                 y: y.get(),
                 // SAFETY: `partial_sums` has `tasks` rows of 2 x `channels` values, and `task` is less than `tasks`.

@@ -243,6 +243,7 @@ impl<T: Activation> CpuOf<T> {
                 images: task * group..images.min((task + 1) * group),
                 after: None,
                 cached: false,
+                part: None,
                 weights: weights.get(),
                 y: y.get(),
                 sums: None,

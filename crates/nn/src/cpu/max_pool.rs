@@ -1,5 +1,7 @@
 //! The stem's max pool: 3 x 3, stride 2, of relu(a y + b).
 
+use std::ops::Range;
+
 use equipoise_simd::{Simd, SimdLevel, dispatch};
 
 use super::CpuOf;
@@ -16,32 +18,39 @@ fn inside(window: usize, tap: usize, size: usize) -> Option<usize> {
 }
 
 impl<T: Activation> Layer<T> {
-    /// Pools image `n` of `y` after batch norm and ReLU. `taps` gets the tap that each value came from.
+    /// Pools image `n` of `y` after batch norm and ReLU, into some rows of `z`. `taps` gets the tap that each value came from.
     ///
     /// # Safety
     /// `y` must be valid for reads of images 0 to `n` of the layer's output, all of them initialized; `z` and `taps` for
     /// writes of images 0 to `n` of the pooled output. The three overlap neither each other nor the layer's parameters, and
-    /// nobody else uses image `n` of `z` and `taps` meanwhile.
-    pub(super) unsafe fn max_pool(&self, level: SimdLevel, y: *const T, n: usize, z: *mut T, taps: Option<*mut u8>) {
+    /// nobody else uses these rows of image `n` of `z` and `taps` meanwhile.
+    pub(super) unsafe fn max_pool(
+        &self,
+        level: SimdLevel,
+        y: *const T,
+        (n, rows): (usize, Range<usize>),
+        z: *mut T,
+        taps: Option<*mut u8>,
+    ) {
         let (size, channels) = (self.convolution.geometry.out(), self.channels());
-        let [rows, columns] = pooled(size);
-        let (input, output) = (size[0] * size[1] * channels, rows * columns * channels);
+        let [height, width] = pooled(size);
+        let (input, output) = (size[0] * size[1] * channels, height * width * channels);
         // SAFETY: by the contract, `y` is valid for reading image `n`, and `z` and `taps` for writing it; layers have a
         // multiple of 16 channels.
         unsafe {
             let taps = taps.map(|taps| taps.add(n * output));
-            pool_image(level, size, self.normed_at(y.add(n * input)), channels, z.add(n * output), taps);
+            pool_rows(level, size, rows, self.normed_at(y.add(n * input)), channels, z.add(n * output), taps);
         }
     }
 }
 
 dispatch! {
-    /// Pools an image after batch norm and ReLU.
+    /// Pools an image after batch norm and ReLU, into some rows.
     ///
     /// # Safety
     /// `normed` is valid for reading an image of this size and of `channels`, a multiple of 16; `z` and `taps` for writing the
     /// pooled image. They do not overlap.
-    unsafe fn pool_image<T: Activation>(size: [usize; 2], normed: Normed<T>, channels: usize, z: *mut T, taps: Option<*mut u8>) = pool_kernel with bf16 if T::IS_BF16
+    unsafe fn pool_rows<T: Activation>(size: [usize; 2], rows: Range<usize>, normed: Normed<T>, channels: usize, z: *mut T, taps: Option<*mut u8>) = pool_kernel with bf16 if T::IS_BF16
 }
 
 dispatch! {
@@ -58,19 +67,20 @@ dispatch! {
 }
 
 /// # Safety
-/// The contract of [`pool_image`].
+/// The contract of [`pool_rows`].
 #[inline(always)]
 unsafe fn pool_kernel<I: Simd, T: Activation>(
     simd: I,
     [height, width]: [usize; 2],
+    rows: Range<usize>,
     normed: Normed<T>,
     channels: usize,
     z: *mut T,
     taps: Option<*mut u8>,
 ) {
-    let [rows, columns] = pooled([height, width]);
+    let columns = pooled([height, width])[1];
     let zero = simd.splat(0.0);
-    for pixel in 0..rows * columns {
+    for pixel in rows.start * columns..rows.end * columns {
         for k in (0..channels).step_by(I::WIDTH) {
             // SAFETY: k and the pixels lie inside the channels and the images, for which the contract makes the pointers valid.
             unsafe {
@@ -156,10 +166,11 @@ impl<T: Activation> CpuOf<T> {
         let stem = &self.layers[0];
         let z = Shared::new(self.activations.block_inputs[0].as_mut_ptr());
         let (taps, simd) = (Shared::new(self.activations.pool_taps.as_mut_ptr()), self.tasks.simd);
+        let rows = pooled(stem.convolution.geometry.out())[0];
         self.tasks.pool.run(images, |n| {
             // SAFETY: the stem's output, the first block's input and the taps have `batch_size` images; each task has
             // its own image.
-            unsafe { stem.max_pool(simd, stem.output.as_ptr(), n, z.get(), Some(taps.get())) };
+            unsafe { stem.max_pool(simd, stem.output.as_ptr(), (n, 0..rows), z.get(), Some(taps.get())) };
         });
     }
 

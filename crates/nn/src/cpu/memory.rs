@@ -87,10 +87,12 @@ pub(super) fn bytes(network: &Network, batch_size: usize, threads: usize, size: 
     let in_f32 = 2 * image + 3 * stored(network.features()) as u64 + 3 * stored(network.classes) as u64;
     let per_image = size as u64 * (kept + 3 * largest) + 4 * in_f32;
     let parameters = 48 * network.parameter_count() as u64;
-    // a thread's frames and tiles of a few images, and the transformed weights of a layer
+    // a thread's frames and tiles of a few images, and the transformed weights of a layer; once more the activations, for
+    // images that all threads evaluate together
     let windows = layers.iter().filter(|layer| layer.kernel > 1);
     let transformed = windows.map(|layer| 36 * (stored(layer.inputs) * stored(layer.outputs)) as u64);
-    let per_thread = 4 * (transformed.max().unwrap_or(0) + 7 * evaluation::GROUP as u64 * largest);
-    let all = (batch_size as u64).saturating_mul(per_image).saturating_add(parameters);
+    let group = evaluation::GROUP as u64 * largest;
+    let per_thread = 4 * (transformed.max().unwrap_or(0) + 7 * group);
+    let all = (batch_size as u64).saturating_mul(per_image).saturating_add(parameters + 4 * 6 * group);
     all.saturating_add(per_thread.saturating_mul(threads as u64))
 }

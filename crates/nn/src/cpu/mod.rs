@@ -49,12 +49,12 @@ use self::features::HiddenLayer;
 use self::head::HeadLayer;
 use self::memory::{ActivationGradients, Activations};
 use self::plan::{Layer, Plan, PlanOptions};
-use self::scratch::Tasks;
+use self::scratch::{Tasks, ThreadScratch};
 use self::shares::Shares;
 use crate::buffer::Buffer;
 use crate::engine::{Engine, Optimizer, TensorKind};
 use crate::error::NnError;
-use crate::kernel::convolution::ConvolutionAlgorithm;
+use crate::kernel::convolution::{ConvolutionAlgorithm, ScratchSize};
 use crate::network::{Network, ResidualBlock};
 use crate::slices::{Peers, Slices};
 
@@ -76,6 +76,8 @@ pub(crate) struct CpuOf<T> {
     own_slices: usize,
     peers: Option<Box<dyn Peers>>,
     tasks: Tasks,
+    /// Activations of a group of images that all threads evaluate together.
+    group_scratch: ThreadScratch,
     layers: Vec<Layer<T>>,
     blocks: Vec<ResidualBlock>,
     /// The hidden layer of a head on features.
@@ -145,6 +147,7 @@ impl<T: Activation> CpuOf<T> {
             own_slices,
             peers,
             tasks: Tasks::new(pool, simd, &plan.scratch_size(), activation),
+            group_scratch: ThreadScratch::new(&ScratchSize::default(), activation),
             parameters: Buffer::new(plan.offsets.parameters),
             gradients: Buffer::new(plan.offsets.parameters),
             momentum: Buffer::new(plan.offsets.parameters),

@@ -3,7 +3,7 @@
 
 use std::ops::Range;
 
-use equipoise_simd::Simd;
+use equipoise_simd::{Simd, dispatch};
 
 use super::convolution::{F32_SUMS, flush};
 use super::prefetch::Prefetch;
@@ -112,6 +112,25 @@ pub(crate) unsafe fn fill<I: Simd, S: Activation, F: Activation>(
                 }
             }
         }
+    }
+}
+
+dispatch! {
+    /// Writes a band of a joined source to where it is kept.
+    ///
+    /// # Safety
+    /// `source` is valid for the image of the frame's pixels and channels, which are a multiple of 16; the band's rows lie in it,
+    /// and the frame's rows follow each other.
+    pub(crate) unsafe fn join<T: Activation>(source: &Source<T>, band: &Band, frame: &Frame) = join_kernel with bf16 if T::IS_BF16
+}
+
+/// # Safety
+/// The contract of [`join`].
+#[inline(always)]
+unsafe fn join_kernel<I: Simd, T: Activation>(simd: I, source: &Source<T>, band: &Band, frame: &Frame) {
+    if let Source::Joined { keep, .. } = *source {
+        // SAFETY: the contract is the same, and what is kept is where the image is.
+        unsafe { fill(simd, source, band, frame, keep.add(band.image * frame.height * frame.row)) };
     }
 }
 

@@ -6,7 +6,7 @@ use equipoise_simd::{Simd, dispatch};
 
 use super::{
     Backward, F32_SUMS, Forward, Geometry, Scratch, ScratchSize, cycles, flush, groups, next_group, pair_rows,
-    read_group,
+    read_band, read_group,
 };
 use crate::kernel::CHANNELS;
 use crate::kernel::fused_norm::{Band, Frame, drain};
@@ -17,6 +17,10 @@ use crate::kernel::value::Activation;
 
 /// Pixels in a group, where images are smaller.
 const GROUP_PIXELS: usize = 192;
+/// Weights that stay in the cache of a core while a row of pixels after the other is multiplied with them.
+const CACHED_WEIGHTS: usize = 160 << 10;
+/// Values of a band of an output gradient that stay in the cache beside the weight gradients.
+const BAND_VALUES: usize = 32 << 10;
 
 /// The pixels of the input that see the same taps of the window.
 pub(super) struct PixelClass {
@@ -39,6 +43,10 @@ pub(super) struct Direct {
     geometry: Geometry,
     /// Images that are worked on together.
     pub(super) group: usize,
+    /// Rows of pixels that a panel of weights is used for before the next one is read.
+    block_rows: usize,
+    /// Rows of an output gradient that are read together.
+    band: usize,
     /// Where a window's rows are in a padded input image.
     segments: Vec<Segment>,
     pub(super) classes: Vec<PixelClass>,
@@ -56,10 +64,21 @@ impl Direct {
     pub(super) fn new<S: Activation>(geometry: Geometry, images: usize) -> Self {
         let Geometry { inputs, kernel, .. } = geometry;
         let [height, width] = geometry.out();
+        let band = (BAND_VALUES / (width * geometry.outputs)).max(1);
+        let block_rows = if geometry.weights() > CACHED_WEIGHTS { (GROUP_PIXELS / width).max(1) } else { 1 };
         let group = GROUP_PIXELS.div_ceil(height * width).next_power_of_two().min(images);
         let (gradient_frame, classes) = plan_classes(&geometry);
-        let mut plan =
-            Self { geometry, group, segments: Vec::new(), classes, gradient_frame, depth: S::DEPTH, tiled: false };
+        let mut plan = Self {
+            geometry,
+            group,
+            block_rows,
+            band,
+            segments: Vec::new(),
+            classes,
+            gradient_frame,
+            depth: S::DEPTH,
+            tiled: false,
+        };
         let row = plan.input_frame().row as isize;
         let segment = |y: usize| Segment { offset: y as isize * row, length: kernel * inputs };
         plan.segments = (0..kernel).map(segment).collect();
@@ -95,6 +114,13 @@ impl Direct {
         let Geometry { inputs, pad, size, .. } = self.geometry;
         let [height, width] = size.map(|side| side + 2 * pad);
         Frame { height, width, channels: inputs, row: width * inputs }
+    }
+
+    /// The first pixel of a row of a class, from the beginning of the images.
+    #[inline(always)]
+    fn first_pixel(&self, class: &PixelClass, image: usize, row: usize) -> usize {
+        let Geometry { stride, size: [height, width], .. } = self.geometry;
+        (image * height + class.first[0] + stride * row) * width + class.first[1]
     }
 
     pub(super) fn scratch_size(&self) -> ScratchSize {
@@ -275,6 +301,13 @@ unsafe fn transpose<I: Simd, S: Activation>(simd: I, from: *const f32, stride: u
     words
 }
 
+/// Cuts a range into blocks of at most `size`.
+#[inline(always)]
+fn blocks(range: Range<usize>, size: usize) -> impl Iterator<Item = Range<usize>> {
+    let end = range.end;
+    range.step_by(size).map(move |first| first..end.min(first + size))
+}
+
 /// # Safety
 /// The contract of [`Convolution::forward`](super::Convolution::forward).
 #[inline(always)]
@@ -284,42 +317,78 @@ unsafe fn forward_kernel<I: Simd, S: Activation, T: Activation>(
     run: &Forward<S, T>,
     scratch: &Scratch,
 ) {
-    let Geometry { inputs, outputs, stride, .. } = c.geometry;
-    let [height, width] = c.geometry.out();
+    let height = c.geometry.out()[0];
     let frame = c.input_frame();
+    let part = run.part(&c.geometry);
     for images in groups(&run.images, c.group) {
-        let work = images.len() * height * width * cycles::<I, S>(c.geometry.weights());
+        let work = images.len() * height * c.geometry.out()[1] * cycles::<I, S>(c.geometry.weights());
         let mut prefetch = Prefetch::new(work, &images, &next_group(&images, &run.images, run.after, c.group));
         if !run.cached {
             prefetch.add(run.y, c.geometry.output_len(), 1.0);
             run.source.prefetch(c.geometry.input_len(), 1.0, &mut prefetch);
         }
-        // SAFETY: by the contract of `forward`, the source has the images, `y` their output, and the scratch a group of
-        // padded images, inside of which all windows lie.
-        unsafe {
-            let input = scratch.input.cast::<S>();
-            read_group(simd, &c.geometry, &frame, &run.source, &images, input);
-            for row in 0..images.len() * height {
+        let rows = c.geometry.input_rows(&part.rows);
+        for (i, n) in images.clone().enumerate() {
+            // SAFETY: by the contract of `forward`, the source has the images, and the scratch a group of padded ones.
+            unsafe {
+                let into = scratch.input.cast::<S>().add(i * frame.height * frame.row);
+                read_band(simd, &c.geometry, &frame, &run.source, &Band { image: n, rows: rows.clone() }, into);
+            }
+        }
+        // from the first image's first row to the last one's last row
+        let rows = part.rows.start..(images.len() - 1) * height + part.rows.end;
+        for some in blocks(rows, c.block_rows) {
+            // SAFETY: by the contract of `forward`, `y` has the images' output; the rows of the input have been read.
+            unsafe { forward_rows(simd, c, run, scratch, (images.start, some), &part.channels, &prefetch) };
+        }
+    }
+}
+
+/// Computes some rows of a group's output, which begins with image `first`, and adds their sums.
+///
+/// # Safety
+/// The contract of [`Convolution::forward`](super::Convolution::forward); the rows of the input that they see are in the scratch.
+#[inline(always)]
+unsafe fn forward_rows<I: Simd, S: Activation, T: Activation>(
+    simd: I,
+    c: &Direct,
+    run: &Forward<S, T>,
+    scratch: &Scratch,
+    (first, rows): (usize, Range<usize>),
+    channels: &Range<usize>,
+    prefetch: &Prefetch,
+) {
+    let Geometry { inputs, outputs, stride, .. } = c.geometry;
+    let ([height, width], frame) = (c.geometry.out(), c.input_frame());
+    // a panel of weights for all rows, where all of the weights would be read from far away for every row
+    let columns = if c.block_rows > 1 { c.panel::<I>(outputs) } else { channels.len() };
+    let depth = c.geometry.kernel * c.rows(c.geometry.kernel * inputs);
+    // SAFETY: by the contract, all windows of the rows lie in the scratch's padded images, `y` has the rows, and the weights
+    // all panels.
+    unsafe {
+        for column in channels.clone().step_by(columns) {
+            for row in rows.clone() {
                 let (n, y) = (row / height, row % height);
-                let a = input.add((n * frame.height + y * stride) * frame.row);
-                let y = run.y.add((images.start * height + row) * width * outputs);
                 let product = Gemm {
                     count: 1,
                     next: [0; 3],
                     rows: width,
-                    columns: outputs,
-                    a,
+                    columns,
+                    a: scratch.input.cast::<S>().add((n * frame.height + y * stride) * frame.row),
                     a_stride: stride * inputs,
                     segments: &c.segments,
-                    b: run.weights,
-                    c: y,
+                    b: run.weights.add(column * depth),
+                    c: run.y.add((first * height + row) * width * outputs + column),
                     c_stride: outputs,
-                    prefetch: &prefetch,
+                    prefetch,
                 };
                 gemm(simd.level(), &product);
-                if let Some((shift, sums)) = run.sums {
-                    add_channel_sums(simd, y, width, outputs, shift, scratch.sums, sums);
-                }
+            }
+        }
+        for row in rows {
+            if let Some((shift, sums)) = run.sums {
+                let y = run.y.add((first * height + row) * width * outputs);
+                add_channel_sums(simd, y, width, outputs, shift, scratch.sums, sums);
             }
         }
     }
@@ -378,16 +447,20 @@ unsafe fn backward_kernel<I: Simd, S: Activation, T: Activation>(
         let work = images.len() * height * width * passes * cycles::<I, S>(c.geometry.weights());
         let mut prefetch = Prefetch::new(work, &images, &next_group(&images, &run.images, run.after, c.group));
         run.source.prefetch(c.geometry.input_len(), 1.0, &mut prefetch);
-        prefetch.add(run.back.g, c.geometry.output_len(), 1.0);
-        prefetch.add(run.back.y, c.geometry.output_len(), 1.0);
+        // the weight gradient comes first, and reads band after band if there is no other
+        let ahead = if wanted { 1.0 } else { (2.0 * c.band as f32 / height as f32).min(1.0) };
+        prefetch.add(run.back.g, c.geometry.output_len(), ahead);
+        prefetch.add(run.back.y, c.geometry.output_len(), ahead);
         // the sink comes last, so that its part of this group is early enough
         run.sink.prefetch(c.geometry.input_len(), 0.0, &mut prefetch);
         // SAFETY: by the contract of `backward`, source and output gradient have the images, and the scratch a group of
         // padded inputs and output gradients; the sink, if it wants the gradient, has the images too.
         unsafe {
             read_group(simd, &c.geometry, &c.input_frame(), &run.source, &images, scratch.input.cast::<S>());
-            read_output_gradient(simd, c, run, &images, scratch);
-            add_weight_gradient(simd, c, run, images.len(), scratch, fresh, &prefetch);
+            if wanted {
+                clear_output_gradient(c, images.len(), scratch.m.cast::<S>());
+            }
+            add_weight_gradient(simd, c, run, &images, scratch, fresh, &prefetch);
             fresh = false;
             if !wanted {
                 continue;
@@ -403,53 +476,63 @@ unsafe fn backward_kernel<I: Simd, S: Activation, T: Activation>(
     }
 }
 
-/// Reads a group's output gradients into padded frames in `scratch.m`.
+/// Clears the padded frames of a group's output gradients, of which only the insides will be written.
 ///
 /// # Safety
-/// The contract of [`Convolution::backward`](super::Convolution::backward); `images` are at most a group of the run's.
+/// `m` is valid for writing as many frames.
+#[inline(always)]
+unsafe fn clear_output_gradient<S: Activation>(c: &Direct, images: usize, m: *mut S) {
+    let [height, width, ..] = c.gradient_frame;
+    // SAFETY: the contract.
+    unsafe { std::ptr::write_bytes(m, 0, images * height * width * c.geometry.outputs) };
+}
+
+/// Reads some rows of the output gradient of image `n` into rows of a padded frame, from `into` on.
+///
+/// # Safety
+/// The contract of [`Convolution::backward`](super::Convolution::backward); the image is one of the run's, and `into` is valid
+/// for writing the pixels of as many rows of a frame.
 #[inline(always)]
 unsafe fn read_output_gradient<I: Simd, S: Activation, T: Activation>(
     simd: I,
     c: &Direct,
     run: &Backward<S, T>,
-    images: &Range<usize>,
-    scratch: &Scratch,
+    n: usize,
+    rows: &Range<usize>,
+    into: *mut S,
 ) {
     let outputs = c.geometry.outputs;
     let [height, width] = c.geometry.out();
-    let [frame_height, frame_width, top, left] = c.gradient_frame;
-    let frame_row = frame_width * outputs;
-    // SAFETY: by the contract of `backward`, `scratch.m` has a frame for every image of a group, inside of which the
-    // output's rows lie, and `run.back` the run's images.
-    unsafe {
-        let m = scratch.m.cast::<S>();
-        std::ptr::write_bytes(m, 0, images.len() * frame_height * frame_row);
-        for (i, n) in images.clone().enumerate() {
-            for y in 0..height {
-                let to = m.add((i * frame_height + top + y) * frame_row + left * outputs);
-                let at = (n * height + y) * width * outputs;
-                for k in (0..outputs).step_by(I::WIDTH) {
-                    let factors = run.back.factors(simd, outputs, k);
-                    for x in 0..width {
-                        let g = run.back.at(simd, at + x * outputs + k, factors);
-                        S::store(simd, to.add(x * outputs + k), g);
-                    }
+    let frame_row = c.gradient_frame[1] * outputs;
+    for (i, y) in rows.clone().enumerate() {
+        // SAFETY: by the contract, `into` has row i, and `run.back` the run's images.
+        unsafe {
+            let to = into.add(i * frame_row);
+            let at = (n * height + y) * width * outputs;
+            for k in (0..outputs).step_by(I::WIDTH) {
+                let factors = run.back.factors(simd, outputs, k);
+                for x in 0..width {
+                    let g = run.back.at(simd, at + x * outputs + k, factors);
+                    S::store(simd, to.add(x * outputs + k), g);
                 }
             }
         }
     }
 }
 
-/// Adds the weight gradient of a group whose input and output gradient have been read; a `fresh` one is overwritten.
+/// Reads the output gradients of a group and adds its weight gradient; a `fresh` one is overwritten. Every tile of weights
+/// goes through the output gradient once, which is therefore taken in bands that stay in the cache; without an input gradient,
+/// nobody needs a band any more when the next one is read, and all take the same place.
 ///
 /// # Safety
-/// The contract of [`Convolution::backward`](super::Convolution::backward); `images` are at most a group.
+/// The contract of [`Convolution::backward`](super::Convolution::backward); `images` are at most a group of the run's, whose
+/// input has been read.
 #[inline(always)]
 unsafe fn add_weight_gradient<I: Simd, S: Activation, T: Activation>(
     simd: I,
     c: &Direct,
     run: &Backward<S, T>,
-    images: usize,
+    images: &Range<usize>,
     scratch: &Scratch,
     fresh: bool,
     prefetch: &Prefetch,
@@ -459,7 +542,8 @@ unsafe fn add_weight_gradient<I: Simd, S: Activation, T: Activation>(
     let frame = c.input_frame();
     let [frame_height, frame_width, top, left] = c.gradient_frame;
     let frame_row = frame_width * outputs;
-    for n in 0..images {
+    let keeps_bands = run.wants_input_gradient();
+    for (n, image) in images.clone().enumerate() {
         // SAFETY: by the contract of `backward`, `scratch.input` and `scratch.m` have a frame for every image of a
         // group, inside of which windows and output pixels lie, and `run.dw` has all weights.
         unsafe {
@@ -472,22 +556,27 @@ unsafe fn add_weight_gradient<I: Simd, S: Activation, T: Activation>(
                 pair_rows(simd, input.add(all - next), None, next, scratch.v.add(all - next));
                 scratch.v.cast_const()
             };
-            let sum = Outer {
-                count: kernel,
-                next: [frame.row, 0, kernel * inputs * outputs],
-                fresh: fresh && n == 0,
-                rows: kernel * inputs,
-                columns: outputs,
-                size: [height, width],
-                a,
-                a_strides: [stride * frame.row, stride * inputs * S::DEPTH],
-                d: scratch.m.cast::<S>().add((n * frame_height + top) * frame_row + left * outputs),
-                d_strides: [frame_row, outputs],
-                w: run.dw,
-                w_stride: outputs,
-                prefetch,
-            };
-            outer(simd.level(), &sum);
+            for rows in blocks(0..height, c.band) {
+                let row = if keeps_bands { n * frame_height + top + rows.start } else { 0 };
+                let d = scratch.m.cast::<S>().add(row * frame_row + left * outputs);
+                read_output_gradient(simd, c, run, image, &rows, d);
+                let sum = Outer {
+                    count: kernel,
+                    next: [frame.row, 0, kernel * inputs * outputs],
+                    fresh: fresh && n == 0 && rows.start == 0,
+                    rows: kernel * inputs,
+                    columns: outputs,
+                    size: [rows.len(), width],
+                    a: a.add(rows.start * stride * frame.row),
+                    a_strides: [stride * frame.row, stride * inputs * S::DEPTH],
+                    d,
+                    d_strides: [frame_row, outputs],
+                    w: run.dw,
+                    w_stride: outputs,
+                    prefetch,
+                };
+                outer(simd.level(), &sum);
+            }
         }
     }
 }
@@ -506,46 +595,84 @@ unsafe fn input_gradient<I: Simd, S: Activation, T: Activation>(
     scratch: &Scratch,
     prefetch: &Prefetch,
 ) {
-    let Geometry { inputs, outputs, stride, size, .. } = c.geometry;
+    let Geometry { inputs, outputs, .. } = c.geometry;
+    let mut weights = run.weights;
+    for class in &c.classes {
+        // SAFETY: the contract is the same, and `run.weights` has every class's taps, one class after the other.
+        unsafe {
+            if class.segments.is_empty() {
+                clear_class(c, class, images, scratch.gradient);
+            } else {
+                class_gradient(simd, c, class, weights, images, scratch, prefetch);
+            }
+            weights = weights.add(class.taps.len() * outputs * inputs);
+        }
+    }
+}
+
+/// Clears the gradient of pixels that no window covers.
+///
+/// # Safety
+/// `gradient` is valid for writing as many `images`, whose pixels the class is.
+#[inline(always)]
+unsafe fn clear_class(c: &Direct, class: &PixelClass, images: usize, gradient: *mut f32) {
+    let Geometry { inputs, stride, .. } = c.geometry;
+    let [rows, pixels] = class.size;
+    for row in 0..images * rows {
+        for p in 0..pixels {
+            // SAFETY: the pixel lies in an image, for which the contract makes `gradient` valid.
+            unsafe {
+                let into = gradient.add(c.first_pixel(class, row / rows, row % rows) * inputs);
+                std::ptr::write_bytes(into.add(p * stride * inputs), 0, inputs);
+            }
+        }
+    }
+}
+
+/// Computes the gradient of a class of pixels.
+///
+/// # Safety
+/// The contract of [`input_gradient`]; `weights` are those of the class's taps.
+#[inline(always)]
+unsafe fn class_gradient<I: Simd, S: Activation>(
+    simd: I,
+    c: &Direct,
+    class: &PixelClass,
+    weights: *const S,
+    images: usize,
+    scratch: &Scratch,
+    prefetch: &Prefetch,
+) {
+    let Geometry { inputs, outputs, stride, .. } = c.geometry;
     let [frame_height, frame_width, top, left] = c.gradient_frame;
     let frame_row = frame_width * outputs;
-    // SAFETY: by the contract of `backward`, `scratch.m` has a frame for every image of a group, inside of which the
-    // classes' segments lie; `scratch.gradient` has every image, whose pixels the classes are; `run.weights` has every
-    // class's taps.
-    unsafe {
-        let inside = scratch.m.cast::<S>().add(top * frame_row + left * outputs);
-        let mut weights = run.weights;
-        for class in &c.classes {
-            let [y, x] = class.first;
-            let [rows, pixels] = class.size;
-            for n in 0..images {
-                for row in 0..rows {
-                    let pixel = (n * size[0] + y + stride * row) * size[1] + x;
-                    let into = scratch.gradient.add(pixel * inputs);
-                    if class.segments.is_empty() {
-                        // no window covers these pixels
-                        for p in 0..pixels {
-                            std::ptr::write_bytes(into.add(p * stride * inputs), 0, inputs);
-                        }
-                        continue;
-                    }
+    let [rows, pixels] = class.size;
+    let depth = class.depth(c);
+    let columns = if c.block_rows > 1 { c.panel::<I>(inputs) } else { inputs };
+    for some in blocks(0..images * rows, c.block_rows) {
+        for column in (0..inputs).step_by(columns) {
+            for row in some.clone() {
+                let (n, y) = (row / rows, row % rows);
+                // SAFETY: by the contract of `backward`, `scratch.m` has a frame for every image of a group, inside of which
+                // the classes' segments lie; `scratch.gradient` has every image, whose pixels the class is.
+                unsafe {
+                    let inside = scratch.m.cast::<S>().add(top * frame_row + left * outputs);
                     let product = Gemm {
                         count: 1,
                         next: [0; 3],
                         rows: pixels,
-                        columns: inputs,
-                        a: inside.add((n * frame_height + row) * frame_row),
+                        columns,
+                        a: inside.add((n * frame_height + y) * frame_row),
                         a_stride: outputs,
                         segments: &class.segments,
-                        b: weights,
-                        c: into,
+                        b: weights.add(column * depth),
+                        c: scratch.gradient.add(c.first_pixel(class, n, y) * inputs + column),
                         c_stride: stride * inputs,
                         prefetch,
                     };
                     gemm(simd.level(), &product);
                 }
             }
-            weights = weights.add(class.taps.len() * outputs * inputs);
         }
     }
 }

@@ -3,6 +3,7 @@
 //! Work is done in groups of images, as many as keep the matrix kernels busy; a slice is a number of groups whose
 //! weight gradients are summed in one place. Neither depends on the number of threads.
 
+mod cut;
 mod direct;
 mod pointwise;
 #[cfg(test)]
@@ -77,13 +78,22 @@ impl Geometry {
         self.size.map(|side| (side + 2 * self.pad - self.kernel) / self.stride + 1)
     }
 
+    /// The rows of the input that some rows of the output see; at the borders, all that there are.
+    fn input_rows(&self, rows: &Range<usize>) -> Range<usize> {
+        let ([height, _], out) = (self.size, self.out()[0]);
+        let first = if rows.start == 0 { 0 } else { (rows.start * self.stride).saturating_sub(self.pad) };
+        let window = (rows.end.max(1) - 1) * self.stride + self.kernel;
+        let end = if rows.end == out { height } else { height.min(window.saturating_sub(self.pad)) };
+        first..end.max(first)
+    }
+
     /// The number of weights.
     pub(crate) fn weights(&self) -> usize {
         self.kernel * self.kernel * self.inputs * self.outputs
     }
 
     /// Values of an input image.
-    fn input_len(&self) -> usize {
+    pub(crate) fn input_len(&self) -> usize {
         self.size[0] * self.size[1] * self.inputs
     }
 
@@ -135,6 +145,13 @@ pub(crate) struct Scratch {
     pub(crate) sums: *mut f32,
 }
 
+/// Some rows and channels of an output.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct OutputPart {
+    pub(crate) rows: Range<usize>,
+    pub(crate) channels: Range<usize>,
+}
+
 /// The arguments of a forward pass over some images. The input is stored as S, which is also what is multiplied, and the
 /// output as T.
 pub(crate) struct Forward<S, T> {
@@ -144,11 +161,21 @@ pub(crate) struct Forward<S, T> {
     pub(crate) after: Option<usize>,
     /// The images are in the cache already, so that nothing is prefetched.
     pub(crate) cached: bool,
+    /// What of the output is computed, if it is not all of it: a part that [`Convolution::cut`] made.
+    pub(crate) part: Option<OutputPart>,
     /// Weights packed for the forward pass.
     pub(crate) weights: *const S,
     pub(crate) y: *mut T,
     /// Shifts of the channels, and where the sums of the shifted values and of their squares are added.
     pub(crate) sums: Option<(*const f32, *mut f64)>,
+}
+
+impl<S, T> Forward<S, T> {
+    /// The rows and channels that are computed.
+    fn part(&self, geometry: &Geometry) -> OutputPart {
+        let all = || OutputPart { rows: 0..geometry.out()[0], channels: 0..geometry.outputs };
+        self.part.clone().unwrap_or_else(all)
+    }
 }
 
 /// The arguments of a backward pass over some images.
@@ -254,6 +281,11 @@ impl Convolution {
         }
     }
 
+    /// Whether values of type S are multiplied as a source computes them, which is before they are rounded.
+    pub(crate) fn reads_before_rounding<S: Activation>(&self) -> bool {
+        S::IS_BF16 && matches!(self.plan, Plan::Winograd(_))
+    }
+
     /// The scratch memory that a task needs.
     pub(crate) fn scratch_size(&self) -> ScratchSize {
         match &self.plan {
@@ -296,6 +328,8 @@ impl Convolution {
     /// - `run.weights` is valid for reading [`packed`](Self::packed) values.
     /// - `run.y` is valid for writing every one of `run.images`, of the output's size and channels.
     /// - `run.sums` are valid for reading a shift per output channel, and for reading and writing two sums.
+    /// - If `run.part` is given, there are no `run.sums`, the source keeps nothing that another thread uses, and only the part
+    ///   of the output is written, of one image if it does not have all rows.
     /// - Every pointer of `scratch` is valid for reading and writing as many values as
     ///   [`scratch_size`](Self::scratch_size) says.
     /// - What is written overlaps nothing else, and no other thread uses it meanwhile.

@@ -1,5 +1,7 @@
-//! 1 x 1 convolutions with stride 1: matrix products of pixels and weights. There are no windows and no borders, so that
-//! the products read the input where it is, and only batch norm and ReLU make a copy, of a few rows at a time.
+//! 1 x 1 convolutions: matrix products of pixels and weights. There are no windows and no borders, so that with stride 1
+//! the products read the input where it is, and only batch norm and ReLU make a copy, of a few rows at a time. With a larger
+//! stride the pixels that count are gathered, a few rows at a time too. Their sums have the order of direct convolutions, row
+//! by row.
 
 use std::ops::Range;
 
@@ -30,7 +32,7 @@ pub(super) struct Pointwise {
     geometry: Geometry,
     /// Images that are worked on together.
     pub(super) group: usize,
-    /// Rows of an image that are worked on together: all of them, if a group has several images.
+    /// Rows of an output that are worked on together: all of them, if a group has several images.
     band: usize,
     segments: [Segment; 1],
     /// Values of a word.
@@ -53,13 +55,12 @@ struct PointwiseTiles {
 impl Pointwise {
     /// Whether the algorithm can compute a convolution.
     pub(super) fn fits(geometry: &Geometry) -> bool {
-        let &Geometry { kernel, stride, pad, .. } = geometry;
-        kernel == 1 && stride == 1 && pad == 0
+        geometry.kernel == 1 && geometry.pad == 0
     }
 
     /// Plans a convolution for at most `images`.
     pub(super) fn new<S: Activation>(geometry: Geometry, images: usize) -> Self {
-        let [height, width] = geometry.size;
+        let [height, width] = geometry.out();
         let group = PIXELS.div_ceil(height * width).next_power_of_two().min(images);
         let least = if geometry.weights() > CACHED_WEIGHTS { PIXELS } else { PIXELS / 2 };
         let pixels = (BAND_VALUES / (2 * geometry.inputs + geometry.outputs)).max(least);
@@ -78,7 +79,9 @@ impl Pointwise {
 
     /// Whether tiles can compute a convolution: whole ones only, because they read the input where it is.
     pub(super) fn fits_tiles(geometry: &Geometry) -> bool {
-        Self::fits(geometry) && [geometry.inputs, geometry.outputs].iter().all(|n| n.is_multiple_of(TILE_VALUES))
+        Self::fits(geometry)
+            && geometry.stride == 1
+            && [geometry.inputs, geometry.outputs].iter().all(|n| n.is_multiple_of(TILE_VALUES))
     }
 
     /// Plans a convolution by tiles.
@@ -96,27 +99,51 @@ impl Pointwise {
         Self { direct: Direct::tiled::<Bf16>(geometry, images), tiles: Some(tiles), ..plan }
     }
 
+    /// Whether the products are by tiles, which takes all channels at once.
+    pub(super) fn is_tiled(&self) -> bool {
+        self.tiles.is_some()
+    }
+
     pub(super) fn scratch_size(&self) -> ScratchSize {
-        let Geometry { inputs, outputs, size: [_, width], .. } = self.geometry;
+        let Geometry { inputs, outputs, stride, size, .. } = self.geometry;
+        let width = self.geometry.out()[1];
         let pixels = self.group * self.band * width;
         let rows = if self.tiles.is_some() { pixels.next_multiple_of(TILE) } else { pixels };
         let (input, m) = (rows * inputs, rows * outputs);
         let v = match &self.tiles {
             Some(tiles) => tiles.row.div_ceil(2) * inputs,
-            None if self.depth > 1 => pixels.div_ceil(self.depth) * inputs,
+            None if self.depth > 1 => self.group * self.band * width.div_ceil(self.depth) * inputs,
             None => 0,
         };
-        let du = if self.tiles.is_some() { pixels.next_multiple_of(TILE_VALUES) / 2 * outputs } else { 0 };
+        let du = match self.tiles {
+            Some(_) => pixels.next_multiple_of(TILE_VALUES) / 2 * outputs,
+            // a row of the input, or of its gradient and of zeros
+            None if stride > 1 => 2 * size[1] * inputs,
+            None => 0,
+        };
         ScratchSize { input, v, m, gradient: input, du, sums: 3 * inputs.max(outputs) }
     }
 
-    /// Cuts images into bands: images with some of their rows.
-    fn bands(&self) -> impl Iterator<Item = Range<usize>> + use<> {
-        let (height, band) = (self.geometry.size[0], self.band);
-        (0..height).step_by(band).map(move |first| first..height.min(first + band))
+    /// Cuts rows of an image into bands.
+    fn bands(&self, rows: &Range<usize>) -> impl Iterator<Item = Range<usize>> + use<> {
+        let (Range { start, end }, band) = (rows.clone(), self.band);
+        (start..end).step_by(band).map(move |first| first..end.min(first + band))
     }
 
-    /// The layout of an image whose rows follow each other.
+    /// The rows of the input from the one that a row of the output sees to the next such row, or to the last one.
+    fn seen_rows(&self, row: usize) -> Range<usize> {
+        let Geometry { stride, size: [height, _], .. } = self.geometry;
+        let end = if row + 1 == self.geometry.out()[0] { height } else { (row + 1) * stride };
+        row * stride..end
+    }
+
+    /// Rows and columns of as many pixels, for sums over them: one after the other, but row by row with a stride.
+    fn sum_size(&self, pixels: usize) -> [usize; 2] {
+        let width = self.geometry.out()[1];
+        if self.geometry.stride == 1 { [1, pixels] } else { [pixels / width, width] }
+    }
+
+    /// The layout of an input whose rows follow each other.
     fn frame(&self, channels: usize) -> Frame {
         let [height, width] = self.geometry.size;
         Frame { height, width, channels, row: width * channels }
@@ -148,21 +175,26 @@ unsafe fn forward_kernel<I: Simd, S: Activation, T: Activation>(
     run: &Forward<S, T>,
     scratch: &Scratch,
 ) {
-    let Geometry { inputs, outputs, size: [height, width], .. } = c.geometry;
+    let Geometry { inputs, outputs, .. } = c.geometry;
+    let [height, width] = c.geometry.out();
+    let part = run.part(&c.geometry);
     for images in groups(&run.images, c.group) {
         let work = images.len() * height * width * cycles::<I, S>(c.geometry.weights());
         let mut prefetch = Prefetch::new(work, &images, &next_group(&images, &run.images, run.after, c.group));
         if !run.cached {
             let ahead = c.prefetch_distance();
             prefetch.add(run.y, c.geometry.output_len(), ahead);
-            run.source.prefetch(c.geometry.input_len(), ahead, &mut prefetch);
+            // with a stride, most of the input is not read
+            if c.geometry.stride == 1 {
+                run.source.prefetch(c.geometry.input_len(), ahead, &mut prefetch);
+            }
         }
-        for rows in c.bands() {
+        for rows in c.bands(&part.rows) {
             let pixels = images.len() * rows.len() * width;
             // SAFETY: by the contract of `forward`, the source has the images, `y` their output, and the scratch a band of
             // a group.
             unsafe {
-                let a = read_input(simd, c, &run.source, &images, &rows, scratch.input.cast::<S>());
+                let a = read_input(simd, c, &run.source, &images, &rows, scratch);
                 let y = run.y.add((images.start * height + rows.start) * width * outputs);
                 if let (true, Some(tiles)) = (const { S::IS_BF16 }, &c.tiles) {
                     let a = whole_tile(a.cast(), pixels, inputs, scratch.input.cast());
@@ -181,18 +213,22 @@ unsafe fn forward_kernel<I: Simd, S: Activation, T: Activation>(
                     count: 1,
                     next: [0; 3],
                     rows: pixels,
-                    columns: outputs,
+                    columns: part.channels.len(),
                     a,
                     a_stride: inputs,
                     segments: &c.segments,
-                    b: run.weights,
-                    c: y,
+                    b: run.weights.add(part.channels.start * inputs),
+                    c: y.add(part.channels.start),
                     c_stride: outputs,
                     prefetch: &prefetch,
                 };
                 gemm(simd.level(), &product);
                 if let Some((shift, sums)) = run.sums {
-                    add_channel_sums(simd, y, pixels, outputs, shift, scratch.sums, sums);
+                    let [rows, columns] = c.sum_size(pixels);
+                    for row in 0..rows {
+                        let y = y.add(row * columns * outputs);
+                        add_channel_sums(simd, y, columns, outputs, shift, scratch.sums, sums);
+                    }
                 }
             }
         }
@@ -208,7 +244,8 @@ unsafe fn backward_kernel<I: Simd, S: Activation, T: Activation>(
     run: &Backward<S, T>,
     scratch: &Scratch,
 ) {
-    let Geometry { inputs, outputs, size: [height, width], .. } = c.geometry;
+    let Geometry { inputs, outputs, .. } = c.geometry;
+    let [height, width] = c.geometry.out();
     let wanted = run.wants_input_gradient();
     let mut fresh = true;
     for images in groups(&run.images, c.group) {
@@ -216,24 +253,27 @@ unsafe fn backward_kernel<I: Simd, S: Activation, T: Activation>(
         let work = images.len() * height * width * passes * cycles::<I, S>(c.geometry.weights());
         let mut prefetch = Prefetch::new(work, &images, &next_group(&images, &run.images, run.after, c.group));
         let ahead = c.prefetch_distance();
-        run.source.prefetch(c.geometry.input_len(), ahead, &mut prefetch);
+        if c.geometry.stride == 1 {
+            run.source.prefetch(c.geometry.input_len(), ahead, &mut prefetch);
+        }
         prefetch.add(run.back.g, c.geometry.output_len(), ahead);
         prefetch.add(run.back.y, c.geometry.output_len(), ahead);
         // the sink comes last
         run.sink.prefetch(c.geometry.input_len(), ahead / 2.0, &mut prefetch);
-        for rows in c.bands() {
+        for rows in c.bands(&(0..height)) {
             // SAFETY: by the contract of `backward`, source and output gradient have the images, and the scratch a band of
             // a group; the sink, if it wants the gradient, has the images too. A frame's row of the scratch lies at its
             // distance from the band's first.
             unsafe {
-                let a = read_input(simd, c, &run.source, &images, &rows, scratch.input.cast::<S>());
+                let a = read_input(simd, c, &run.source, &images, &rows, scratch);
                 read_output_gradient(simd, c, run, &images, &rows, scratch.m.cast::<S>());
                 let pixels = images.len() * rows.len() * width;
                 if let (true, Some(tiles)) = (const { S::IS_BF16 }, &c.tiles) {
                     add_tiled_weight_gradient(simd, c, tiles, (a.cast(), pixels), (run.dw, fresh), scratch, &prefetch);
                 } else {
-                    let words = if S::DEPTH == 1 { a.cast() } else { pair_pixels(simd, c, a, pixels, scratch.v) };
-                    add_weight_gradient(simd, c, run, (words, scratch.m.cast::<S>()), pixels, fresh, &prefetch);
+                    let size = c.sum_size(pixels);
+                    let words = if S::DEPTH == 1 { a.cast() } else { pair_pixels(simd, c, a, size, scratch.v) };
+                    add_weight_gradient(simd, c, run, (words, scratch.m.cast::<S>()), size, fresh, &prefetch);
                 }
                 fresh = false;
                 if !wanted {
@@ -245,6 +285,10 @@ unsafe fn backward_kernel<I: Simd, S: Activation, T: Activation>(
                     multiply(simd, tiles, (dy, outputs), run.weights.cast(), &into, &prefetch);
                 } else {
                     input_gradient(simd, c, run, pixels, scratch, &prefetch);
+                }
+                if c.geometry.stride > 1 {
+                    write_strided(simd, c, run, &images, &rows, scratch);
+                    continue;
                 }
                 let frame = c.frame(inputs);
                 for (i, n) in images.clone().enumerate() {
@@ -261,12 +305,12 @@ impl Pointwise {
     /// How far ahead a band is prefetched, as a share of the group's work.
     #[inline(always)]
     fn prefetch_distance(&self) -> f32 {
-        (2.0 * self.band as f32 / self.geometry.size[0] as f32).min(1.0)
+        (2.0 * self.band as f32 / self.geometry.out()[0] as f32).min(1.0)
     }
 }
 
 /// Returns where the input of a band is: all pixels of some rows of `images`, one after the other. A joined source is
-/// read into its place, an active one into the scratch.
+/// read into its place, an active one and one with a stride into the scratch.
 ///
 /// # Safety
 /// `source` is valid for every one of `images`, which are at most a group; `scratch` is valid for writing a band of a
@@ -278,8 +322,13 @@ unsafe fn read_input<I: Simd, S: Activation>(
     source: &Source<S>,
     images: &Range<usize>,
     rows: &Range<usize>,
-    scratch: *mut S,
+    scratch: &Scratch,
 ) -> *const S {
+    if c.geometry.stride > 1 {
+        // SAFETY: the contract is the same.
+        return unsafe { read_strided(simd, c, source, images, rows, scratch) };
+    }
+    let scratch = scratch.input.cast::<S>();
     let (frame, length) = (c.frame(c.geometry.inputs), c.geometry.input_len());
     let first = images.start * length + rows.start * frame.row;
     // SAFETY: by the contract, the source has the images; image i of the scratch begins after i bands.
@@ -299,6 +348,90 @@ unsafe fn read_input<I: Simd, S: Activation>(
                     fill(simd, source, &Band { image: n, rows: rows.clone() }, &frame, into);
                 }
                 scratch
+            }
+        }
+    }
+}
+
+/// Gathers the pixels that a band of the output sees, and returns where they are.
+///
+/// # Safety
+/// The contract of [`read_input`].
+#[inline(always)]
+unsafe fn read_strided<I: Simd, S: Activation>(
+    simd: I,
+    c: &Pointwise,
+    source: &Source<S>,
+    images: &Range<usize>,
+    rows: &Range<usize>,
+    scratch: &Scratch,
+) -> *const S {
+    let Geometry { inputs, stride, .. } = c.geometry;
+    let (frame, length, width) = (c.frame(inputs), c.geometry.input_len(), c.geometry.out()[1]);
+    let (gathered, row) = (scratch.input.cast::<S>(), scratch.du.cast::<S>());
+    let mut into = gathered;
+    for n in images.clone() {
+        for y in rows.clone() {
+            let first = stride * y * frame.row;
+            // SAFETY: by the contract, the source has the images and the scratch a band, and a row of the input.
+            unsafe {
+                let from = match *source {
+                    Source::Plain(from) => from.add(n * length + first),
+                    Source::Joined { keep, .. } => {
+                        fill(simd, source, &Band { image: n, rows: c.seen_rows(y) }, &frame, keep.add(n * length));
+                        keep.add(n * length + first).cast_const()
+                    }
+                    Source::Active(_) => {
+                        let band = Band { image: n, rows: stride * y..stride * y + 1 };
+                        fill(simd, source, &band, &frame, row.wrapping_sub(first));
+                        row.cast_const()
+                    }
+                };
+                for x in 0..width {
+                    std::ptr::copy_nonoverlapping(from.add(stride * x * inputs), into, inputs);
+                    into = into.add(inputs);
+                }
+            }
+        }
+    }
+    gathered
+}
+
+/// Moves the input gradient of a band to the sink: zero for pixels that the output does not see.
+///
+/// # Safety
+/// The contract of [`Convolution::backward`](super::Convolution::backward) with a sink that wants the gradient; `images` are at
+/// most a group of the run's, and `scratch.gradient` has the gradient of the band's pixels.
+#[inline(always)]
+unsafe fn write_strided<I: Simd, S: Activation, T: Activation>(
+    simd: I,
+    c: &Pointwise,
+    run: &Backward<S, T>,
+    images: &Range<usize>,
+    rows: &Range<usize>,
+    scratch: &Scratch,
+) {
+    let Geometry { inputs, stride, size: [_, width], .. } = c.geometry;
+    let columns = c.geometry.out()[1];
+    // every row is the same one of the scratch
+    let frame = Frame { row: 0, ..c.frame(inputs) };
+    // SAFETY: by the contract, the sink has the images, `scratch.gradient` the band's pixels, and `scratch.du` two rows of the
+    // input.
+    unsafe {
+        let (spread, zeros) = (scratch.du, scratch.du.add(width * inputs));
+        std::ptr::write_bytes(spread, 0, 2 * width * inputs);
+        let mut from = scratch.gradient.cast_const();
+        for n in images.clone() {
+            for y in rows.clone() {
+                for x in 0..columns {
+                    std::ptr::copy_nonoverlapping(from, spread.add(stride * x * inputs), inputs);
+                    from = from.add(inputs);
+                }
+                for row in c.seen_rows(y) {
+                    let from = if row == stride * y { spread } else { zeros };
+                    let band = Band { image: n, rows: row..row + 1 };
+                    drain(simd, &run.sink, &band, &frame, from, scratch.sums, run.sums);
+                }
             }
         }
     }
@@ -401,25 +534,27 @@ unsafe fn add_tiled_weight_gradient<I: Simd>(
     }
 }
 
-/// Words of pixels and their neighbors, in `into`.
+/// Words of pixels and their neighbors in the same row, in `into`.
 ///
 /// # Safety
-/// `a` is valid for reading as many pixels, and `into` for writing a word for every two of their values.
+/// `a` is valid for reading as many rows and columns of pixels, and `into` for writing a word for every two values of a row.
 #[inline(always)]
 unsafe fn pair_pixels<I: Simd, S: Activation>(
     simd: I,
     c: &Pointwise,
     a: *const S,
-    pixels: usize,
+    [rows, columns]: [usize; 2],
     into: *mut f32,
 ) -> *const f32 {
     let inputs = c.geometry.inputs;
-    for first in (0..pixels).step_by(2) {
-        // SAFETY: by the contract, `a` has both pixels, or the last one of an odd number, and `into` half as many.
-        unsafe {
-            let low = a.add(first * inputs);
-            let high = (first + 1 < pixels).then(|| low.add(inputs));
-            pair_rows(simd, low, high, inputs, into.add(first / 2 * inputs));
+    for row in 0..rows {
+        for first in (0..columns).step_by(2) {
+            // SAFETY: by the contract, `a` has both pixels, or the last one of an odd number, and `into` half as many.
+            unsafe {
+                let low = a.add((row * columns + first) * inputs);
+                let high = (first + 1 < columns).then(|| low.add(inputs));
+                pair_rows(simd, low, high, inputs, into.add((row * columns.div_ceil(2) + first / 2) * inputs));
+            }
         }
     }
     into
@@ -439,7 +574,7 @@ unsafe fn read_output_gradient<I: Simd, S: Activation, T: Activation>(
     rows: &Range<usize>,
     into: *mut S,
 ) {
-    let Geometry { outputs, size: [height, width], .. } = c.geometry;
+    let (outputs, [height, width]) = (c.geometry.outputs, c.geometry.out());
     let first = (images.start * height + rows.start) * width * outputs;
     let pixels = images.len() * rows.len() * width;
     // a few pixels for every load of the factors, but not so many that memory is read with large steps only
@@ -461,14 +596,14 @@ unsafe fn read_output_gradient<I: Simd, S: Activation, T: Activation>(
 ///
 /// # Safety
 /// The contract of [`Convolution::backward`](super::Convolution::backward); `a` is valid for reading words of the input, and
-/// `d` the output gradient, of as many `pixels`.
+/// `d` the output gradient, of as many rows and columns of pixels.
 #[inline(always)]
 unsafe fn add_weight_gradient<I: Simd, S: Activation, T: Activation>(
     simd: I,
     c: &Pointwise,
     run: &Backward<S, T>,
     (a, d): (*const f32, *const S),
-    pixels: usize,
+    size: [usize; 2],
     fresh: bool,
     prefetch: &Prefetch,
 ) {
@@ -479,11 +614,11 @@ unsafe fn add_weight_gradient<I: Simd, S: Activation, T: Activation>(
         fresh,
         rows: inputs,
         columns: outputs,
-        size: [1, pixels],
+        size,
         a,
-        a_strides: [0, inputs],
+        a_strides: [size[1].div_ceil(S::DEPTH) * inputs, inputs],
         d,
-        d_strides: [0, outputs],
+        d_strides: [size[1] * outputs, outputs],
         w: run.dw,
         w_stride: outputs,
         prefetch,

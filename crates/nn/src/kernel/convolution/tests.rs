@@ -3,6 +3,7 @@
 use equipoise_random::Draws;
 use equipoise_simd::Bf16;
 
+use super::cut::Cut;
 use super::*;
 use crate::buffer::Buffer;
 use crate::kernel::fused_norm::ShortcutBack;
@@ -115,6 +116,7 @@ fn kernels<S: Activation>(
                 images: 0..images,
                 after: None,
                 cached: false,
+                part: None,
                 weights,
                 y: y.as_mut_ptr(),
                 sums: run_sums,
@@ -233,6 +235,130 @@ fn any_window() {
                 check(geometry, ConvolutionAlgorithm::Winograd, 3);
                 check(geometry, ConvolutionAlgorithm::Tiles, 3);
             }
+        }
+    }
+}
+
+/// Weights of which a panel at a time is used, and output gradients that are read in bands.
+#[test]
+fn wide_windows_and_large_images() {
+    for (inputs, outputs, kernel, stride, size, images) in [
+        (128, 160, 3, 2, [9, 7], 3),
+        (3, 64, 7, 2, [75, 90], 1),
+        (160, 128, 1, 2, [20, 19], 2),
+        (16, 64, 3, 2, [60, 70], 1),
+    ] {
+        let geometry = Geometry { inputs, outputs, kernel, stride, pad: kernel / 2, size };
+        check(geometry, ConvolutionAlgorithm::Winograd, images);
+    }
+}
+
+/// Runs the forward pass of a convolution, whole or cut, with weights packed from `w`.
+fn forward_in_pieces<S: Activation>(
+    c: &Convolution,
+    simd: SimdLevel,
+    cut: Option<&Cut>,
+    x: &Buffer<S>,
+    w: &[f32],
+) -> Vec<f32> {
+    let g = c.geometry;
+    let [rows, columns] = g.out();
+    let images = x.len() / g.input_len();
+    let mut weights = Buffer::<S>::new(c.packed());
+    let mut buffers = scratch_buffers(c);
+    let [input, v, m, gradient, du, sums] = buffers.each_mut().map(Buffer::as_mut_ptr);
+    let scratch = Scratch { input, v, m, gradient, du, sums };
+    let mut y = Buffer::<S>::new(images * rows * columns * g.outputs);
+    y.fill(S::from_f32(f32::NAN));
+    let pieces: Vec<_> = match cut {
+        Some(cut) => {
+            (0..cut.pieces()).map(|piece| cut.piece(piece)).map(|(images, part)| (images, Some(part))).collect()
+        }
+        None => vec![(0..images, None)],
+    };
+    // SAFETY: inputs, outputs and packed weights have the sizes that `geometry` implies, the scratch buffers those of
+    // `scratch_size`; they are separate and this thread's own.
+    unsafe {
+        c.pack(simd, w.as_ptr(), 0..g.inputs, weights.as_mut_ptr(), std::ptr::null_mut());
+        for (images, part) in pieces {
+            let (source, weights, y) = (Source::Plain(x.as_ptr()), weights.as_ptr(), y.as_mut_ptr());
+            let run = Forward { source, images, after: None, cached: true, part, weights, y, sums: None };
+            c.forward(simd, &run, &scratch);
+        }
+    }
+    values(&y)
+}
+
+fn check_pieces<S: Activation>(geometry: Geometry, algorithm: ConvolutionAlgorithm, images: usize) {
+    let x = stored::<S>(&random(images * geometry.input_len(), 1));
+    let w = random(geometry.weights(), 2);
+    let c = Convolution::new::<S, S>(geometry, algorithm, images);
+    for &simd in SimdLevel::available() {
+        let whole = forward_in_pieces(&c, simd, None, &x, &w);
+        for threads in [1, 2, 3, 5, 8] {
+            let cut = c.cut(images, threads);
+            assert_eq!(forward_in_pieces(&c, simd, Some(&cut), &x, &w), whole, "{simd:?} {geometry:?} {cut:?}");
+        }
+        // every way to cut
+        let [row_step, channel_step] = c.steps();
+        for piece in
+            [[1, row_step, channel_step], [1, 2 * row_step, geometry.outputs], [1, geometry.out()[0], channel_step]]
+        {
+            let whole_sizes = [images, geometry.out()[0], geometry.outputs];
+            let piece = [0, 1, 2].map(|side| piece[side].min(whole_sizes[side]));
+            let cut = Cut { whole: whole_sizes, piece };
+            assert_eq!(forward_in_pieces(&c, simd, Some(&cut), &x, &w), whole, "{simd:?} {geometry:?} {cut:?}");
+        }
+    }
+}
+
+/// An output that is computed in parts, by any number of threads, has the bits of the whole.
+#[test]
+fn parts_have_the_bits_of_the_whole() {
+    for (kernel, stride) in [(3, 1), (3, 2), (1, 1), (1, 2), (7, 2), (1, 3)] {
+        for size in [[8, 8], [7, 9], [15, 4], [1, 1]] {
+            for (inputs, outputs) in [(16, 64), (32, 32), (64, 96), (16, 48), (48, 16)] {
+                if cfg!(miri) && inputs * outputs * kernel * kernel > 3000 {
+                    continue;
+                }
+                let geometry = Geometry { inputs, outputs, kernel, stride, pad: kernel / 2, size };
+                for algorithm in [ConvolutionAlgorithm::Direct, ConvolutionAlgorithm::Winograd] {
+                    check_pieces::<f32>(geometry, algorithm, 2);
+                    check_pieces::<Bf16>(geometry, algorithm, 3);
+                }
+                if inputs.is_multiple_of(32) && outputs.is_multiple_of(32) {
+                    check_pieces::<Bf16>(geometry, ConvolutionAlgorithm::Tiles, 2);
+                }
+            }
+        }
+    }
+    // weights that a panel at a time is used of, and the caller's images
+    for (inputs, outputs, kernel, stride) in [(128, 192, 3, 2), (3, 64, 7, 2), (448, 384, 1, 2)] {
+        let geometry = Geometry { inputs, outputs, kernel, stride, pad: kernel / 2, size: [9, 8] };
+        if !cfg!(miri) {
+            check_pieces::<f32>(geometry, ConvolutionAlgorithm::Winograd, 2);
+        }
+    }
+}
+
+/// The pieces of a cut are the whole, each value once.
+#[test]
+fn a_cut_covers_the_whole_once() {
+    for (kernel, outputs, size) in [(3, 512, [7, 7]), (1, 64, [56, 56]), (3, 48, [9, 13]), (1, 1024, [1, 1])] {
+        let geometry = Geometry { inputs: 64, outputs, kernel, stride: 1, pad: kernel / 2, size };
+        let c = Convolution::new::<f32, f32>(geometry, ConvolutionAlgorithm::Winograd, 4);
+        for (images, threads) in [(1, 1), (1, 2), (1, 7), (3, 2), (4, 16)] {
+            let cut = c.cut(images, threads);
+            let mut seen = vec![0u8; images * size[0] * outputs];
+            for (images, part) in (0..cut.pieces()).map(|piece| cut.piece(piece)) {
+                for n in images {
+                    for row in part.rows.clone() {
+                        part.channels.clone().for_each(|channel| seen[(n * size[0] + row) * outputs + channel] += 1);
+                    }
+                }
+            }
+            assert!(seen.iter().all(|times| *times == 1), "{geometry:?} {images} {threads}: {cut:?}");
+            assert!(threads == 1 || cut.pieces() > 1 || size == [9, 13], "{geometry:?} {images} {threads}: {cut:?}");
         }
     }
 }

@@ -20,10 +20,12 @@ const CACHED_WEIGHTS: usize = 160 << 10;
 /// Tiles of a block of the backward pass: with V, M and dU, a block and what is prefetched for the next ones fit in a
 /// second-level cache of 1 MB.
 const BACKWARD_BLOCK: usize = 16;
+/// The same where dU does not fit in any case.
+const STREAMED_BLOCK: usize = 64;
 /// Packed weights that are more than this do not stay in any cache until they are used.
 const STREAMED_WEIGHTS: usize = 2 << 20;
 /// About how many cycles the transform of a tile takes, by vector of channels.
-const TRANSFORM: usize = 160;
+pub(super) const TRANSFORM: usize = 160;
 
 /// Where a tile is, from the beginning of its group.
 #[derive(Clone, Copy, Debug)]
@@ -69,7 +71,7 @@ impl Winograd {
             16
         };
         let forward = plan_pass(&geometry, forward, images);
-        let backward = plan_pass(&geometry, BACKWARD_BLOCK, images);
+        let backward = plan_backward(&geometry, images);
         let separate_gradients = cached && weights > CACHED_WEIGHTS / 2;
         let mut plan = Self { geometry, forward, backward, separate_gradients, tiles: Vec::new() };
         plan.plan_tiles();
@@ -140,6 +142,16 @@ fn plan_pass(geometry: &Geometry, block: usize, images: usize) -> Pass {
     // even blocks
     let all = group * down * across;
     Pass { group, block: all.div_ceil(all.div_ceil(block)) }
+}
+
+/// Cuts the backward pass over at most `images`. For every block dU is read and written, which takes longer than the products
+/// where it is large: then blocks are too, as far as pairs of tiles stay together, which are the same sums.
+fn plan_backward(geometry: &Geometry, images: usize) -> Pass {
+    let [down, across] = tiles(geometry);
+    let [small, large] = [BACKWARD_BLOCK, STREAMED_BLOCK].map(|block| plan_pass(geometry, block, images));
+    let has_pairs = |pass: &Pass| pass.block.is_multiple_of(2) && (pass.group * down * across).is_multiple_of(2);
+    let is_streamed = POSITIONS * geometry.inputs * geometry.outputs > STREAMED_WEIGHTS;
+    if is_streamed && has_pairs(&small) && has_pairs(&large) { large } else { small }
 }
 
 dispatch! {
@@ -294,6 +306,8 @@ unsafe fn forward_kernel<I: Simd, S: Activation, T: Activation>(
 ) {
     let Geometry { inputs, outputs, size: [_, width], .. } = c.geometry;
     let (frame, [down, across]) = (c.input_frame(), tiles(&c.geometry));
+    let part = run.part(&c.geometry);
+    let (channels, tile_rows) = (part.channels.len(), part.rows.start / OUT..part.rows.end.div_ceil(OUT));
     let [v_stride, mut m_stride] = c.strides(c.forward.block);
     // where a row of M is finished in one panel, it may overwrite its row of V, which is in the cache
     let mut m = scratch.m;
@@ -302,9 +316,12 @@ unsafe fn forward_kernel<I: Simd, S: Activation, T: Activation>(
     }
     let segments = [Segment { offset: 0, length: inputs }];
     for images in groups(&run.images, c.forward.group) {
-        let tiles = images.len() * down * across;
-        let transform = [inputs, outputs].map(|channels| channels / I::WIDTH * TRANSFORM);
-        let work = tiles * (transform[0] + POSITIONS * cycles::<I, S>(inputs * outputs) + transform[1]);
+        // from the first image's first row of tiles to the last one's last row
+        let begun = tile_rows.start * across;
+        let end = ((images.len() - 1) * down + tile_rows.end) * across;
+        let tiles = end - begun;
+        let transform = [inputs, channels].map(|channels| channels / I::WIDTH * TRANSFORM);
+        let work = tiles * (transform[0] + POSITIONS * cycles::<I, S>(inputs * channels) + transform[1]);
         let next = next_group(&images, &run.images, run.after, c.forward.group);
         let mut prefetch = Prefetch::new(work, &images, &next);
         if !run.cached {
@@ -312,14 +329,15 @@ unsafe fn forward_kernel<I: Simd, S: Activation, T: Activation>(
             prefetch.add(run.y, c.geometry.output_len(), ahead[1]);
             run.source.prefetch(c.geometry.input_len(), ahead[0], &mut prefetch);
         }
-        let begin = images.start * c.geometry.output_len();
+        let begin = images.start * c.geometry.output_len() + part.channels.start;
         // SAFETY: by the contract of `forward`, the source has the images, `y` their output, and the scratch a group of
-        // padded images and a block of V and M. `plan_tiles` put every tile inside its padded image and its output.
+        // padded images and a block of V and M. `plan_tiles` put every tile inside its padded image and its output. The
+        // weights of every position are whole panels, with which the part's channels begin and end.
         unsafe {
-            for first in (0..tiles).step_by(c.forward.block) {
-                let number = c.forward.block.min(tiles - first);
+            for first in (begun..end).step_by(c.forward.block) {
+                let number = c.forward.block.min(end - first);
                 let block = &c.tiles[first..first + number];
-                read_tiles(simd, c, &run.source, &images, first..first + number, scratch.input);
+                read_tiles(simd, c, &run.source, &images, (begun, first..first + number), scratch.input);
                 for (q, tile) in block.iter().enumerate() {
                     prefetch.during(transform[0]);
                     let (from, v) = (scratch.input.add(tile.input), scratch.v.cast::<S>().add(q * inputs));
@@ -329,11 +347,11 @@ unsafe fn forward_kernel<I: Simd, S: Activation, T: Activation>(
                     count: POSITIONS,
                     next: [v_stride, inputs * outputs, m_stride],
                     rows: number,
-                    columns: outputs,
+                    columns: channels,
                     a: scratch.v.cast::<S>(),
                     a_stride: inputs,
                     segments: &segments,
-                    b: run.weights,
+                    b: run.weights.add(part.channels.start * inputs),
                     c: m,
                     c_stride: outputs,
                     prefetch: &prefetch,
@@ -342,8 +360,13 @@ unsafe fn forward_kernel<I: Simd, S: Activation, T: Activation>(
                 for (q, tile) in block.iter().enumerate() {
                     prefetch.during(transform[1]);
                     let into = run.y.add(begin + tile.output);
-                    let inside = tile.inside;
-                    let tile = OutputTile { stride: m_stride, channels: outputs, row: width * outputs, inside };
+                    let tile = OutputTile {
+                        stride: m_stride,
+                        channels,
+                        pixel: outputs,
+                        row: width * outputs,
+                        inside: tile.inside,
+                    };
                     let sums = run.sums.map(|(shift, _)| (shift, scratch.sums));
                     tile_out(simd, m.add(q * outputs), &tile, into, sums);
                 }
@@ -412,7 +435,7 @@ unsafe fn backward_pass<I: Simd, S: Activation, T: Activation>(
             for first in (0..tiles).step_by(pass.block) {
                 let range = first..tiles.min(first + pass.block);
                 if wanted.weights {
-                    read_tiles(simd, c, &run.source, &images, range.clone(), scratch.input);
+                    read_tiles(simd, c, &run.source, &images, (0, range.clone()), scratch.input);
                 }
                 let block = &c.tiles[range.clone()];
                 let block = Block { tiles: block, begin, pass, fresh, transform, prefetch: &prefetch };
@@ -432,28 +455,31 @@ unsafe fn backward_pass<I: Simd, S: Activation, T: Activation>(
     }
 }
 
-/// Reads the rows of the input that the tiles of a block need and those before did not.
+/// Reads the rows of the input that the tiles of a block need and those before, from tile `begun` on, did not.
 ///
 /// # Safety
 /// `source` is valid for every one of `images`, which are at most a group, and `into` for writing a group of padded
-/// images. `block` are tiles of the group; those before have been read.
+/// images. `block` are tiles of the group; those before have been read, from the beginning of a row of tiles on.
 #[inline(always)]
 unsafe fn read_tiles<I: Simd, S: Activation>(
     simd: I,
     c: &Winograd,
     source: &Source<S>,
     images: &Range<usize>,
-    block: Range<usize>,
+    (begun, block): (usize, Range<usize>),
     into: *mut f32,
 ) {
     let (frame, [down, across], height) = (c.input_frame(), tiles(&c.geometry), c.geometry.size[0]);
     // a tile sees the pixels under it, and one more on every side
     let rows = |tiles: usize| if tiles == 0 { 0 } else { height.min(tiles.div_ceil(across) * OUT + 1) };
+    let is_first = block.start == begun;
     for (i, tiles) in tiles_by_image(block, down * across) {
+        // the first row of tiles also sees the row above it
+        let first = if is_first && i == 0 { (tiles.start / across * OUT).saturating_sub(1) } else { rows(tiles.start) };
         // SAFETY: by the contract, `into` has room for image i, and the source has it.
         unsafe {
             let into = into.add(i * frame.height * frame.row);
-            let rows = rows(tiles.start)..rows(tiles.end);
+            let rows = first..rows(tiles.end);
             if !rows.is_empty() {
                 read_band(simd, &c.geometry, &frame, source, &Band { image: images.start + i, rows }, into);
             }
@@ -581,7 +607,7 @@ unsafe fn transform_block<I: Simd, S: Activation, T: Activation>(
                 }
             }
             let (at, inside) = (block.begin + tile.output, tile.inside);
-            let tile = OutputTile { stride: m_stride, channels: outputs, row: width * outputs, inside };
+            let tile = OutputTile { stride: m_stride, channels: outputs, pixel: outputs, row: width * outputs, inside };
             tile_out_back(simd, scratch.m.cast::<S>().add(q * outputs), &tile, &run.back, at);
         }
     }

@@ -137,7 +137,7 @@ fn output_back<I: Simd>(simd: I, y: [I::V; OUT]) -> [I::V; TILE] {
 /// Two columns of d B, which are even +- `point` odd: `square` is the square of the other point.
 ///
 /// # Safety
-/// `d` is valid for reading a vector at every pixel of a tile: rows `row` apart, pixels `channels` apart.
+/// `d` is valid for reading a vector at every pixel of a tile: rows `row` apart, pixels `pixel` apart.
 #[inline(always)]
 unsafe fn column_pair<I: Simd>(
     simd: I,
@@ -372,7 +372,8 @@ pub(super) struct OutputTile {
     /// Distance from one position of M to the next.
     pub(super) stride: usize,
     pub(super) channels: usize,
-    /// Distance from one row of the output to the next.
+    /// Distances from one pixel of the output to the next, and from one row.
+    pub(super) pixel: usize,
     pub(super) row: usize,
     /// Rows and columns of the tile that lie inside the output.
     pub(super) inside: [usize; 2],
@@ -399,13 +400,13 @@ pub(super) unsafe fn tile_out<I: Simd, T: Activation>(
     into: *mut T,
     sums: Option<(*const f32, *mut f32)>,
 ) {
-    let &OutputTile { stride, channels, row, inside } = tile;
+    let &OutputTile { stride, channels, pixel, row, inside } = tile;
     for k in (0..channels).step_by(I::WIDTH) {
         // SAFETY: by the contract, every position, every pixel inside the output, and the sums have a vector at `k`.
         unsafe {
             let values = output_values(simd, m.add(k), stride);
             if tile.is_whole() {
-                store_whole(simd, &values, into.add(k), channels, row);
+                store_whole(simd, &values, into.add(k), pixel, row);
                 if let Some((shift, sums)) = sums {
                     add_sums(simd, &values, simd.load(shift.add(k)), sums.add(k), channels);
                 }
@@ -413,7 +414,7 @@ pub(super) unsafe fn tile_out<I: Simd, T: Activation>(
             }
             for (y, values) in values.iter().enumerate().take(inside[0]) {
                 for (x, value) in values.iter().enumerate().take(inside[1]) {
-                    T::store(simd, into.add(y * row + x * channels + k), *value);
+                    T::store(simd, into.add(y * row + x * pixel + k), *value);
                     if let Some((shift, sums)) = sums {
                         let value = simd.sub(*value, simd.load(shift.add(k)));
                         simd.store(sums.add(k), simd.add(simd.load(sums.add(k)), value));
@@ -456,7 +457,7 @@ unsafe fn store_whole<I: Simd, T: Activation>(
     simd: I,
     values: &[[I::V; OUT]; OUT],
     into: *mut T,
-    channels: usize,
+    pixel: usize,
     row: usize,
 ) {
     let mut at = into;
@@ -464,7 +465,7 @@ unsafe fn store_whole<I: Simd, T: Activation>(
         at = opaque(at);
         for (x, value) in values.iter().enumerate() {
             // SAFETY: `at` is the first pixel of one of the tile's rows, for which the contract makes it valid.
-            unsafe { T::store(simd, at.add(x * channels), *value) };
+            unsafe { T::store(simd, at.add(x * pixel), *value) };
         }
         at = at.wrapping_add(row);
     }
@@ -510,7 +511,7 @@ pub(super) unsafe fn tile_out_back<I: Simd, S: Activation, T: Activation>(
     back: &OutputGradient<T>,
     at: usize,
 ) {
-    let &OutputTile { stride, channels, row, inside } = tile;
+    let &OutputTile { stride, channels, row, inside, .. } = tile;
     let whole = tile.is_whole();
     for k in (0..channels).step_by(I::WIDTH) {
         // SAFETY: by the contract, every position, every pixel inside the output, and the factors have a vector at `k`.
