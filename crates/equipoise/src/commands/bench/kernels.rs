@@ -32,7 +32,7 @@ pub(crate) struct Args {
 }
 
 /// Convolutions of ResNet-32, ResNet-18 and ResNet-50: input channels, output channels, window, stride, image size, images.
-const SHAPES: [[usize; 6]; 11] = [
+const SHAPES: [[usize; 6]; 12] = [
     [3, 16, 3, 1, 32, 64],
     [16, 16, 3, 1, 32, 64],
     [16, 32, 3, 2, 32, 64],
@@ -42,6 +42,7 @@ const SHAPES: [[usize; 6]; 11] = [
     [3, 64, 7, 2, 224, 1],
     [64, 64, 3, 1, 56, 4],
     [256, 64, 1, 1, 56, 4],
+    [256, 512, 1, 2, 56, 4],
     [256, 256, 3, 1, 14, 8],
     [512, 2048, 1, 1, 7, 16],
 ];

@@ -137,7 +137,7 @@ fn output_back<I: Simd>(simd: I, y: [I::V; OUT]) -> [I::V; TILE] {
 /// Two columns of d B, which are even +- `point` odd: `square` is the square of the other point.
 ///
 /// # Safety
-/// `d` is valid for reading a vector at every pixel of a tile: rows `row` apart, pixels `pixel` apart.
+/// `d` is valid for reading a vector at every pixel of a tile: rows `row` apart, pixels `channels` apart.
 #[inline(always)]
 unsafe fn column_pair<I: Simd>(
     simd: I,
@@ -390,8 +390,8 @@ impl OutputTile {
 ///
 /// # Safety
 /// `m` is valid for reading `channels` values at each of the 36 positions, `into` for writing them at each pixel inside
-/// the output. The first of `sums` is valid for reading `channels` values, the second for reading and writing twice as
-/// many. `channels` is a multiple of 16.
+/// the output, pixels `tile.pixel` apart. The first of `sums` is valid for reading `channels` values, the second for reading and
+/// writing twice as many. `channels` is a multiple of 16.
 #[inline(always)]
 pub(super) unsafe fn tile_out<I: Simd, T: Activation>(
     simd: I,
@@ -451,7 +451,7 @@ unsafe fn output_values<I: Simd>(simd: I, m: *const f32, stride: usize) -> [[I::
 /// Writes all 4 x 4 pixels of a tile.
 ///
 /// # Safety
-/// `into` is valid for writing a vector at each of the 4 x 4 pixels: rows `row` apart, pixels `channels` apart.
+/// `into` is valid for writing a vector at each of the 4 x 4 pixels: rows `row` apart, pixels `pixel` apart.
 #[inline(always)]
 unsafe fn store_whole<I: Simd, T: Activation>(
     simd: I,
