@@ -20,6 +20,7 @@ impl<T: Activation> CpuOf<T> {
     /// Computes the features of a batch with the running statistics.
     pub(super) fn backbone_evaluate(&mut self, images: usize) {
         self.norm_by_running_statistics();
+        self.pack_for_evaluation();
         let features = Shared::new(self.head.features.as_mut_ptr());
         let lengths = Shared::new(self.head.lengths.as_mut_ptr());
         let (engine, group) = (&*self, GROUP.min(self.batch_size));
@@ -91,7 +92,7 @@ impl<T: Activation> CpuOf<T> {
         scratch: &Scratch,
     ) {
         let layer = &self.layers[layer];
-        let weights = layer.forward_weights.as_ptr().cast::<S>();
+        let weights = layer.memory.evaluation_weights.as_ptr().cast::<S>();
         let run = Forward { source, images: 0..number, after: None, cached: true, weights, y, sums: None };
         // SAFETY: by the contract, the source, `y` and the scratch fit this layer; its weights are packed for this
         // convolution.
