@@ -85,6 +85,11 @@ impl<T> Buffer<T> {
     pub(crate) fn as_mut_ptr(&mut self) -> *mut T {
         self.start.as_ptr()
     }
+
+    /// The start of a buffer that several owners share. It may be written to as long as nobody has a reference to the values.
+    pub(crate) fn shared_ptr(&self) -> *mut T {
+        self.start.as_ptr()
+    }
 }
 
 fn layout(bytes: usize, align: usize) -> Layout {

@@ -39,13 +39,13 @@ impl<T: Activation> CpuOf<T> {
 
     /// Computes the gradient of the last block's output from that of the features.
     pub(super) fn average_pool_backward(&mut self, images: usize) {
-        let out = self.activation_gradients.blocks[0].as_mut_ptr();
+        let out = self.activations.last_gradient.as_ptr();
         let sink = Shared::new(self.block_input_sink(self.blocks.len(), ShortcutBack::Nothing, out));
         // every row of an image has the same gradient
         let frame = Frame { row: 0, ..self.feature_frame() };
         let (channels, simd) = (frame.channels, self.tasks.simd);
         self.partial_sums[..images * 3 * channels].fill(0.0);
-        let gradients = &self.activation_gradients.features;
+        let gradients = &self.activations.feature_gradients;
         let partial_sums = Shared::new(self.partial_sums.as_mut_ptr());
         self.tasks.run(images, |n, _, scratch| {
             let gradient = &gradients[n * channels..][..channels];

@@ -1,6 +1,7 @@
 //! The backward pass of the backbone.
 
 use super::CpuOf;
+use super::packing::PackedFor;
 use super::plan::channel_step;
 use super::scratch::Shared;
 use super::sums::Parts;
@@ -13,28 +14,33 @@ impl<T: Activation> CpuOf<T> {
     /// Computes the gradients of all layers from that of the features.
     pub(super) fn backbone_backward(&mut self, images: usize) -> Result<(), NnError> {
         self.average_pool_backward(images);
-        // parts of the pass that wrote the last partial sums, and which of the two block gradients it wrote
-        let (mut parts, mut current) = (self.parts_by_image(images), 0);
+        // parts of the pass that wrote the last partial sums, and the gradient that it wrote
+        let (mut parts, mut g) = (self.parts_by_image(images), self.activations.last_gradient.as_ptr());
         for block in (0..self.blocks.len()).rev() {
-            parts = self.block_backward(block, current, parts, images)?;
-            current = 1 - current;
+            self.recompute_block_inputs(block, images);
+            parts = self.block_backward(block, g, parts, images)?;
+            g = self.layers[self.blocks[block].first()].memory.input_gradient.as_ptr();
         }
         if self.network.stem.pool {
-            self.max_pool_backward(current, images);
-            (parts, current) = (self.parts_by_image(images), 1 - current);
+            self.max_pool_backward(g, images);
+            (parts, g) = (self.parts_by_image(images), self.activations.pool_gradient.as_ptr());
         }
         self.add_parts(parts, [2, 3], self.layers[0].channels())?;
         self.norm_backward(0, 1);
-        let g = self.activation_gradients.blocks[current].as_ptr();
         self.layer_backward(0, Source::Plain(self.activations.images.as_ptr()), g, Sink::Nothing, images)?;
         Ok(())
     }
 
-    /// Goes back through a block, from block gradient `current` to the other one. `parts` wrote the partial sums of the
+    /// Goes back through a block, from the gradient of its output to that of its input. `parts` wrote the partial sums of the
     /// block's last batch norms; returns the parts that wrote those of the block before.
-    fn block_backward(&mut self, block: usize, current: usize, parts: Parts, images: usize) -> Result<Parts, NnError> {
+    fn block_backward(
+        &mut self,
+        block: usize,
+        block_gradient: *const T,
+        parts: Parts,
+        images: usize,
+    ) -> Result<Parts, NnError> {
         let last = self.blocks[block].last();
-        let block_gradient = self.activation_gradients.blocks[current].as_ptr();
         let input = Source::Plain(self.activations.block_inputs[block].as_ptr());
         let projection = self.blocks[block].projection;
         let wanted = if projection.is_some() { 3 } else { 2 };
@@ -44,7 +50,7 @@ impl<T: Activation> CpuOf<T> {
             None => self.shortcut_gradient(block, block_gradient),
             Some(projection) => {
                 self.norm_backward(projection, 2);
-                let out = self.activation_gradients.projection.as_mut_ptr();
+                let out = self.layers[projection].memory.input_gradient.as_ptr();
                 let sink = Sink::Plain { shortcut: ShortcutBack::Nothing, out };
                 self.layer_backward(projection, input, block_gradient, sink, images)?;
                 ShortcutBack::Same(out)
@@ -54,7 +60,7 @@ impl<T: Activation> CpuOf<T> {
         for i in 0..self.blocks[block].layers.len() - 1 {
             let layers = &self.blocks[block].layers;
             let number = layers[layers.len() - 2 - i];
-            let out = self.activation_gradients.inner[i % 2].as_mut_ptr();
+            let out = self.layers[above].memory.input_gradient.as_ptr();
             let layer = &self.layers[number];
             let source = Source::Active(layer.normed());
             let sink = Sink::Active { normed: layer.normed(), centered: layer.centered(), out };
@@ -64,7 +70,7 @@ impl<T: Activation> CpuOf<T> {
             self.norm_backward(number, 1);
             (g, above) = (out, number);
         }
-        let out = self.activation_gradients.blocks[1 - current].as_mut_ptr();
+        let out = self.layers[above].memory.input_gradient.as_ptr();
         let sink = self.block_input_sink(block, shortcut, out);
         self.layer_backward(above, input, g, sink, images)
     }
@@ -78,15 +84,19 @@ impl<T: Activation> CpuOf<T> {
         sink: Sink<S>,
         images: usize,
     ) -> Result<Parts, NnError> {
+        if !matches!(sink, Sink::Nothing) {
+            self.pack_late(number, PackedFor::Backward);
+        }
         let layer = &self.layers[number];
         let (convolution, simd, slice_images) = (&layer.convolution, self.tasks.simd, self.slices.images());
         let inputs = convolution.geometry.inputs;
+        let weight = layer.weight.clone();
         let tasks = images.div_ceil(slice_images);
         self.partial_sums[..3 * tasks * inputs].fill(0.0);
         let (source, sink) = (Shared::new(input), Shared::new(sink));
         let (back, weights) =
-            (Shared::new(layer.output_gradient(g)), Shared::new(layer.backward_weights.as_ptr().cast::<S>()));
-        let slices = Shared::new(self.slice_gradients.as_mut_ptr());
+            (Shared::new(layer.output_gradient(g)), Shared::new(layer.memory.backward_weights.as_ptr().cast::<S>()));
+        let slices = Shared::new(layer.memory.slice_gradients.as_ptr());
         let partial_sums = Shared::new(self.partial_sums.as_mut_ptr());
         self.tasks.run(tasks, |task, next, scratch| {
             // SAFETY: `slice_gradients` has the weights of every slice, and `partial_sums` three values for every task
@@ -100,7 +110,7 @@ impl<T: Activation> CpuOf<T> {
                 back: back.get(),
                 images: task * slice_images..images.min((task + 1) * slice_images),
                 after: next.map(|next| next * slice_images),
-                weights: weights.get(),
+                weights: weights.get().cast_const(),
                 dw,
                 sink: sink.get(),
                 sums,
@@ -109,8 +119,6 @@ impl<T: Activation> CpuOf<T> {
             // images of the sink, its own slice and sums, and its own scratch.
             unsafe { convolution.backward(simd, &run, scratch) };
         });
-        let slices = Shared::new(self.slice_gradients.as_ptr());
-        let weight = layer.weight.clone();
         let dw = Shared::new(self.gradients[weight.clone()].as_mut_ptr());
         let step = channel_step(inputs);
         self.tasks.pool.run(inputs / step, |task| {

@@ -33,7 +33,7 @@ impl<T: Activation> Layer<T> {
 
     /// The layer's output after its batch norm.
     pub(super) fn normed(&self) -> Normed<T> {
-        self.normed_at(self.output.as_ptr())
+        self.normed_at(self.memory.output.as_ptr())
     }
 
     /// The batch norm of an output that is kept elsewhere.
@@ -43,12 +43,12 @@ impl<T: Activation> Layer<T> {
 
     /// The layer's output with its mean, from which the sums of the backward pass are taken.
     pub(super) fn centered(&self) -> Centered<T> {
-        Centered { y: self.output.as_ptr(), mean: self.row(MEAN) }
+        Centered { y: self.memory.output.as_ptr(), mean: self.row(MEAN) }
     }
 
     /// The gradient of the layer's output from the gradient `g` of its batch norm.
     pub(super) fn output_gradient(&self, g: *const T) -> OutputGradient<T> {
-        OutputGradient { g, y: self.output.as_ptr(), k: self.row(K) }
+        OutputGradient { g, y: self.memory.output.as_ptr(), k: self.row(K) }
     }
 
     /// Sets a channel's a and b from its mean and variance.

@@ -30,6 +30,7 @@ impl<T: Activation> CpuOf<T> {
     /// Computes the features of a batch with the running statistics.
     pub(super) fn backbone_evaluate(&mut self, images: usize) {
         self.norm_by_running_statistics();
+        self.pack_for_evaluation();
         let features = Shared::new(self.head.features.as_mut_ptr());
         let lengths = Shared::new(self.head.lengths.as_mut_ptr());
         let memory = self.group_scratch.evaluation::<T>();
@@ -112,7 +113,7 @@ impl<T: Activation> CpuOf<T> {
         workers: Workers<'_>,
     ) {
         let layer = &self.layers[number_of_layer];
-        let weights = layer.forward_weights.as_ptr().cast::<S>();
+        let weights = layer.memory.evaluation_weights.as_ptr().cast::<S>();
         let Workers::One(scratch) = workers else {
             // SAFETY: the contract is the same.
             return unsafe { self.evaluate_layer_in_parts(number_of_layer, source, y, number) };
@@ -142,7 +143,7 @@ impl<T: Activation> CpuOf<T> {
         }
         let cut = convolution.cut(number, self.tasks.pool.threads());
         let (source, y) = (Shared::new(source), Shared::new(y));
-        let weights = Shared::new(layer.forward_weights.as_ptr().cast::<S>());
+        let weights = Shared::new(layer.memory.evaluation_weights.as_ptr().cast::<S>().cast_const());
         self.tasks.run(cut.pieces(), |piece, _, scratch| {
             let (images, part) = cut.piece(piece);
             let forward = |source: Source<S>, images: Range<usize>, part: OutputPart| {

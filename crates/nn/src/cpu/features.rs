@@ -138,7 +138,7 @@ impl<T: Activation> CpuOf<T> {
             let rounded = &mut hidden.logit_gradients[..rows * outputs];
             round(self.tasks.simd, logits, rounded);
             let back = DenseShape::new(rows, outputs, inputs);
-            let features = &mut self.activation_gradients.features;
+            let features = &mut self.activations.feature_gradients;
             self.tasks.dense_product(back, rounded, &head.backward_weights, features);
         }
     }
@@ -147,7 +147,7 @@ impl<T: Activation> CpuOf<T> {
     pub(super) fn hidden_backward(&mut self, rows: usize) {
         let Some(hidden) = &self.hidden else { return };
         let shape = hidden.shape(rows);
-        let gradients = &mut self.activation_gradients.features;
+        let gradients = &mut self.activations.feature_gradients;
         let outputs = hidden.output.chunks(TASK_ROWS * shape.outputs);
         let mut tasks: Vec<(&[f32], &mut [f32])> =
             outputs.zip(gradients.chunks_mut(TASK_ROWS * shape.outputs)).take(rows.div_ceil(TASK_ROWS)).collect();

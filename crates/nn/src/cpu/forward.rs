@@ -1,6 +1,7 @@
 //! The forward pass in training.
 
 use super::CpuOf;
+use super::packing::PackedFor;
 use super::scratch::Shared;
 use super::sums::Parts;
 use crate::error::NnError;
@@ -79,7 +80,8 @@ impl<T: Activation> CpuOf<T> {
         share: Option<f32>,
     ) -> Result<(), NnError> {
         self.receive_parameters(number)?;
-        let layer = &mut self.layers[number];
+        self.pack_late(number, PackedFor::Forward);
+        let layer = &self.layers[number];
         let (channels, task_images, slice_tasks) = (layer.channels(), layer.task_images, layer.slice_tasks);
         let slice_images = self.slices.images();
         let first = |task: usize| task / slice_tasks * slice_images + task % slice_tasks * task_images;
@@ -87,8 +89,8 @@ impl<T: Activation> CpuOf<T> {
         let tasks = slice * slice_tasks + rest.div_ceil(task_images);
         let partial_sums = &mut self.partial_sums[..tasks * 2 * channels];
         partial_sums.fill(0.0);
-        let (source, y) = (Shared::new(source), Shared::new(layer.output.as_mut_ptr()));
-        let weights = Shared::new(layer.forward_weights.as_ptr().cast::<S>());
+        let (source, y) = (Shared::new(source), Shared::new(layer.memory.output.as_ptr()));
+        let weights = Shared::new(layer.memory.forward_weights.as_ptr().cast::<S>().cast_const());
         let mean = Shared::new(self.statistics[layer.mean.clone()].as_ptr());
         let partial_sums = Shared::new(partial_sums.as_mut_ptr());
         let (convolution, simd, has_sums) = (&layer.convolution, self.tasks.simd, share.is_some());

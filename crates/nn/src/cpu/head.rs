@@ -280,11 +280,11 @@ impl<T: Activation> CpuOf<T> {
             self.gradients[head.weight.start..head.scale.start].fill(0.0);
         }
         // a head on features computes no gradient of them
-        if head.is_cosine() && !self.activation_gradients.features.is_empty() {
+        if head.is_cosine() && !self.activations.feature_gradients.is_empty() {
             let inputs = head.convolution.geometry.inputs;
             let rows: Vec<f32> = head.rows[..].iter().map(|x| x.to_f32()).collect();
             let directions = if self.network.is_on_features() { &rows } else { &head.features[..] };
-            let gradients = self.activation_gradients.features.chunks_exact_mut(inputs).take(images);
+            let gradients = self.activations.feature_gradients.chunks_exact_mut(inputs).take(images);
             for ((gradient, direction), length) in gradients.zip(directions.chunks_exact(inputs)).zip(&head.lengths) {
                 normalize_backward(direction, *length, gradient);
             }
@@ -309,13 +309,13 @@ impl<T: Activation> CpuOf<T> {
         let source = Shared::new(Source::Plain(head.features.as_ptr()));
         let back = Shared::new(OutputGradient { g, y: g, k: head.identity.as_ptr() });
         let weights = Shared::new(head.backward_weights.as_ptr());
-        let slices = Shared::new(self.slice_gradients.as_mut_ptr());
-        let out = self.activation_gradients.features.as_mut_ptr();
+        let slices = Shared::new(self.activations.head_slices.as_ptr());
+        let out = self.activations.feature_gradients.as_mut_ptr();
         let sink = Shared::new(Sink::Plain { shortcut: ShortcutBack::Nothing, out });
         let partial_sums = Shared::new(self.partial_sums.as_mut_ptr());
         self.tasks.run(tasks, |task, _, scratch| {
             let images = task * slice_images..images.min((task + 1) * slice_images);
-            // SAFETY: `slice_gradients` has the head's weights for every task, and `partial_sums` three values for
+            // SAFETY: `head_slices` has the head's weights for every task, and `partial_sums` three values for
             // every task and channel; a plain sink leaves the sums as they are.
             let (dw, sums) = unsafe {
                 let dw = slices.get().add(task * convolution.geometry.weights());
@@ -330,6 +330,6 @@ impl<T: Activation> CpuOf<T> {
         let dw = self.gradients[head.weight.clone()].as_mut_ptr();
         // SAFETY: the tasks above wrote `tasks` slices, and dw is the head's part of the gradients, which only this
         // thread uses.
-        unsafe { convolution.collect(simd, self.slice_gradients.as_ptr(), tasks, 0..inputs, dw) };
+        unsafe { convolution.collect(simd, slices.get(), tasks, 0..inputs, dw) };
     }
 }

@@ -164,35 +164,34 @@ impl<T: Activation> CpuOf<T> {
     /// Pools the stem's output into the first block's input.
     pub(super) fn max_pool_forward(&mut self, images: usize) {
         let stem = &self.layers[0];
-        let z = Shared::new(self.activations.block_inputs[0].as_mut_ptr());
+        let z = Shared::new(self.activations.block_inputs[0].as_ptr());
         let (taps, simd) = (Shared::new(self.activations.pool_taps.as_mut_ptr()), self.tasks.simd);
         let rows = pooled(stem.convolution.geometry.out())[0];
         self.tasks.pool.run(images, |n| {
             // SAFETY: the stem's output, the first block's input and the taps have `batch_size` images; each task has
             // its own image.
-            unsafe { stem.max_pool(simd, stem.output.as_ptr(), (n, 0..rows), z.get(), Some(taps.get())) };
+            unsafe { stem.max_pool(simd, stem.memory.output.as_ptr(), (n, 0..rows), z.get(), Some(taps.get())) };
         });
     }
 
-    /// Goes back from block gradient `current` to the other one. Every image has its sums in `partial_sums`.
-    pub(super) fn max_pool_backward(&mut self, current: usize, images: usize) {
+    /// Goes back from the gradient `g` of the first block's input. Every image has its sums in `partial_sums`.
+    pub(super) fn max_pool_backward(&mut self, g: *const T, images: usize) {
         let stem = &self.layers[0];
         let ([height, width], channels) = (stem.convolution.geometry.out(), stem.channels());
         let [rows, columns] = pooled([height, width]);
         let (input, output) = (height * width * channels, rows * columns * channels);
-        let [first, second] = &mut self.activation_gradients.blocks;
-        let (g, out) = if current == 0 { (&*first, second) } else { (&*second, first) };
+        let (g, out) = (Shared::new(g), Shared::new(self.activations.pool_gradient.as_ptr()));
         let (taps, simd) = (&self.activations.pool_taps, self.tasks.simd);
         self.partial_sums[..3 * images * channels].fill(0.0);
-        let sums = self.partial_sums.chunks_exact_mut(3 * channels);
-        let mut tasks: Vec<(&mut [T], &mut [f64])> = out.chunks_exact_mut(input).zip(sums).take(images).collect();
-        self.tasks.pool.each(&mut tasks, |n, (out, sums)| {
-            let (g, taps) = (&g[n * output..][..output], &taps[n * output..][..output]);
-            let normed = stem.normed_at(stem.output[n * input..][..input].as_ptr());
-            let (out, sums) = (out.as_mut_ptr(), sums.as_mut_ptr());
-            // SAFETY: the slices have an image each, and the sums three values per channel; layers have a multiple of 16 channels.
+        let mut tasks: Vec<&mut [f64]> = self.partial_sums.chunks_exact_mut(3 * channels).take(images).collect();
+        self.tasks.pool.each(&mut tasks, |n, sums| {
+            let taps = taps[n * output..][..output].as_ptr();
+            // SAFETY: the gradients and the stem's output have `batch_size` images, and their places do not overlap in this step. Each task
+            // has an image of its own. The sums have three values per channel; layers have a multiple of 16 channels.
             unsafe {
-                pool_image_back(simd, [height, width], normed, stem.mean(), (g.as_ptr(), taps.as_ptr()), out, sums);
+                let normed = stem.normed_at(stem.memory.output.as_ptr().add(n * input));
+                let (g, out) = (g.get().add(n * output), out.get().add(n * input));
+                pool_image_back(simd, [height, width], normed, stem.mean(), (g, taps), out, sums.as_mut_ptr());
             }
         });
     }

@@ -1,98 +1,412 @@
-//! What an engine keeps of a batch between its passes, and how much memory that takes.
+//! What an engine needs memory for in a step, and when.
+//!
+//! The outputs of convolutions are needed from their forward to their backward pass, all gradients of activations and the weight
+//! gradients of slices for a short time only. The inputs of blocks are recomputed from these outputs where a chain of blocks has a
+//! projection to begin with. The weights of large layers are packed right before they are used.
 
+use std::ops::Range;
+
+use super::arena::{Arena, Stretch};
 use super::evaluation;
-use super::plan::Plan;
+use super::lifetimes::{Tensor, most_bytes, place};
 use crate::buffer::Buffer;
-use crate::kernel::convolution::Geometry;
+use crate::kernel::convolution::{Convolution, Geometry};
 use crate::kernel::stored;
 use crate::kernel::value::Activation;
-use crate::network::{Network, pooled};
+use crate::network::{Layer as LayerDescription, Network, ResidualBlock, Shortcut};
+use crate::slices::Slices;
 
-/// Values of a forward pass in training that the backward pass needs, beside every layer's output.
+/// Words of packed weights that are packed once after every step. More of them are packed right before each pass: they are then in the
+/// cache when they are read, and all layers can use the same memory.
+const PACKED_ONCE: u64 = 3 << 16;
+
+/// What a layer needs memory for.
+#[derive(Clone, Copy)]
+pub(super) struct LayerSizes {
+    /// Values of an input and of an output image.
+    input: u64,
+    output: u64,
+    weights: u64,
+    /// Words of the weights packed for one pass.
+    packed: u64,
+    /// Whether packed weights have padding, which is zero and stays zero.
+    has_padding: bool,
+}
+
+impl LayerSizes {
+    /// Those of a convolution that multiplies words of `depth` values.
+    pub(super) fn of(convolution: &Convolution, depth: usize) -> Self {
+        let Geometry { inputs, outputs, size, .. } = convolution.geometry;
+        Self {
+            input: values(size, inputs),
+            output: values(convolution.geometry.out(), outputs),
+            weights: convolution.geometry.weights() as u64,
+            packed: (convolution.packed() / depth) as u64,
+            has_padding: convolution.has_padding(),
+        }
+    }
+
+    /// Those of a layer that is not planned yet. Packed weights are those of Winograd's F(4 x 4, 3 x 3), where that fits.
+    fn estimate(layer: &LayerDescription, depth: u64) -> Self {
+        let (inputs, outputs) = (stored(layer.inputs), stored(layer.outputs));
+        let windows = if layer.kernel == 3 && layer.stride == 1 { 36 } else { layer.kernel * layer.kernel };
+        Self {
+            input: values(layer.size, inputs),
+            output: values(layer.out(), outputs),
+            weights: (layer.kernel * layer.kernel * inputs * outputs) as u64,
+            packed: (windows * inputs * outputs) as u64 / depth,
+            has_padding: false,
+        }
+    }
+}
+
+fn values([height, width]: [usize; 2], channels: usize) -> u64 {
+    (height * width * channels) as u64
+}
+
+/// The steps of a pass over a batch in the order of time.
+#[derive(Clone, Copy)]
+struct Steps {
+    layers: usize,
+}
+
+impl Steps {
+    fn forward(self, layer: usize) -> usize {
+        layer
+    }
+
+    fn average_pool(self) -> usize {
+        self.layers
+    }
+
+    fn head_backward(self) -> usize {
+        self.layers + 1
+    }
+
+    fn average_pool_backward(self) -> usize {
+        self.layers + 2
+    }
+
+    fn backward(self, layer: usize) -> usize {
+        2 * self.layers + 2 - layer
+    }
+
+    /// An evaluation, which comes between two steps.
+    fn evaluation(self) -> usize {
+        2 * self.layers + 3
+    }
+
+    fn all(self) -> Range<usize> {
+        0..self.evaluation() + 1
+    }
+}
+
+/// The numbers of a layer's tensors.
+#[derive(Clone, Copy)]
+struct LayerTensors {
+    output: usize,
+    input_gradient: usize,
+    slice_gradients: usize,
+    forward_weights: usize,
+    backward_weights: usize,
+    evaluation_weights: usize,
+}
+
+/// All tensors that a network needs.
+struct Tensors {
+    all: Vec<Tensor>,
+    layers: Vec<LayerTensors>,
+    /// The input of every block, and the output of the last one.
+    block_inputs: Vec<usize>,
+    /// Gradients of the last block's output and of what the stem's max pool reads.
+    last_gradient: usize,
+    pool_gradient: usize,
+    /// Weight gradients of the slices of the head.
+    head_slices: usize,
+}
+
+/// What the memory of a network depends on.
+pub(super) struct Needs<'a> {
+    pub(super) network: &'a Network,
+    pub(super) blocks: &'a [ResidualBlock],
+    pub(super) layers: Vec<LayerSizes>,
+    /// Most images at a time, the slices that they are cut into, and the bytes of an activation.
+    pub(super) images: usize,
+    pub(super) slices: usize,
+    pub(super) value_bytes: usize,
+    /// Whether tensors share memory; if not, each has a place of its own, and nothing is computed or packed twice.
+    pub(super) shares_memory: bool,
+}
+
+impl Needs<'_> {
+    /// The block inputs that are recomputed right before the backward pass of a block: all up to its own that are computed one from
+    /// the other. A chain begins behind a projection, whose block's outputs say everything, or with the first block, whose
+    /// input is kept.
+    fn recomputed_before(&self, block: usize) -> Range<usize> {
+        let blocks = self.blocks;
+        let ends_chain = blocks[block].projection.is_some() || block + 1 == blocks.len();
+        if !self.shares_memory || self.network.shortcut != Shortcut::Projection || !ends_chain {
+            return 0..0;
+        }
+        let first = blocks[..block].iter().rposition(|block| block.projection.is_some()).unwrap_or(0);
+        first + 1..block + 1
+    }
+
+    /// Whether the weights of a layer are packed right before each pass.
+    fn is_packed_late(&self, sizes: &LayerSizes) -> bool {
+        self.shares_memory && sizes.packed > PACKED_ONCE && !sizes.has_padding
+    }
+
+    fn tensors(&self) -> Tensors {
+        let steps = Steps { layers: self.layers.len() };
+        let mut all = Vec::new();
+        let layers = (0..self.layers.len()).map(|number| self.layer(number, steps, &mut all)).collect();
+        let block_inputs = (0..=self.blocks.len()).map(|block| self.block_input(block, steps, &mut all)).collect();
+        let features = self.layers.last().map_or(0, |_| self.block_output(self.blocks.len()));
+        let first = |block: &ResidualBlock| steps.backward(block.first());
+        let until = self.blocks.last().map_or(0, |block| first(block) + 1);
+        let last_gradient = self.activation(features, vec![steps.average_pool_backward()..until], &mut all);
+        let pool_gradient = match self.layers.first() {
+            Some(stem) if self.network.stem.pool => stem.output,
+            _ => 0,
+        };
+        let (stem, head) = (steps.backward(0), (stored(self.network.features()) * stored(self.network.classes)) as u64);
+        let pool_gradient = self.activation(pool_gradient, vec![stem..stem + 1], &mut all);
+        // with a frozen backbone it is trained between evaluations
+        let of_head = [steps.head_backward(), steps.evaluation()].map(|step| step..step + 1).to_vec();
+        let head = if self.layers.is_empty() { 0 } else { head };
+        let head_slices = push(&mut all, 4 * self.slices as u64 * head, of_head);
+        Tensors { all, layers, block_inputs, last_gradient, pool_gradient, head_slices }
+    }
+
+    /// The tensors of a layer.
+    fn layer(&self, number: usize, steps: Steps, all: &mut Vec<Tensor>) -> LayerTensors {
+        let sizes = self.layers[number];
+        let (forward, backward) = (steps.forward(number), steps.backward(number));
+        let (now, back) = (forward..forward + 1, backward..backward + 1);
+        let (late, packed) = (self.is_packed_late(&sizes), 4 * sizes.packed);
+        let when = |pass: Range<usize>| vec![if late { pass } else { steps.all() }];
+        let evaluation = steps.evaluation();
+        let forward_weights = push(all, packed, when(now));
+        // nobody needs the gradient of the images
+        let has_gradient = number > 0;
+        LayerTensors {
+            output: self.activation(sizes.output, vec![forward..backward + 1], all),
+            input_gradient: {
+                let until = self.gradient_reader(number, steps) + 1;
+                self.activation(if has_gradient { sizes.input } else { 0 }, vec![backward..until], all)
+            },
+            slice_gradients: push(all, 4 * self.slices as u64 * sizes.weights, vec![back.clone()]),
+            forward_weights,
+            backward_weights: push(all, if has_gradient { packed } else { 0 }, when(back)),
+            evaluation_weights: match late {
+                true => push(all, packed, vec![evaluation..evaluation + 1]),
+                false => forward_weights,
+            },
+        }
+    }
+
+    /// The last step that reads the gradient of a layer's input.
+    fn gradient_reader(&self, number: usize, steps: Steps) -> usize {
+        let of = |block: &ResidualBlock| block.first() <= number && number <= block.projection.unwrap_or(block.last());
+        let Some(block) = self.blocks.iter().position(of) else { return steps.backward(number) };
+        let (first, before) = (self.blocks[block].first(), block.checked_sub(1).map(|before| &self.blocks[before]));
+        match number == first {
+            // the shortcut of the block before takes it to the block's input
+            true => steps.backward(before.map_or(0, ResidualBlock::first)),
+            false if self.blocks[block].projection == Some(number) => steps.backward(first),
+            false => steps.backward(number - 1),
+        }
+    }
+
+    /// The input of a block, or the output of the last one.
+    fn block_input(&self, block: usize, steps: Steps, all: &mut Vec<Tensor>) -> usize {
+        let blocks = self.blocks;
+        let Some(_) = blocks.first() else { return push(all, 0, Vec::new()) };
+        let written =
+            |block: usize| blocks.get(block).map_or(steps.average_pool(), |block| steps.forward(block.first()));
+        let length = self.block_output(block);
+        if block == blocks.len() {
+            return self.activation(length, vec![written(block)..steps.average_pool_backward() + 1], all);
+        }
+        // the max pool writes the first one before the first block reads it
+        let from = if block == 0 { 0 } else { written(block) };
+        let until = steps.backward(blocks[block].first()) + 1;
+        let before = (block..blocks.len()).find(|end| self.recomputed_before(*end).contains(&block));
+        let needed = match before {
+            None => vec![from..until],
+            Some(end) => {
+                let end = &blocks[end];
+                vec![from..written(block + 1) + 1, steps.backward(end.projection.unwrap_or(end.last()))..until]
+            }
+        };
+        self.activation(length, needed, all)
+    }
+
+    /// Values of an image where a block begins, or where the last one ends.
+    fn block_output(&self, block: usize) -> u64 {
+        match self.blocks.get(block) {
+            Some(block) => self.layers[block.first()].input,
+            None => self.blocks.last().map_or(0, |last| self.layers[last.last()].output),
+        }
+    }
+
+    /// Adds a tensor with so many values for every image of a batch.
+    fn activation(&self, length: u64, steps: Vec<Range<usize>>, all: &mut Vec<Tensor>) -> usize {
+        let bytes = (self.images as u64).saturating_mul(length).saturating_mul(self.value_bytes as u64);
+        push(all, bytes, steps)
+    }
+}
+
+/// Adds a tensor and returns its number.
+fn push(all: &mut Vec<Tensor>, bytes: u64, steps: Vec<Range<usize>>) -> usize {
+    all.push(Tensor { bytes, steps });
+    all.len() - 1
+}
+
+/// Where the tensors of a layer are.
+pub(super) struct LayerMemory<T> {
+    /// The convolution's output y.
+    pub(super) output: Stretch<T>,
+    /// The gradient of its input.
+    pub(super) input_gradient: Stretch<T>,
+    /// The weight gradients of all slices.
+    pub(super) slice_gradients: Stretch<f32>,
+    /// The weights as the kernels of the forward pass in training, of the backward pass and of an evaluation read them: words of f32, or of pairs.
+    pub(super) forward_weights: Stretch<f32>,
+    pub(super) backward_weights: Stretch<f32>,
+    pub(super) evaluation_weights: Stretch<f32>,
+    /// Whether the weights are packed right before each pass, and not after a step.
+    pub(super) is_packed_late: bool,
+}
+
+/// What is kept of a batch beside every layer's tensors.
 pub(super) struct Activations<T> {
     /// The images, with the channels of a pixel side by side.
     pub(super) images: Buffer,
     /// The input of every block, and the output of the last one.
-    pub(super) block_inputs: Vec<Buffer<T>>,
+    pub(super) block_inputs: Vec<Stretch<T>>,
+    /// For every block, the block inputs that are recomputed before its backward pass.
+    pub(super) recomputed: Vec<Range<usize>>,
     /// The pixel of the window that the stem's max pool took.
     pub(super) pool_taps: Vec<u8>,
-}
-
-impl<T: Activation> Activations<T> {
-    pub(super) fn new(plan: &Plan<T>, network: &Network, batch_size: usize) -> Self {
-        let length = |size: [usize; 2], channels: usize| batch_size * size[0] * size[1] * channels;
-        // a head on features reads them where its first layer does
-        let Some(stem) = plan.layers.first() else {
-            return Self { images: Buffer::new(0), block_inputs: Vec::new(), pool_taps: Vec::new() };
-        };
-        let stem_output = stem.convolution.geometry.out();
-        let first = if network.stem.pool { pooled(stem_output) } else { stem_output };
-        let first = length(first, stem.channels());
-        let outputs = plan.blocks.iter().map(|block| plan.layers[block.last()].output.len());
-        Self {
-            images: Buffer::new(length(network.size, network.channels)),
-            block_inputs: [first].into_iter().chain(outputs).map(Buffer::new).collect(),
-            pool_taps: vec![0; if network.stem.pool { first } else { 0 }],
-        }
-    }
-}
-
-/// Gradients of activations. Each is needed for a short time only, so that layers share them.
-pub(super) struct ActivationGradients<T> {
-    /// Gradients of the outputs of a block and of the one before it, in turn.
-    pub(super) blocks: [Buffer<T>; 2],
-    /// Gradients inside a block, in turn.
-    pub(super) inner: [Buffer<T>; 2],
-    /// The gradient of a projection's input.
-    pub(super) projection: Buffer<T>,
+    /// The gradient of the last block's output.
+    pub(super) last_gradient: Stretch<T>,
+    /// The gradient of the stem's output after its batch norm, if a max pool reads it.
+    pub(super) pool_gradient: Stretch<T>,
     /// The gradient of the features.
-    pub(super) features: Buffer,
+    pub(super) feature_gradients: Buffer,
+    /// Weight gradients of the slices of the head.
+    pub(super) head_slices: Stretch<f32>,
 }
 
-impl<T: Activation> ActivationGradients<T> {
-    pub(super) fn new(plan: &Plan<T>, network: &Network, batch_size: usize) -> Self {
-        let stem = plan.layers.first().map_or(0, |layer| layer.output.len());
-        let (mut block_length, mut inner, mut projection) = (stem, 0, 0);
-        // without layers before it, nobody needs the gradient of what the head reads
-        let has_features = plan.hidden.is_some() || !plan.layers.is_empty();
-        for block in &plan.blocks {
-            let (last, others) = block.layers.split_last().expect("a block has layers");
-            block_length = block_length.max(plan.layers[*last].output.len());
-            inner = others.iter().map(|layer| plan.layers[*layer].output.len()).fold(inner, usize::max);
-            if let Some(number) = block.projection {
-                let Geometry { inputs, size: [height, width], .. } = plan.layers[number].convolution.geometry;
-                projection = projection.max(batch_size * height * width * inputs);
-            }
-        }
-        let two_inside = plan.blocks.iter().any(|block| block.layers.len() > 2);
-        Self {
-            blocks: [Buffer::new(block_length), Buffer::new(block_length)],
-            inner: [Buffer::new(inner), Buffer::new(if two_inside { inner } else { 0 })],
-            projection: Buffer::new(projection),
-            features: Buffer::new(if has_features { batch_size * stored(network.features()) } else { 0 }),
-        }
+/// Finds places for all tensors of a network.
+pub(super) fn allocate<T: Activation>(needs: &Needs<'_>) -> (Vec<LayerMemory<T>>, Activations<T>) {
+    let mut tensors = needs.tensors();
+    if !needs.shares_memory {
+        tensors.all.iter_mut().for_each(|tensor| tensor.steps = vec![0..1]);
     }
+    let arena = Arena::new(place(&tensors.all));
+    let of_layer = |(layer, sizes): (&LayerTensors, &LayerSizes)| LayerMemory {
+        output: arena.stretch(layer.output),
+        input_gradient: arena.stretch(layer.input_gradient),
+        slice_gradients: arena.stretch(layer.slice_gradients),
+        forward_weights: arena.stretch(layer.forward_weights),
+        backward_weights: arena.stretch(layer.backward_weights),
+        evaluation_weights: arena.stretch(layer.evaluation_weights),
+        is_packed_late: needs.is_packed_late(sizes),
+    };
+    let layers = tensors.layers.iter().zip(&needs.layers).map(of_layer).collect();
+    let &Needs { network, images, .. } = needs;
+    let on_features = network.is_on_features();
+    let image = if on_features { 0 } else { network.channels * network.size[0] * network.size[1] };
+    let pooled = if network.stem.pool { needs.block_output(0) as usize } else { 0 };
+    // without layers before it, nobody needs the gradient of what the head reads
+    let has_features = network.hidden().is_some() || !on_features;
+    let activations = Activations {
+        images: Buffer::new(images * image),
+        block_inputs: tensors.block_inputs.iter().map(|tensor| arena.stretch(*tensor)).collect(),
+        recomputed: (0..needs.blocks.len()).map(|block| needs.recomputed_before(block)).collect(),
+        pool_taps: vec![0; images * pooled],
+        last_gradient: arena.stretch(tensors.last_gradient),
+        pool_gradient: arena.stretch(tensors.pool_gradient),
+        feature_gradients: Buffer::new(if has_features { images * stored(network.features()) } else { 0 }),
+        head_slices: arena.stretch(tensors.head_slices),
+    };
+    (layers, activations)
 }
 
-/// Estimates the bytes of an engine: what it keeps of a batch and three gradients, in values of `size` bytes, the
-/// parameters, and the threads' scratch.
+/// Estimates the bytes of an engine: the tensors of a step, in values of `size` bytes, the parameters with their gradients and
+/// momentum, and the threads' scratch.
 pub(super) fn bytes(network: &Network, batch_size: usize, threads: usize, size: usize) -> u64 {
-    let values = |size: [usize; 2], channels: usize| (size[0] * size[1] * stored(channels)) as u64;
     let (layers, blocks) = network.layers();
-    let outputs = || layers.iter().map(|layer| values(layer.out(), layer.outputs));
-    let largest = outputs().max().unwrap_or(0);
-    let block_outputs = blocks.iter().map(|block| &layers[block.last()]).map(|last| values(last.out(), last.outputs));
-    let kept = outputs().sum::<u64>() + block_outputs.sum::<u64>();
+    let depth = |number: usize| if number == 0 { 1 } else { (size_of::<f32>() / size) as u64 };
+    let sizes = layers.iter().enumerate().map(|(number, layer)| LayerSizes::estimate(layer, depth(number)));
+    let slices = Slices::new(batch_size, 1).of(0, 1).len();
+    let needs = Needs {
+        network,
+        blocks: &blocks,
+        layers: sizes.collect(),
+        images: batch_size,
+        slices,
+        value_bytes: size,
+        shares_memory: true,
+    };
     let image = (network.channels * network.size[0] * network.size[1]) as u64;
-    let in_f32 = 2 * image + 3 * stored(network.features()) as u64 + 3 * stored(network.classes) as u64;
-    let per_image = size as u64 * (kept + 3 * largest) + 4 * in_f32;
-    let parameters = 48 * network.parameter_count() as u64;
+    let taps = if network.stem.pool { needs.block_output(0) } else { 0 };
+    let heads = 3 * stored(network.features()) as u64 + 3 * stored(network.classes) as u64;
+    let per_image = 4 * (2 * image + heads) + taps;
+    let head = 8 * (stored(network.features()) * stored(network.classes)) as u64;
+    let parameters = 12 * network.parameter_count() as u64 + head;
     // a thread's frames and tiles of a few images, and the transformed weights of a layer; once more the activations, for
     // images that all threads evaluate together
     let windows = layers.iter().filter(|layer| layer.kernel > 1);
     let transformed = windows.map(|layer| 36 * (stored(layer.inputs) * stored(layer.outputs)) as u64);
+    let largest = needs.layers.iter().map(|layer| layer.output).max().unwrap_or(0);
     let group = evaluation::GROUP as u64 * largest;
     let per_thread = 4 * (transformed.max().unwrap_or(0) + 7 * group);
-    let all = (batch_size as u64).saturating_mul(per_image).saturating_add(parameters + 4 * 6 * group);
+    let all = most_bytes(&needs.tensors().all).saturating_add(parameters + 4 * 6 * group);
+    let all = all.saturating_add((batch_size as u64).saturating_mul(per_image));
     all.saturating_add(per_thread.saturating_mul(threads as u64))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::network::Architecture;
+
+    fn needs<'a>(network: &'a Network, layers: &[LayerDescription], blocks: &'a [ResidualBlock]) -> Needs<'a> {
+        let sizes = layers.iter().map(|layer| LayerSizes::estimate(layer, 1)).collect();
+        Needs { network, blocks, layers: sizes, images: 16, slices: 4, value_bytes: 4, shares_memory: true }
+    }
+
+    /// The places of real networks take little more than what is needed at once.
+    #[test]
+    fn places_are_close() {
+        for architecture in Architecture::ALL.into_iter().filter(|architecture| !architecture.is_for_features()) {
+            let side = architecture.default_image_size();
+            let network = Network::new(architecture, 3, [side, side], 100).expect("valid");
+            let (layers, blocks) = network.layers();
+            let tensors = needs(&network, &layers, &blocks).tensors().all;
+            let (least, placed) = (most_bytes(&tensors), place(&tensors).bytes);
+            assert!(placed as f64 <= 1.03 * least as f64, "{architecture}: {placed} bytes, {least} at once");
+        }
+    }
+
+    /// Every block input but the first is recomputed once where there are projections, and none elsewhere.
+    #[test]
+    fn chains_of_blocks() {
+        use Architecture::{ResNet18, ResNet32, ResNet34, ResNet50};
+        let chains = |architecture: Architecture| -> Vec<Range<usize>> {
+            let network = Network::new(architecture, 3, [64, 64], 10).expect("valid");
+            let (layers, blocks) = network.layers();
+            let needs = needs(&network, &layers, &blocks);
+            let ranges = (0..blocks.len()).map(|block| needs.recomputed_before(block));
+            ranges.filter(|range| !range.is_empty()).collect()
+        };
+        assert_eq!(chains(ResNet18), [1..3, 3..5, 5..7, 7..8]);
+        assert_eq!(chains(ResNet34), [1..4, 4..8, 8..14, 14..16]);
+        assert_eq!(chains(ResNet50), [1..4, 4..8, 8..14, 14..16]);
+        assert_eq!(chains(ResNet32), []);
+    }
 }

@@ -1,14 +1,15 @@
 //! The engine for the CPU.
 //!
 //! A layer is a convolution with the batch norm that follows it. A forward pass in training keeps every convolution's
-//! output y and every block's input z. Batch norm, ReLU and the residual sum are computed while the next convolution
+//! output y, from which the inputs z of blocks are recomputed if blocks have projections; else it keeps these too. Batch norm, ReLU and the residual sum are computed while the next convolution
 //! reads its input, and their gradients while it writes the gradient of its input.
 //!
 //! | file | what lives there |
 //! |---|---|
 //! | `precision` | the engine for a chosen precision, which is what the rest of the workspace sees |
 //! | `plan` | layers, where their values are, how passes are cut into tasks |
-//! | `memory` | what is kept of a batch between passes |
+//! | `memory` | what needs memory in a step, and when |
+//! | `lifetimes`, `arena` | places in one stretch of memory for tensors that are needed at different times |
 //! | `scratch` | tasks and their scratch memory |
 //! | `sums` | sums over slices of a batch and over processes |
 //! | `forward`, `backward`, `evaluation` | the passes of the backbone |
@@ -18,6 +19,7 @@
 //! | `shares` | which process updates which weights |
 //! | `tensors` | tensors in and out, in PyTorch's layout |
 
+mod arena;
 mod average_pool;
 mod backward;
 mod batch_norm;
@@ -27,6 +29,7 @@ mod evaluation;
 mod features;
 mod forward;
 mod head;
+mod lifetimes;
 mod max_pool;
 mod memory;
 mod optimizer;
@@ -38,6 +41,8 @@ mod scratch;
 mod shares;
 mod sums;
 mod tensors;
+#[cfg(test)]
+mod tests;
 
 use std::ops::Range;
 
@@ -47,7 +52,7 @@ use equipoise_simd::SimdLevel;
 use self::ema::Ema;
 use self::features::HiddenLayer;
 use self::head::HeadLayer;
-use self::memory::{ActivationGradients, Activations};
+use self::memory::Activations;
 use self::plan::{Layer, Plan, PlanOptions};
 use self::scratch::{Tasks, ThreadScratch};
 use self::shares::Shares;
@@ -92,9 +97,6 @@ pub(crate) struct CpuOf<T> {
     statistics: Buffer,
     ema: Option<Ema>,
     activations: Activations<T>,
-    activation_gradients: ActivationGradients<T>,
-    /// Weight gradients of the slices of one layer.
-    slice_gradients: Buffer,
     /// Words of a gradient, for the products of a head on features.
     gradient_words: Vec<f32>,
     /// Partial sums of batch norms, part after part.
@@ -116,8 +118,10 @@ pub(crate) struct CpuOf<T> {
     /// The parameters before an ascent, and whether the next step starts from them.
     before_ascent: Option<Buffer>,
     ascended: bool,
-    /// The tasks of packing: a layer (the head comes last) and some of its input channels.
+    /// The tasks of packing after a step: a layer (the head comes last) and some of its input channels.
     packing: Vec<(usize, Range<usize>)>,
+    /// Whether the weights of large layers are where evaluations read them, which training uses for other things.
+    evaluation_weights_are_packed: bool,
 }
 
 impl<T: Activation> CpuOf<T> {
@@ -126,8 +130,21 @@ impl<T: Activation> CpuOf<T> {
         batch_size: usize,
         seed: u64,
         pool: Pool,
+        kernels: (SimdLevel, ConvolutionAlgorithm),
+        peers: Option<Box<dyn Peers>>,
+    ) -> Result<Self, NnError> {
+        Self::build_with(network, batch_size, seed, pool, kernels, peers, true)
+    }
+
+    /// Builds an engine whose tensors share memory or, for tests, have places of their own.
+    fn build_with(
+        network: Network,
+        batch_size: usize,
+        seed: u64,
+        pool: Pool,
         (simd, algorithm): (SimdLevel, ConvolutionAlgorithm),
         peers: Option<Box<dyn Peers>>,
+        shares_memory: bool,
     ) -> Result<Self, NnError> {
         network.check()?;
         if !(1..=MOST_IMAGES).contains(&batch_size) {
@@ -139,8 +156,9 @@ impl<T: Activation> CpuOf<T> {
         if bytes > MOST_BYTES {
             return Err(NnError::Memory { batch_size, bytes });
         }
-        let plan = Plan::new(&network, &PlanOptions { images: batch_size, slices, algorithm });
-        let activation = evaluation::GROUP.min(batch_size) * plan.largest_activation(batch_size);
+        let plan =
+            Plan::new(&network, &PlanOptions { images: batch_size, slices, own_slices, algorithm, shares_memory });
+        let activation = evaluation::GROUP.min(batch_size) * plan.largest_activation();
         let mut engine = Self {
             batch_size,
             slices,
@@ -154,9 +172,6 @@ impl<T: Activation> CpuOf<T> {
             second_moment: None,
             statistics: Buffer::new(plan.offsets.statistics),
             ema: None,
-            activations: Activations::new(&plan, &network, batch_size),
-            activation_gradients: ActivationGradients::new(&plan, &network, batch_size),
-            slice_gradients: Buffer::new(if network.is_on_features() { 0 } else { plan.slice_gradients(own_slices) }),
             gradient_words: Vec::new(),
             partial_sums: vec![0.0; if network.is_on_features() { 0 } else { 3 * batch_size * plan.most_channels() }],
             logits: Vec::with_capacity(batch_size * network.classes),
@@ -170,6 +185,8 @@ impl<T: Activation> CpuOf<T> {
             before_ascent: None,
             ascended: false,
             packing: plan.packing(),
+            evaluation_weights_are_packed: false,
+            activations: plan.activations,
             layers: plan.layers,
             blocks: plan.blocks,
             hidden: plan.hidden,
@@ -187,6 +204,7 @@ impl<T: Activation> CpuOf<T> {
     /// Runs the forward pass of the backbone in training with these images, if all processes can, and returns their number.
     fn train_backbone(&mut self, own: Result<usize, NnError>, share: Option<f32>) -> Result<usize, NnError> {
         self.batch_images = self.images_of_all(&own)?;
+        self.evaluation_weights_are_packed = false;
         let images = own?;
         self.backbone_forward(images, share)?;
         self.finish_parameters()?;

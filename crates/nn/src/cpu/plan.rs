@@ -8,6 +8,7 @@ use std::ops::Range;
 use super::batch_norm;
 use super::features::HiddenLayer;
 use super::head::HeadLayer;
+use super::memory::{Activations, LayerMemory, LayerSizes, Needs, allocate};
 use crate::buffer::Buffer;
 use crate::kernel::convolution::{Convolution, ConvolutionAlgorithm, Geometry, ScratchSize};
 use crate::kernel::value::Activation;
@@ -34,37 +35,50 @@ pub(super) struct Layer<T> {
     /// computed. A slice has `slice_tasks` of them; one task computes a slice in the backward pass.
     pub(super) task_images: usize,
     pub(super) slice_tasks: usize,
-    /// The convolution's output y.
-    pub(super) output: Buffer<T>,
-    /// The weights as the kernels of the forward and of the backward pass read them: words of f32, or of pairs.
-    pub(super) forward_weights: Buffer,
-    pub(super) backward_weights: Buffer,
+    /// Where its tensors are.
+    pub(super) memory: LayerMemory<T>,
     /// The rows that `batch_norm.rs` lists.
     pub(super) coefficients: Buffer,
     /// 1 / sqrt(variance + epsilon) of every channel.
     pub(super) inverse_deviation: Vec<f64>,
 }
 
+/// The convolution of a layer, and what it needs memory for.
+fn convolution<T: Activation>(
+    first: bool,
+    layer: &LayerDescription,
+    options: &PlanOptions,
+) -> (Convolution, LayerSizes) {
+    let geometry = Geometry {
+        // the caller's images are not padded
+        inputs: if first { layer.inputs } else { stored(layer.inputs) },
+        outputs: stored(layer.outputs),
+        kernel: layer.kernel,
+        stride: layer.stride,
+        pad: layer.pad,
+        size: layer.size,
+    };
+    let slice_images = options.slices.images();
+    // images are f32, and so is the stem's arithmetic
+    let (convolution, depth) = match first {
+        true => (Convolution::new::<f32, T>(geometry, options.algorithm, slice_images), 1),
+        false => (Convolution::new::<T, T>(geometry, options.algorithm, slice_images), T::DEPTH),
+    };
+    let sizes = LayerSizes::of(&convolution, depth);
+    (convolution, sizes)
+}
+
 impl<T: Activation> Layer<T> {
-    fn new(first: bool, layer: &LayerDescription, offsets: &mut Offsets, options: &PlanOptions) -> Self {
-        let geometry = Geometry {
-            // the caller's images are not padded
-            inputs: if first { layer.inputs } else { stored(layer.inputs) },
-            outputs: stored(layer.outputs),
-            kernel: layer.kernel,
-            stride: layer.stride,
-            pad: layer.pad,
-            size: layer.size,
-        };
-        let slice_images = options.slices.images();
-        // images are f32, and so is the stem's arithmetic
-        let (convolution, depth) = match first {
-            true => (Convolution::new::<f32, T>(geometry, options.algorithm, slice_images), 1),
-            false => (Convolution::new::<T, T>(geometry, options.algorithm, slice_images), T::DEPTH),
-        };
+    fn new(
+        layer: &LayerDescription,
+        convolution: Convolution,
+        memory: LayerMemory<T>,
+        offsets: &mut Offsets,
+        slice_images: usize,
+    ) -> Self {
+        let geometry = convolution.geometry;
         let task_images = slice_images.div_ceil(TASKS_OF_SLICE).next_multiple_of(convolution.forward.group);
-        let (channels, [height, width]) = (geometry.outputs, geometry.out());
-        let packed = convolution.packed() / depth;
+        let channels = geometry.outputs;
         Self {
             unpadded: [layer.inputs, layer.outputs],
             task_images,
@@ -74,10 +88,7 @@ impl<T: Activation> Layer<T> {
             beta: offsets.take_parameters(channels),
             mean: offsets.take_statistics(channels),
             variance: offsets.take_statistics(channels),
-            output: Buffer::new(options.images * height * width * channels),
-            forward_weights: Buffer::new(packed),
-            // the gradient of the images is not computed
-            backward_weights: Buffer::new(if first { 0 } else { packed }),
+            memory,
             coefficients: Buffer::new(batch_norm::ROWS * channels),
             inverse_deviation: vec![0.0; channels],
             convolution,
@@ -96,7 +107,11 @@ pub(super) struct PlanOptions {
     /// Most images that this process computes at a time.
     pub(super) images: usize,
     pub(super) slices: Slices,
+    /// Slices of this process.
+    pub(super) own_slices: usize,
     pub(super) algorithm: ConvolutionAlgorithm,
+    /// Whether tensors that are not needed at the same time share memory.
+    pub(super) shares_memory: bool,
 }
 
 /// Lengths of the flat buffers so far.
@@ -122,6 +137,7 @@ impl Offsets {
 pub(super) struct Plan<T> {
     pub(super) layers: Vec<Layer<T>>,
     pub(super) blocks: Vec<ResidualBlock>,
+    pub(super) activations: Activations<T>,
     /// The hidden layer of a head on features.
     pub(super) hidden: Option<HiddenLayer<T>>,
     pub(super) head: HeadLayer<T>,
@@ -133,11 +149,27 @@ impl<T: Activation> Plan<T> {
     pub(super) fn new(network: &Network, options: &PlanOptions) -> Self {
         let (descriptions, blocks) = network.layers();
         let mut offsets = Offsets::default();
-        let planned = |(number, layer)| Layer::new(number == 0, layer, &mut offsets, options);
-        let layers = descriptions.iter().enumerate().map(planned).collect();
+        let of_layer = |(number, layer)| convolution::<T>(number == 0, layer, options);
+        let (convolutions, sizes): (Vec<_>, Vec<_>) = descriptions.iter().enumerate().map(of_layer).unzip();
+        let &PlanOptions { images, own_slices: slices, shares_memory, .. } = options;
+        let needs = Needs {
+            network,
+            blocks: &blocks,
+            layers: sizes,
+            images,
+            slices,
+            value_bytes: size_of::<T>(),
+            shares_memory,
+        };
+        let (memory, activations) = allocate(&needs);
+        let slice_images = options.slices.images();
+        let planned = descriptions.iter().zip(convolutions).zip(memory);
+        let layers = planned
+            .map(|((layer, convolution), memory)| Layer::new(layer, convolution, memory, &mut offsets, slice_images))
+            .collect();
         let hidden = HiddenLayer::new(network, options.images, &mut offsets);
         let head = HeadLayer::new(network, options, &mut offsets);
-        Self { layers, blocks, hidden, head, offsets }
+        Self { layers, blocks, activations, hidden, head, offsets }
     }
 
     fn convolutions(&self) -> impl Iterator<Item = &Convolution> {
@@ -158,8 +190,8 @@ impl<T: Activation> Plan<T> {
     }
 
     /// Values of an image's largest activation.
-    pub(super) fn largest_activation(&self, images: usize) -> usize {
-        self.layers.iter().map(|layer| layer.output.len() / images).max().unwrap_or(0)
+    pub(super) fn largest_activation(&self) -> usize {
+        self.layers.iter().map(|layer| layer.convolution.geometry.output_len()).max().unwrap_or(0)
     }
 
     /// Most channels of any input or output.
@@ -168,21 +200,19 @@ impl<T: Activation> Plan<T> {
         self.convolutions().map(channels).max().unwrap_or(0)
     }
 
-    /// Values of the weight gradients of all slices of a layer, where they are most.
-    pub(super) fn slice_gradients(&self, slices: usize) -> usize {
-        slices * self.convolutions().map(|convolution| convolution.geometry.weights()).max().unwrap_or(0)
-    }
-
     /// Pieces of the packing after a step: a layer (a hidden layer and the head come last) with some of its input channels.
     pub(super) fn packing(&self) -> Vec<(usize, Range<usize>)> {
-        let mut pieces = Vec::new();
-        for (number, convolution) in self.convolutions().enumerate() {
-            let inputs = convolution.geometry.inputs;
-            let step = channel_step(inputs);
-            pieces.extend((0..inputs).step_by(step).map(|first| (number, first..first + step)));
-        }
-        pieces
+        let is_late = |number: usize| self.layers.get(number).is_some_and(|layer| layer.memory.is_packed_late);
+        let early = self.convolutions().enumerate().filter(|(number, _)| !is_late(*number));
+        early.flat_map(|(number, convolution)| pieces(number, convolution)).collect()
     }
+}
+
+/// Pieces of the packing of a layer: its number with some of its input channels.
+pub(super) fn pieces(number: usize, convolution: &Convolution) -> Vec<(usize, Range<usize>)> {
+    let inputs = convolution.geometry.inputs;
+    let step = channel_step(inputs);
+    (0..inputs).step_by(step).map(|first| (number, first..first + step)).collect()
 }
 
 /// Input channels of a layer that one task packs, or sums the weight gradients of.

@@ -4,9 +4,14 @@
 //! input.
 
 use super::CpuOf;
+use super::scratch::Shared;
 use crate::kernel::convolution::Geometry;
 use crate::kernel::fused_norm::{Shortcut, ShortcutBack, Sink, Source};
+use crate::kernel::join::{Join, join};
 use crate::kernel::value::Activation;
+
+/// Values that a task takes through a chain of blocks together: few enough for the cache.
+const VALUES_TOGETHER: usize = 1 << 14;
 
 /// What meets at the end of a block.
 #[derive(Clone, Copy)]
@@ -32,15 +37,18 @@ struct PaddedShortcut {
 impl<T: Activation> CpuOf<T> {
     /// The input of a block, or of the head for the number of blocks, in a training pass. Whoever reads it also writes
     /// it to `block_inputs`.
-    pub(super) fn block_input(&mut self, block: usize) -> Source<T> {
-        let keep = self.activations.block_inputs[block].as_mut_ptr();
+    pub(super) fn block_input(&self, block: usize) -> Source<T> {
+        let keep = self.activations.block_inputs[block].as_ptr();
         let null = std::ptr::null();
+        let projection = |block: usize| {
+            self.blocks[block].projection.map_or(null, |number| self.layers[number].memory.output.as_ptr().cast_const())
+        };
         let outputs = match block.checked_sub(1) {
-            None => BlockOutputs { last: self.layers[0].output.as_ptr(), input: null, projection: null },
+            None => BlockOutputs { last: self.layers[0].memory.output.as_ptr(), input: null, projection: null },
             Some(before) => BlockOutputs {
-                last: self.layers[self.blocks[before].last()].output.as_ptr(),
+                last: self.layers[self.blocks[before].last()].memory.output.as_ptr(),
                 input: self.activations.block_inputs[before].as_ptr(),
-                projection: self.blocks[before].projection.map_or(null, |number| self.layers[number].output.as_ptr()),
+                projection: projection(before),
             },
         };
         self.block_input_from(block, outputs, keep)
@@ -66,6 +74,31 @@ impl<T: Activation> CpuOf<T> {
             }
         };
         Source::Joined { normed: self.layers[block.last()].normed_at(outputs.last), shortcut, keep }
+    }
+
+    /// Computes the block inputs again that the backward passes of this block and of some before it need, from the outputs that are kept. A
+    /// task takes some pixels through the whole chain.
+    pub(super) fn recompute_block_inputs(&self, block: usize, images: usize) {
+        let chain = self.activations.recomputed[block].clone();
+        if chain.is_empty() {
+            return;
+        }
+        let Geometry { inputs: channels, size: [height, width], .. } =
+            self.layers[self.blocks[block].first()].convolution.geometry;
+        let of_block = |block: usize| match self.block_input(block) {
+            Source::Joined { normed, shortcut, keep } => Shared::new(Join { normed, shortcut, into: keep }),
+            Source::Plain(_) | Source::Active(_) => unreachable!("blocks begin with a sum"),
+        };
+        let chain: Vec<Shared<Join<T>>> = chain.map(of_block).collect();
+        let (pixels, step) = (images * height * width, (VALUES_TOGETHER / channels).max(1));
+        let simd = self.tasks.simd;
+        self.tasks.run(pixels.div_ceil(step), |task, _, _| {
+            for sum in &chain {
+                // SAFETY: outputs and inputs of blocks have `batch_size` images of one shape from a projection to the next, and their
+                // places do not overlap in this step. Channels are a multiple of 16, and each task has pixels of its own.
+                unsafe { join(simd, &sum.get(), task * step..pixels.min((task + 1) * step), channels) };
+            }
+        });
     }
 
     /// The shortcut of a block without a projection, or `None` if it is the identity.

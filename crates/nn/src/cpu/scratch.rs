@@ -10,6 +10,7 @@ use crate::buffer::Buffer;
 use crate::kernel::CHANNELS;
 use crate::kernel::convolution::{Scratch, ScratchSize};
 use crate::kernel::fused_norm::{OutputGradient, Sink, Source};
+use crate::kernel::join::Join;
 use crate::kernel::value::Activation;
 
 /// A pointer, or a value made of pointers, that all tasks of a loop use.
@@ -26,6 +27,8 @@ pub(super) unsafe trait TaskPointer: Copy {}
 unsafe impl<T> TaskPointer for *const T {}
 // SAFETY: raw pointers are plain data.
 unsafe impl<T> TaskPointer for *mut T {}
+// SAFETY: raw pointers and numbers.
+unsafe impl<T: Activation> TaskPointer for Join<T> {}
 // SAFETY: raw pointers and numbers.
 unsafe impl<T: Activation> TaskPointer for Source<T> {}
 // SAFETY: raw pointers and numbers.

@@ -92,6 +92,7 @@ impl<T: Activation> CpuOf<T> {
             lists.iter().try_for_each(|(_, list)| peers.start_gather(parts, list.start, &parameters[list.clone()]))?;
         }
         self.shares.arriving.extend(lists);
+        self.evaluation_weights_are_packed = false;
         if self.head.is_cosine() {
             self.pack_layers(self.layers.len()..usize::MAX);
         }

@@ -102,6 +102,13 @@ impl Direct {
         if self.tiled { values.next_multiple_of(TILE_VALUES) } else { values }
     }
 
+    /// Whether packed weights have rows that no weight is in.
+    pub(super) fn has_padding(&self) -> bool {
+        let Geometry { inputs, outputs, kernel, .. } = self.geometry;
+        let is_padded = |values: usize| self.rows(values) != values;
+        is_padded(kernel * inputs) || self.classes.iter().any(|class| is_padded(class.window()[1] * outputs))
+    }
+
     /// Values of the weights packed for the pass that needs most.
     pub(super) fn packed(&self) -> usize {
         let Geometry { inputs, outputs, kernel, .. } = self.geometry;
@@ -230,10 +237,11 @@ unsafe fn pack_kernel<I: Simd, S: Activation>(
     let width = c.panel::<I>(outputs);
     let row_depth = c.rows(kernel * inputs);
     let depth = kernel * row_depth;
-    // SAFETY: by the contract of `pack`, `w` and `forward` hold all weights, and so does `back` unless it is null. With pairs,
+    // SAFETY: by the contract of `pack`, `w` holds all weights, and so do `forward` and `back` unless they are null. With pairs,
     // `rows` are an even number. The taps of the classes are those of the window, each once.
     unsafe {
-        for tap in 0..kernel * kernel {
+        let taps = if forward.is_null() { 0 } else { kernel * kernel };
+        for tap in 0..taps {
             for i in rows.clone().step_by(S::DEPTH) {
                 let k = tap / kernel * row_depth + tap % kernel * inputs + i;
                 for o in (0..outputs).step_by(I::WIDTH) {

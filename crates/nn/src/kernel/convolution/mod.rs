@@ -98,7 +98,7 @@ impl Geometry {
     }
 
     /// Values of an output image.
-    fn output_len(&self) -> usize {
+    pub(crate) fn output_len(&self) -> usize {
         let [height, width] = self.out();
         height * width * self.outputs
     }
@@ -286,6 +286,16 @@ impl Convolution {
         S::IS_BF16 && matches!(self.plan, Plan::Winograd(_))
     }
 
+    /// Whether packing leaves out some of the values, which must be zero.
+    pub(crate) fn has_padding(&self) -> bool {
+        match &self.plan {
+            Plan::Direct(plan) => plan.has_padding(),
+            Plan::Pointwise(plan) => plan.direct.has_padding(),
+            Plan::Tiled(plan) => plan.direct.has_padding(),
+            Plan::Winograd(_) => false,
+        }
+    }
+
     /// The scratch memory that a task needs.
     pub(crate) fn scratch_size(&self) -> ScratchSize {
         match &self.plan {
@@ -299,8 +309,8 @@ impl Convolution {
     /// Packs the weights of some input channels; `w` is kernel x kernel x inputs x outputs.
     ///
     /// # Safety
-    /// `w` is valid for reading all weights. `forward` is valid for writing [`packed`](Self::packed) values, and so is
-    /// `back` unless it is null; both are aligned to 64 bytes. `inputs` are a multiple of 16 from a multiple of 16 on, or all of them if `back` is
+    /// `w` is valid for reading all weights. `forward` and `back` are valid for writing [`packed`](Self::packed) values unless they are
+    /// null; both are aligned to 64 bytes. `inputs` are a multiple of 16 from a multiple of 16 on, or all of them if `back` is
     /// null. What other threads write meanwhile belongs to other input channels.
     pub(crate) unsafe fn pack<S: Activation>(
         &self,

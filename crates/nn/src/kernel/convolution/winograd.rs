@@ -24,6 +24,8 @@ const BACKWARD_BLOCK: usize = 16;
 const STREAMED_BLOCK: usize = 64;
 /// Packed weights that are more than this do not stay in any cache until they are used.
 const STREAMED_WEIGHTS: usize = 2 << 20;
+/// Input channels of a band of dU: few enough for the cache with many output channels, and enough for every read of V and M.
+const BAND: usize = 64;
 /// About how many cycles the transform of a tile takes, by vector of channels.
 pub(super) const TRANSFORM: usize = 160;
 
@@ -47,6 +49,8 @@ pub(super) struct Winograd {
     pub(super) backward: Pass,
     /// Compute the two gradients one after the other, because both would not fit in the cache.
     separate_gradients: bool,
+    /// Input channels whose dU is kept at a time: all, unless a slice is one block, whose V and M serve one band after the other.
+    band: usize,
     /// The tiles of the larger group, row by row.
     tiles: Vec<Tile>,
 }
@@ -73,7 +77,10 @@ impl Winograd {
         let forward = plan_pass(&geometry, forward, images);
         let backward = plan_backward(&geometry, images);
         let separate_gradients = cached && weights > CACHED_WEIGHTS / 2;
-        let mut plan = Self { geometry, forward, backward, separate_gradients, tiles: Vec::new() };
+        let [down, across] = tiles(&geometry);
+        let is_one_block = images <= backward.group && images * down * across <= backward.block;
+        let band = if is_one_block { BAND.min(geometry.inputs) } else { geometry.inputs };
+        let mut plan = Self { geometry, forward, backward, separate_gradients, band, tiles: Vec::new() };
         plan.plan_tiles();
         plan
     }
@@ -125,7 +132,7 @@ impl Winograd {
         let input = self.forward.group.max(self.backward.group) * frame.height * frame.row;
         let [v, m] = self.strides(self.forward.block.max(self.backward.block)).map(|stride| POSITIONS * stride);
         // the positions of V become those of its gradient
-        ScratchSize { input, v, m, gradient: input, du: self.packed(), sums: 3 * inputs.max(outputs) }
+        ScratchSize { input, v, m, gradient: input, du: POSITIONS * self.band * outputs, sums: 3 * inputs.max(outputs) }
     }
 }
 
@@ -191,10 +198,11 @@ unsafe fn pack_kernel<I: Simd, S: Activation>(
 ) {
     let Geometry { inputs, outputs, .. } = c.geometry;
     let width = panel::<I>(outputs);
-    // SAFETY: by the contract of `pack`, `w` has all weights and `forward` all positions of them, and so has `back`
-    // unless it is null; `outputs` and `rows` are whole vectors, and packed weights are aligned to them.
+    // SAFETY: by the contract of `pack`, `w` has all weights, and `forward` and `back` have all positions of them unless they
+    // are null; `outputs` and `rows` are whole vectors, and packed weights are aligned to them.
     unsafe {
-        for i in rows.clone().step_by(S::DEPTH) {
+        let packed_rows = if forward.is_null() { 0..0 } else { rows.clone() };
+        for i in packed_rows.step_by(S::DEPTH) {
             for o in (0..outputs).step_by(I::WIDTH) {
                 let packed = (o / width * inputs + i) * width + o % width * S::DEPTH;
                 let first = load_taps(simd, w.add(i * outputs + o), inputs * outputs);
@@ -448,10 +456,10 @@ unsafe fn backward_pass<I: Simd, S: Activation, T: Activation>(
             }
         }
     }
-    if wanted.weights {
+    if wanted.weights && c.band == inputs {
         // SAFETY: the scratch has dU, which the blocks have written, and `dw` all weights, by the contract of
         // `backward`.
-        unsafe { filter_back(simd, scratch.du, inputs, outputs, run.dw) };
+        unsafe { filter_back(simd, scratch.du, inputs * outputs, run.dw, inputs * outputs) };
     }
 }
 
@@ -626,7 +634,7 @@ unsafe fn transform_block<I: Simd, S: Activation, T: Activation>(
     }
 }
 
-/// Adds the products of a transformed block to dU, and its input gradient to `scratch.gradient`.
+/// Adds the products of a transformed block to dU, and its input gradient to `scratch.gradient`. Bands of dU become weight gradients at once.
 ///
 /// # Safety
 /// The contract of [`transform_block`], which has run for the block.
@@ -643,19 +651,21 @@ unsafe fn multiply_block<I: Simd, S: Activation, T: Activation>(
     let [v_stride, m_stride] = c.strides(block.pass.block);
     let (number, row) = (block.tiles.len(), c.input_frame().row);
     let segments = [Segment { offset: 0, length: outputs }];
-    // SAFETY: by the contract of `backward`, V and M have room for a block, dU for all positions of the weights, and
+    // SAFETY: by the contract of `backward`, V and M have room for a block, dU for all positions of a band, `dw` has all weights, and
     // `run.weights` has them if the input gradient is wanted; `plan_tiles` put every tile inside its padded image, of
     // which `scratch.gradient` has a group.
     unsafe {
-        if wanted.weights {
+        let bands = if wanted.weights { inputs.div_ceil(c.band) } else { 0 };
+        for first in (0..bands).map(|band| band * c.band) {
+            let rows = c.band.min(inputs - first);
             let sum = Outer {
                 count: POSITIONS,
-                next: [v_stride, m_stride, inputs * outputs],
+                next: [v_stride, m_stride, rows * outputs],
                 fresh: block.fresh,
-                rows: inputs,
+                rows,
                 columns: outputs,
                 size: [1, number],
-                a: scratch.v,
+                a: scratch.v.add(first),
                 a_strides: [0, inputs],
                 d: scratch.m.cast::<S>(),
                 d_strides: [0, outputs],
@@ -664,6 +674,9 @@ unsafe fn multiply_block<I: Simd, S: Activation, T: Activation>(
                 prefetch: block.prefetch,
             };
             outer(simd.level(), &sum);
+            if rows < inputs {
+                filter_back(simd, scratch.du, rows * outputs, run.dw.add(first * outputs), inputs * outputs);
+            }
         }
         if !wanted.input {
             return;

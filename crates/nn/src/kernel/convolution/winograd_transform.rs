@@ -572,15 +572,13 @@ pub(super) fn filter_in<I: Simd>(simd: I, w: [[I::V; 3]; 3]) -> [[I::V; TILE]; T
     u
 }
 
-/// dg of all filters, from dU (row by row, not packed), back through G.
+/// dg of some filters, from dU (row by row, not packed), back through G. There are `size` of them, a multiple of 16, and `stride` in all.
 ///
 /// # Safety
-/// `du` is valid for reading 36 `inputs` `outputs` values, `dw` for writing 9 `inputs` `outputs`; `outputs` is a
-/// multiple of
-/// 16.
+/// `du` is valid for reading 36 `size` values, `dw` for writing `size` values at each of nine places that are `stride` apart.
 #[inline(always)]
-pub(super) unsafe fn filter_back<I: Simd>(simd: I, du: *const f32, inputs: usize, outputs: usize, dw: *mut f32) {
-    let (g, size) = (G, inputs * outputs);
+pub(super) unsafe fn filter_back<I: Simd>(simd: I, du: *const f32, size: usize, dw: *mut f32, stride: usize) {
+    let g = G;
     for k in (0..size).step_by(I::WIDTH) {
         let mut half = [[simd.splat(0.0); TILE]; 3];
         for x in 0..TILE {
@@ -599,7 +597,7 @@ pub(super) unsafe fn filter_back<I: Simd>(simd: I, du: *const f32, inputs: usize
                     value = simd.fma(simd.splat(g[x]), half, value);
                 }
                 // SAFETY: by the contract, tap (y, x) of `dw` has `size` values, and `k` is a vector of them.
-                unsafe { simd.store(dw.add((3 * y + x) * size + k), value) };
+                unsafe { simd.store(dw.add((3 * y + x) * stride + k), value) };
             }
         }
     }
