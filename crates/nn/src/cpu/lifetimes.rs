@@ -81,6 +81,7 @@ pub(super) fn most_bytes(tensors: &[Tensor]) -> u64 {
 }
 
 #[cfg(test)]
+#[expect(clippy::single_range_in_vec_init, reason = "many tensors are needed in one range of steps")]
 mod tests {
     use std::cell::Cell;
 

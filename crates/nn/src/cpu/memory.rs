@@ -3,6 +3,7 @@
 //! The outputs of convolutions are needed from their forward to their backward pass, all gradients of activations and the weight
 //! gradients of slices for a short time only. The inputs of blocks are recomputed from these outputs where a chain of blocks has a
 //! projection to begin with. The weights of large layers are packed right before they are used.
+#![expect(clippy::single_range_in_vec_init, reason = "many tensors are needed in one range of steps")]
 
 use std::ops::Range;
 
