@@ -56,7 +56,7 @@ impl Failure {
     /// Whether a file of this machine could not be read or written, such as on a full disk, and nothing says yet whose it was.
     pub(crate) fn is_of_this_machine(&self) -> bool {
         let Self::Failed(error) = self else { return false };
-        self.is_of_one_worker() && error.chain().any(|cause| cause.is::<io::Error>())
+        self.is_of_one_worker() && error.chain().any(|cause| cause.downcast_ref::<io::Error>().is_some())
     }
 
     pub(crate) fn exit_code(&self) -> u8 {
