@@ -17,6 +17,7 @@ impl<T: Activation> CpuOf<T> {
         // parts of the pass that wrote the last partial sums, and the gradient that it wrote
         let (mut parts, mut g) = (self.parts_by_image(images), self.activations.last_gradient.as_ptr());
         for block in (0..self.blocks.len()).rev() {
+            self.recompute_outputs(block, images)?;
             self.recompute_block_inputs(block, images);
             parts = self.block_backward(block, g, parts, images)?;
             g = self.layers[self.blocks[block].first()].memory.input_gradient.as_ptr();

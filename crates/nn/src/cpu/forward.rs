@@ -71,6 +71,16 @@ impl<T: Activation> CpuOf<T> {
         Ok(())
     }
 
+    /// Computes outputs again that the backward passes of this block and of those before it need. Batch norms stay as they are.
+    pub(super) fn recompute_outputs(&mut self, block: usize, images: usize) -> Result<(), NnError> {
+        for i in 0..self.activations.recomputed_outputs[block].len() {
+            let number = self.activations.recomputed_outputs[block][i];
+            let source = Source::Active(self.layers[number - 1].normed());
+            self.layer_forward(number, source, images, None)?;
+        }
+        Ok(())
+    }
+
     /// Runs a layer's convolution, and sets its batch norm to the batch's statistics if these get a share of the running ones.
     fn layer_forward<S: Activation>(
         &mut self,
@@ -88,7 +98,9 @@ impl<T: Activation> CpuOf<T> {
         let (slice, rest) = (images / slice_images, images % slice_images);
         let tasks = slice * slice_tasks + rest.div_ceil(task_images);
         let partial_sums = &mut self.partial_sums[..tasks * 2 * channels];
-        partial_sums.fill(0.0);
+        if share.is_some() {
+            partial_sums.fill(0.0);
+        }
         let (source, y) = (Shared::new(source), Shared::new(layer.memory.output.as_ptr()));
         let weights = Shared::new(layer.memory.forward_weights.as_ptr().cast::<S>().cast_const());
         let mean = Shared::new(self.statistics[layer.mean.clone()].as_ptr());

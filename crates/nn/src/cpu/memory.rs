@@ -2,7 +2,8 @@
 //!
 //! The outputs of convolutions are needed from their forward to their backward pass, all gradients of activations and the weight
 //! gradients of slices for a short time only. The inputs of blocks are recomputed from these outputs where a chain of blocks has a
-//! projection to begin with. The weights of large layers are packed right before they are used.
+//! projection to begin with; the largest outputs, which are those of the first bottlenecks, are recomputed too. The weights of large
+//! layers are packed right before they are used.
 #![expect(clippy::single_range_in_vec_init, reason = "many tensors are needed in one range of steps")]
 
 use std::ops::Range;
@@ -32,18 +33,21 @@ pub(super) struct LayerSizes {
     packed: u64,
     /// Whether packed weights have padding, which is zero and stays zero.
     has_padding: bool,
+    /// Whether it widens a bottleneck: a 1 x 1 convolution with four times as many outputs as inputs.
+    widens: bool,
 }
 
 impl LayerSizes {
     /// Those of a convolution that multiplies words of `depth` values.
     pub(super) fn of(convolution: &Convolution, depth: usize) -> Self {
-        let Geometry { inputs, outputs, size, .. } = convolution.geometry;
+        let Geometry { inputs, outputs, size, kernel, stride, .. } = convolution.geometry;
         Self {
             input: values(size, inputs),
             output: values(convolution.geometry.out(), outputs),
             weights: convolution.geometry.weights() as u64,
             packed: (convolution.packed() / depth) as u64,
             has_padding: convolution.has_padding(),
+            widens: widens([inputs, outputs], [kernel, stride]),
         }
     }
 
@@ -57,8 +61,14 @@ impl LayerSizes {
             weights: (layer.kernel * layer.kernel * inputs * outputs) as u64,
             packed: (windows * inputs * outputs) as u64 / depth,
             has_padding: false,
+            widens: widens([inputs, outputs], [layer.kernel, layer.stride]),
         }
     }
+}
+
+/// Whether a convolution with these numbers of channels, this window and stride widens a bottleneck.
+fn widens([inputs, outputs]: [usize; 2], window: [usize; 2]) -> bool {
+    window == [1, 1] && outputs == 4 * inputs
 }
 
 fn values([height, width]: [usize; 2], channels: usize) -> u64 {
@@ -153,6 +163,27 @@ impl Needs<'_> {
         first + 1..block + 1
     }
 
+    /// The layers whose outputs are recomputed right before the backward pass of a block, because the inputs of blocks that are then
+    /// recomputed need them: the last ones of the bottlenecks of the first chain. In a ResNet-50 they have the largest outputs and the
+    /// fewest inputs, so that they save the most memory for the least work.
+    fn outputs_recomputed_before(&self, block: usize) -> Vec<usize> {
+        if self.recomputed_before(block).start != 1 {
+            return Vec::new();
+        }
+        let last = self.blocks[..block].iter().map(ResidualBlock::last);
+        last.filter(|layer| self.layers[*layer].widens).collect()
+    }
+
+    /// The steps in which the output of a layer is needed.
+    fn output_steps(&self, number: usize, steps: Steps) -> Vec<Range<usize>> {
+        let (forward, backward) = (steps.forward(number), steps.backward(number));
+        let before = (0..self.blocks.len()).find(|end| self.outputs_recomputed_before(*end).contains(&number));
+        let Some(end) = before.map(|end| &self.blocks[end]) else { return vec![forward..backward + 1] };
+        // the block behind it reads it, and then nobody until the inputs of blocks are recomputed
+        let reader = self.blocks.iter().map(ResidualBlock::first).find(|first| *first > number).unwrap_or(number);
+        vec![forward..steps.forward(reader) + 1, steps.backward(end.projection.unwrap_or(end.last()))..backward + 1]
+    }
+
     /// Whether the weights of a layer are packed right before each pass.
     fn is_packed_late(&self, sizes: &LayerSizes) -> bool {
         self.shares_memory && sizes.packed > PACKED_ONCE && !sizes.has_padding
@@ -192,7 +223,7 @@ impl Needs<'_> {
         // nobody needs the gradient of the images
         let has_gradient = number > 0;
         LayerTensors {
-            output: self.activation(sizes.output, vec![forward..backward + 1], all),
+            output: self.activation(sizes.output, self.output_steps(number, steps), all),
             input_gradient: {
                 let until = self.gradient_reader(number, steps) + 1;
                 self.activation(if has_gradient { sizes.input } else { 0 }, vec![backward..until], all)
@@ -287,7 +318,8 @@ pub(super) struct Activations<T> {
     pub(super) images: Buffer,
     /// The input of every block, and the output of the last one.
     pub(super) block_inputs: Vec<Stretch<T>>,
-    /// For every block, the block inputs that are recomputed before its backward pass.
+    /// For every block, the layers whose outputs are recomputed before its backward pass, and then the block inputs.
+    pub(super) recomputed_outputs: Vec<Vec<usize>>,
     pub(super) recomputed: Vec<Range<usize>>,
     /// The pixel of the window that the stem's max pool took.
     pub(super) pool_taps: Vec<u8>,
@@ -327,6 +359,7 @@ pub(super) fn allocate<T: Activation>(needs: &Needs<'_>) -> (Vec<LayerMemory<T>>
     let activations = Activations {
         images: Buffer::new(images * image),
         block_inputs: tensors.block_inputs.iter().map(|tensor| arena.stretch(*tensor)).collect(),
+        recomputed_outputs: (0..needs.blocks.len()).map(|block| needs.outputs_recomputed_before(block)).collect(),
         recomputed: (0..needs.blocks.len()).map(|block| needs.recomputed_before(block)).collect(),
         pool_taps: vec![0; images * pooled],
         last_gradient: arena.stretch(tensors.last_gradient),
@@ -409,5 +442,28 @@ mod tests {
         assert_eq!(chains(ResNet34), [1..4, 4..8, 8..14, 14..16]);
         assert_eq!(chains(ResNet50), [1..4, 4..8, 8..14, 14..16]);
         assert_eq!(chains(ResNet32), []);
+    }
+
+    /// The outputs of the first bottlenecks are recomputed before the block with the next projection, and are not needed meanwhile.
+    #[test]
+    fn recomputed_outputs() {
+        use Architecture::{ResNet18, ResNet32, ResNet50};
+        let of = |architecture: Architecture| -> Vec<(usize, Vec<usize>)> {
+            let network = Network::new(architecture, 3, [64, 64], 10).expect("valid");
+            let (layers, blocks) = network.layers();
+            let needs = needs(&network, &layers, &blocks);
+            let all = (0..blocks.len()).map(|block| (block, needs.outputs_recomputed_before(block)));
+            all.filter(|(_, layers)| !layers.is_empty()).collect()
+        };
+        assert_eq!(of(ResNet50), [(3, vec![3, 7, 10])]);
+        assert_eq!(of(ResNet18), []);
+        assert_eq!(of(ResNet32), []);
+        let network = Network::new(Architecture::ResNet50, 3, [64, 64], 10).expect("valid");
+        let (layers, blocks) = network.layers();
+        let steps = Steps { layers: layers.len() };
+        let needs = needs(&network, &layers, &blocks);
+        // layer 3 is read by layer 5, and again from the backward pass of the projection that is layer 14 on
+        assert_eq!(needs.output_steps(3, steps), [3..6, steps.backward(14)..steps.backward(3) + 1]);
+        assert_eq!(needs.output_steps(2, steps), [2..steps.backward(2) + 1]);
     }
 }
