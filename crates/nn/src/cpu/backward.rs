@@ -6,7 +6,7 @@ use super::plan::channel_step;
 use super::scratch::Shared;
 use super::sums::Parts;
 use crate::error::NnError;
-use crate::kernel::convolution::Backward;
+use crate::kernel::convolution::{Backward, SliceGradients};
 use crate::kernel::fused_norm::{ShortcutBack, Sink, Source};
 use crate::kernel::value::Activation;
 
@@ -97,22 +97,22 @@ impl<T: Activation> CpuOf<T> {
         let (source, sink) = (Shared::new(input), Shared::new(sink));
         let (back, weights) =
             (Shared::new(layer.output_gradient(g)), Shared::new(layer.memory.backward_weights.as_ptr().cast::<S>()));
-        let slices = Shared::new(layer.memory.slice_gradients.as_ptr());
+        let slices = Shared::new(SliceGradients {
+            first: self.gradients[weight.clone()].as_mut_ptr(),
+            others: layer.memory.slice_gradients.as_ptr(),
+            weights: convolution.geometry.weights(),
+        });
         let partial_sums = Shared::new(self.partial_sums.as_mut_ptr());
         self.tasks.run(tasks, |task, next, scratch| {
-            // SAFETY: `slice_gradients` has the weights of every slice, and `partial_sums` three values for every task
-            // and channel.
-            let (dw, sums) = unsafe {
-                let dw = slices.get().add(task * convolution.geometry.weights());
-                (dw, partial_sums.get().add(3 * task * inputs))
-            };
+            // SAFETY: `partial_sums` has three values for every task and channel.
+            let sums = unsafe { partial_sums.get().add(3 * task * inputs) };
             let run = Backward {
                 source: source.get(),
                 back: back.get(),
                 images: task * slice_images..images.min((task + 1) * slice_images),
                 after: next.map(|next| next * slice_images),
                 weights: weights.get().cast_const(),
-                dw,
+                dw: slices.get().of(task),
                 sink: sink.get(),
                 sums,
             };
@@ -120,12 +120,11 @@ impl<T: Activation> CpuOf<T> {
             // images of the sink, its own slice and sums, and its own scratch.
             unsafe { convolution.backward(simd, &run, scratch) };
         });
-        let dw = Shared::new(self.gradients[weight.clone()].as_mut_ptr());
         let step = channel_step(inputs);
         self.tasks.pool.run(inputs / step, |task| {
-            // SAFETY: the tasks above wrote `tasks` slices; dw is the layer's part of the gradients; each task writes
-            // its own rows.
-            unsafe { convolution.collect(simd, slices.get(), tasks, task * step..(task + 1) * step, dw.get()) };
+            // SAFETY: the tasks above wrote `tasks` slices, of which the first is the layer's part of the gradients; each task
+            // writes its own rows.
+            unsafe { convolution.collect(simd, &slices.get(), tasks, task * step..(task + 1) * step) };
         });
         self.start_gradient_sum(weight)?;
         Ok(Parts { number: tasks, per_slice: 1 })

@@ -14,7 +14,7 @@ use super::plan::{Offsets, PlanOptions};
 use super::scratch::Shared;
 use crate::buffer::Buffer;
 use crate::error::NnError;
-use crate::kernel::convolution::{Backward, Convolution, ConvolutionAlgorithm, Forward, Geometry};
+use crate::kernel::convolution::{Backward, Convolution, ConvolutionAlgorithm, Forward, Geometry, SliceGradients};
 use crate::kernel::fused_norm::{OutputGradient, ShortcutBack, Sink, Source};
 use crate::kernel::stored;
 use crate::kernel::value::Activation;
@@ -309,27 +309,26 @@ impl<T: Activation> CpuOf<T> {
         let source = Shared::new(Source::Plain(head.features.as_ptr()));
         let back = Shared::new(OutputGradient { g, y: g, k: head.identity.as_ptr() });
         let weights = Shared::new(head.backward_weights.as_ptr());
-        let slices = Shared::new(self.activations.head_slices.as_ptr());
+        let slices = Shared::new(SliceGradients {
+            first: self.gradients[head.weight.clone()].as_mut_ptr(),
+            others: self.activations.head_slices.as_ptr(),
+            weights: convolution.geometry.weights(),
+        });
         let out = self.activations.feature_gradients.as_mut_ptr();
         let sink = Shared::new(Sink::Plain { shortcut: ShortcutBack::Nothing, out });
         let partial_sums = Shared::new(self.partial_sums.as_mut_ptr());
         self.tasks.run(tasks, |task, _, scratch| {
             let images = task * slice_images..images.min((task + 1) * slice_images);
-            // SAFETY: `head_slices` has the head's weights for every task, and `partial_sums` three values for
-            // every task and channel; a plain sink leaves the sums as they are.
-            let (dw, sums) = unsafe {
-                let dw = slices.get().add(task * convolution.geometry.weights());
-                (dw, partial_sums.get().add(3 * task * inputs))
-            };
+            // SAFETY: `partial_sums` has three values for every task and channel; a plain sink leaves the sums as they are.
+            let (dw, sums) = (slices.get().of(task), unsafe { partial_sums.get().add(3 * task * inputs) });
             let (source, back, weights, sink) = (source.get(), back.get(), weights.get(), sink.get());
             let run = Backward { source, back, images, after: None, weights, dw, sink, sums };
             // SAFETY: all buffers were allocated for this convolution and `batch_size` images. Each task writes the
             // feature gradients of its own images, its own slice and its own scratch.
             unsafe { convolution.backward(simd, &run, scratch) };
         });
-        let dw = self.gradients[head.weight.clone()].as_mut_ptr();
-        // SAFETY: the tasks above wrote `tasks` slices, and dw is the head's part of the gradients, which only this
-        // thread uses.
-        unsafe { convolution.collect(simd, slices.get(), tasks, 0..inputs, dw) };
+        // SAFETY: the tasks above wrote `tasks` slices, of which the first is the head's part of the gradients; only this thread uses
+        // them.
+        unsafe { convolution.collect(simd, &slices.get(), tasks, 0..inputs) };
     }
 }

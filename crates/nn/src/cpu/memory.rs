@@ -207,7 +207,7 @@ impl Needs<'_> {
         // with a frozen backbone it is trained between evaluations
         let of_head = [steps.head_backward(), steps.evaluation()].map(|step| step..step + 1).to_vec();
         let head = if self.layers.is_empty() { 0 } else { head };
-        let head_slices = push(&mut all, 4 * self.slices as u64 * head, of_head);
+        let head_slices = push(&mut all, self.slice_gradients(head), of_head);
         Tensors { all, layers, block_inputs, last_gradient, pool_gradient, head_slices }
     }
 
@@ -228,7 +228,7 @@ impl Needs<'_> {
                 let until = self.gradient_reader(number, steps) + 1;
                 self.activation(if has_gradient { sizes.input } else { 0 }, vec![backward..until], all)
             },
-            slice_gradients: push(all, 4 * self.slices as u64 * sizes.weights, vec![back.clone()]),
+            slice_gradients: push(all, self.slice_gradients(sizes.weights), vec![back.clone()]),
             forward_weights,
             backward_weights: push(all, if has_gradient { packed } else { 0 }, when(back)),
             evaluation_weights: match late {
@@ -236,6 +236,11 @@ impl Needs<'_> {
                 false => forward_weights,
             },
         }
+    }
+
+    /// Bytes for so many weight gradients of every slice but the first, whose place is that of their sum.
+    fn slice_gradients(&self, weights: u64) -> u64 {
+        4 * self.slices.saturating_sub(1) as u64 * weights
     }
 
     /// The last step that reads the gradient of a layer's input.
@@ -302,7 +307,7 @@ pub(super) struct LayerMemory<T> {
     pub(super) output: Stretch<T>,
     /// The gradient of its input.
     pub(super) input_gradient: Stretch<T>,
-    /// The weight gradients of all slices.
+    /// The weight gradients of all slices but the first.
     pub(super) slice_gradients: Stretch<f32>,
     /// The weights as the kernels of the forward pass in training, of the backward pass and of an evaluation read them: words of f32, or of pairs.
     pub(super) forward_weights: Stretch<f32>,
@@ -329,7 +334,7 @@ pub(super) struct Activations<T> {
     pub(super) pool_gradient: Stretch<T>,
     /// The gradient of the features.
     pub(super) feature_gradients: Buffer,
-    /// Weight gradients of the slices of the head.
+    /// Weight gradients of the head, of all slices but the first.
     pub(super) head_slices: Stretch<f32>,
 }
 

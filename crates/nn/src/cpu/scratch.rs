@@ -8,7 +8,7 @@ use equipoise_simd::SimdLevel;
 
 use crate::buffer::Buffer;
 use crate::kernel::CHANNELS;
-use crate::kernel::convolution::{Scratch, ScratchSize};
+use crate::kernel::convolution::{Scratch, ScratchSize, SliceGradients};
 use crate::kernel::fused_norm::{OutputGradient, Sink, Source};
 use crate::kernel::join::Join;
 use crate::kernel::value::Activation;
@@ -35,6 +35,8 @@ unsafe impl<T: Activation> TaskPointer for Source<T> {}
 unsafe impl<T: Activation> TaskPointer for Sink<T> {}
 // SAFETY: raw pointers.
 unsafe impl<T: Activation> TaskPointer for OutputGradient<T> {}
+// SAFETY: raw pointers and a number.
+unsafe impl TaskPointer for SliceGradients {}
 
 // SAFETY: a shared reference only gives a copy of the value, which `TaskPointer` allows from any thread.
 unsafe impl<T: TaskPointer> Sync for Shared<T> {}

@@ -392,21 +392,42 @@ impl Convolution {
         }
     }
 
-    /// Sums the slices' weight gradients of some input channels along the tree into `dw`, laid out as the weights. There are
-    /// at most eight slices.
+    /// Sums the slices' weight gradients of some input channels along the tree, into the first. There are at most eight slices.
     ///
     /// # Safety
-    /// `from` is valid for reading the weight gradients of `slices` slices, and `dw` for writing all weights; what other threads write meanwhile belongs to other input channels.
+    /// `gradients` are valid for reading `slices` slices, and the first for writing all weights; what other threads write meanwhile
+    /// belongs to other input channels.
     pub(crate) unsafe fn collect(
         &self,
         level: SimdLevel,
-        from: *const f32,
+        gradients: &SliceGradients,
         slices: usize,
         inputs: Range<usize>,
-        dw: *mut f32,
     ) {
         // SAFETY: the contract of `sum_slices` is the contract of this function.
-        unsafe { sum_slices(level, &self.geometry, from, slices, inputs, dw) }
+        unsafe { sum_slices(level, &self.geometry, gradients, slices, inputs) }
+    }
+}
+
+/// Where the weight gradients of the slices of a batch are, laid out as the weights.
+#[derive(Clone, Copy)]
+pub(crate) struct SliceGradients {
+    /// Those of the first slice, where their sum will be.
+    pub(crate) first: *mut f32,
+    /// Those of all others, one after the other.
+    pub(crate) others: *mut f32,
+    /// The number of weights.
+    pub(crate) weights: usize,
+}
+
+impl SliceGradients {
+    /// The weight gradients of a slice.
+    #[inline(always)]
+    pub(crate) fn of(&self, slice: usize) -> *mut f32 {
+        match slice.checked_sub(1) {
+            None => self.first,
+            Some(other) => self.others.wrapping_add(other * self.weights),
+        }
     }
 }
 
@@ -415,7 +436,7 @@ dispatch! {
     ///
     /// # Safety
     /// The contract of [`Convolution::collect`].
-    unsafe fn sum_slices(geometry: &Geometry, from: *const f32, slices: usize, inputs: Range<usize>, dw: *mut f32) = sum_slices_kernel
+    unsafe fn sum_slices(geometry: &Geometry, gradients: &SliceGradients, slices: usize, inputs: Range<usize>) = sum_slices_kernel
 }
 
 /// # Safety
@@ -424,62 +445,60 @@ dispatch! {
 unsafe fn sum_slices_kernel<I: Simd>(
     simd: I,
     geometry: &Geometry,
-    from: *const f32,
+    gradients: &SliceGradients,
     slices: usize,
     rows: Range<usize>,
-    dw: *mut f32,
 ) {
     let &Geometry { inputs, outputs, kernel, .. } = geometry;
     for tap in 0..kernel * kernel {
         let (first, last) = ((tap * inputs + rows.start) * outputs, (tap * inputs + rows.end) * outputs);
         for k in (first..last).step_by(I::WIDTH) {
-            // SAFETY: `k` is a vector of the weights, because `outputs` is a multiple of 16; every slice and `dw` have
-            // all weights, by the contract of `collect`.
+            // SAFETY: `k` is a vector of the weights, because `outputs` is a multiple of 16; every slice has all weights, by the
+            // contract of `collect`.
             unsafe {
-                let slice = from.add(k);
-                let mut sum = sum_of_four(simd, slice, geometry.weights(), 0, slices);
+                let mut sum = sum_of_four(simd, gradients, k, 0, slices);
                 if slices > 4 {
-                    sum = simd.add(sum, sum_of_four(simd, slice, geometry.weights(), 4, slices));
+                    sum = simd.add(sum, sum_of_four(simd, gradients, k, 4, slices));
                 }
                 // a sum of nothing, and one of negative zeros, is zero
-                simd.store(dw.add(k), simd.add(sum, simd.splat(0.0)));
+                simd.store(gradients.first.add(k), simd.add(sum, simd.splat(0.0)));
             }
         }
     }
 }
 
-/// A vector's sum over four slices from `first` on, neighbors first; slices that there are not count as zero.
+/// The sum of the vectors at `k` of four slices from `first` on, neighbors first; slices that there are not count as zero.
 ///
 /// # Safety
-/// `from` is valid for reading a vector at every multiple of `stride` below `slices`.
+/// The slices below `slices` are valid for reading a vector at `k`.
 #[inline(always)]
-unsafe fn sum_of_four<I: Simd>(simd: I, from: *const f32, stride: usize, first: usize, slices: usize) -> I::V {
+unsafe fn sum_of_four<I: Simd>(simd: I, gradients: &SliceGradients, k: usize, first: usize, slices: usize) -> I::V {
     // SAFETY: the contract of `sum_of_two` is the contract of this function.
     unsafe {
-        let sum = sum_of_two(simd, from, stride, first, slices);
+        let sum = sum_of_two(simd, gradients, k, first, slices);
         if first + 2 >= slices {
             return sum;
         }
-        simd.add(sum, sum_of_two(simd, from, stride, first + 2, slices))
+        simd.add(sum, sum_of_two(simd, gradients, k, first + 2, slices))
     }
 }
 
-/// A vector's sum over two slices from `first` on.
+/// The sum of the vectors at `k` of two slices from `first` on.
 ///
 /// # Safety
 /// The contract of [`sum_of_four`].
 #[inline(always)]
-unsafe fn sum_of_two<I: Simd>(simd: I, from: *const f32, stride: usize, first: usize, slices: usize) -> I::V {
+unsafe fn sum_of_two<I: Simd>(simd: I, gradients: &SliceGradients, k: usize, first: usize, slices: usize) -> I::V {
     if first >= slices {
         return simd.splat(0.0);
     }
-    // SAFETY: both slices are below `slices`, for which the contract makes the pointer valid.
+    // SAFETY: both slices are below `slices`, for which the contract makes the pointers valid.
     unsafe {
-        let sum = simd.load(from.add(first * stride));
+        let sum = simd.load(gradients.of(first).add(k));
         if first + 1 == slices {
             return sum;
         }
-        simd.add(sum, simd.load(from.add((first + 1) * stride)))
+        simd.add(sum, simd.load(gradients.of(first + 1).add(k)))
     }
 }
 

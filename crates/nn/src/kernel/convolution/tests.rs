@@ -97,7 +97,7 @@ fn kernels<S: Activation>(
     };
     let mut y = Buffer::<S>::new(images * rows * columns * g.outputs);
     let mut dx = Buffer::<S>::new(x.len());
-    let (mut dw, mut slices) = (Buffer::<f32>::new(g.weights()), Buffer::<f32>::new(2 * g.weights()));
+    let (mut dw, mut second) = (Buffer::<f32>::new(g.weights()), Buffer::<f32>::new(g.weights()));
     let mut k = Buffer::new(3 * g.outputs);
     k[..g.outputs].fill(1.0);
     let zeros = Buffer::<S>::new(dy.len());
@@ -139,13 +139,14 @@ fn kernels<S: Activation>(
             true => Sink::Plain { shortcut: ShortcutBack::Nothing, out },
             false => Sink::Nothing,
         };
+        let gradients = SliceGradients { first: dw.as_mut_ptr(), others: second.as_mut_ptr(), weights: g.weights() };
         for (slice, images) in [0..middle, middle..images].into_iter().enumerate() {
             let back = OutputGradient { g: dy.as_ptr(), y: zeros.as_ptr(), k: k.as_ptr() };
-            let (weights, dw) = (back_at.cast_const(), slices.as_mut_ptr().add(slice * g.weights()));
+            let (weights, dw) = (back_at.cast_const(), gradients.of(slice));
             let run = Backward { source, back, images, after: None, weights, dw, sink, sums: sums.as_mut_ptr() };
             c.backward(simd, &run, &scratch);
         }
-        c.collect(simd, slices.as_ptr(), 2, 0..g.inputs, dw.as_mut_ptr());
+        c.collect(simd, &gradients, 2, 0..g.inputs);
     }
     [values(&y), values(&dx), dw.to_vec()]
 }
