@@ -241,10 +241,10 @@ impl SettingArgs {
     fn with_data_of(&self, header: &CheckpointHeader, mut settings: Settings) -> Settings {
         settings.data = DataSettings { sampler: settings.data.sampler, ..header.settings.data.clone() };
         if self.val_data.is_some() {
-            (settings.data.val_fraction, settings.data.val_at_least) = (0.0, 0);
+            settings.data.hold_nothing_out();
         }
         if self.val.is_some() || self.val_fraction.is_some() {
-            settings.data.val_data = None;
+            (settings.data.val_data, settings.data.val_per_class) = (None, 0);
         }
         if self.test_fraction.is_some() {
             settings.data.test_data = None;

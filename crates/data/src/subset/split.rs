@@ -3,7 +3,7 @@
 //! There is one rule for both: in every class, the images with the smallest random keys are held out. The fraction of a class
 //! is rounded to the nearest image, and no class loses its last image. A test split takes at least one image of every class
 //! that has two; a validation split may take none of a small class, unless a least number is given, of which a class gives
-//! at most half of its images.
+//! at most half of its images. Beside a long-tailed subset of a larger dataset, a validation split can be balanced instead.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -177,6 +177,32 @@ pub fn split_validation(
     Ok(train.divided(&chosen))
 }
 
+/// Chooses a validation split of `per_class` images of every class beside a subset of a training split: first images that the subset
+/// leaves out, then its own, of which a class gives at most half. Those are removed from the subset.
+///
+/// # Errors
+/// For a label out of range.
+pub fn validation_beside(
+    labels: &[u32],
+    classes: usize,
+    subset: &mut Vec<u32>,
+    (per_class, seed): (u32, u64),
+) -> Result<Vec<u32>, DataError> {
+    let mut used = vec![false; labels.len()];
+    subset.iter().for_each(|index| used[*index as usize] = true);
+    let mut held = Vec::new();
+    for mut indices in indices_by_class(labels, classes)? {
+        let of_subset = indices.iter().filter(|index| used[**index as usize]).count();
+        let draw = |example: u64| Example { seed, epoch: 0, example }.draws(Stream::ValidationSplit).at(0);
+        indices.sort_by_key(|index| (used[*index as usize], draw(u64::from(*index)), *index));
+        indices.truncate((per_class as usize).min(indices.len() - of_subset.div_ceil(2)));
+        held.append(&mut indices);
+    }
+    held.iter().for_each(|index| used[*index as usize] = false);
+    subset.retain(|index| used[*index as usize]);
+    Ok(held)
+}
+
 impl Split {
     /// What remains, and what is held out.
     pub(super) fn divided(&self, held: &[bool]) -> (Self, Self) {
@@ -194,6 +220,33 @@ mod tests {
         let bytes: Vec<u8> = (0..labels.len() as u8).collect();
         let pixels = Pixels { channels: 1, height: 1, width: 1, bytes: bytes.into() };
         Split { images: Images::Memory(pixels), labels: labels.to_vec() }
+    }
+
+    #[test]
+    fn a_validation_split_beside_a_subset_takes_what_it_leaves_out_first() {
+        // 20, 20, 6 and 1 images, of which the subset has the first 18, 5, 6 and 1
+        let sizes = [(20, 18), (20, 5), (6, 6), (1, 1)];
+        let labels: Vec<u32> = (0..4).flat_map(|class: u32| vec![class; sizes[class as usize].0]).collect();
+        let first = [0, 20, 40, 46];
+        let all: Vec<u32> = (0..4).flat_map(|class| first[class]..first[class] + sizes[class].1).collect();
+        let take = |per_class, seed| {
+            let mut subset = all.clone();
+            let held = validation_beside(&labels, 4, &mut subset, (per_class, seed)).expect("valid labels");
+            (subset, held)
+        };
+        let of_class =
+            |indices: &[u32]| [0, 1, 2, 3].map(|c| indices.iter().filter(|i| labels[**i as usize] == c).count());
+        let (subset, held) = take(5, 7);
+        assert_eq!((of_class(&held), of_class(&subset)), ([5, 5, 3, 0], [15, 5, 3, 1]));
+        assert!(held.iter().all(|index| !subset.contains(index)));
+        assert!([18, 19].iter().all(|index| held.contains(index)), "what the subset leaves out comes first");
+        assert!(held.iter().filter(|index| labels[**index as usize] == 1).all(|index| *index >= 25));
+        assert!(subset.is_sorted(), "the order of the subset stays");
+        assert_eq!(take(5, 7), (subset, held.clone()));
+        assert_ne!(take(5, 8).1, held);
+        assert_eq!(take(0, 7), (all.clone(), vec![]));
+        let out_of_range = validation_beside(&[9], 4, &mut vec![], (1, 0));
+        assert!(out_of_range.is_err());
     }
 
     #[test]

@@ -85,6 +85,7 @@ pub fn calibrate_checkpoint(
     if dataset.is_none()
         && split == Some(SplitChoice::Val)
         && settings.val_fraction == 0.0
+        && settings.val_per_class == 0
         && settings.val_data.is_none()
     {
         let what = format!(

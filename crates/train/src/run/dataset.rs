@@ -10,7 +10,7 @@ use equipoise_data::subset::folds::{FoldRule, split_fold};
 use equipoise_data::subset::grouping::GroupBy;
 use equipoise_data::subset::index::{Fingerprint, read};
 use equipoise_data::subset::long_tail::{LongTail, QuotaShortfall};
-use equipoise_data::subset::split::SplitRule;
+use equipoise_data::subset::split::{SplitRule, validation_beside};
 use equipoise_data::{DataError, Dataset, ReadOptions, Split, is_list, load as load_dataset};
 
 use super::Feedback;
@@ -86,7 +86,11 @@ pub fn load(
             let indices = read(Path::new(file), Fingerprint::of(&dataset.train))?;
             Some(Subset { indices, description: format!("the indices in {file}") })
         }
-        (None, Some(imbalance)) => Some(draw(data, imbalance, &dataset, feedback)?),
+        (None, Some(imbalance)) => {
+            let mut subset = draw(data, imbalance, &dataset, feedback)?;
+            hold_out_beside(data, &mut dataset, &mut subset)?;
+            Some(subset)
+        }
         (None, None) => None,
     };
     Ok(LoadedDataset { dataset, subset, left_out: late, fold })
@@ -234,6 +238,21 @@ fn draw(data: &DataSettings, imbalance: f64, dataset: &Dataset, feedback: &dyn F
     let (profile, seed) = (data.profile, data.subset_seed);
     let description = format!("imbalance {imbalance}, profile {profile}, subset seed {seed}");
     Ok(Subset { indices, description })
+}
+
+/// Gives a dataset the validation split of `data.val_per_class`.
+fn hold_out_beside(data: &DataSettings, dataset: &mut Dataset, subset: &mut Subset) -> Result<(), TrainError> {
+    if data.val_per_class == 0 {
+        return Ok(());
+    }
+    if dataset.val.is_some() {
+        let what = "it has a validation split: leave out 'data.val_per_class'".to_owned();
+        return Err(TrainError::Dataset { dataset: dataset.name.clone(), what });
+    }
+    let rule = (data.val_per_class, data.split_seed);
+    let held = validation_beside(&dataset.train.labels, dataset.classes.len(), &mut subset.indices, rule)?;
+    dataset.val = Some(dataset.train.subset(&held));
+    Ok(())
 }
 
 /// Warns of classes that have fewer images than the subset asks for.

@@ -99,7 +99,8 @@ fn evaluate_fold(
     let own = Dataset { train: rows(false), val: None, test: rows(true), ..dataset.clone() };
     let mut settings = settings.clone();
     (settings.optimizer.weight_decay, settings.optimizer.cross_validation) = (decay, 0);
-    (settings.data.val_fraction, settings.data.val_at_least, settings.patience) = (0.0, 0, 0);
+    settings.data.hold_nothing_out();
+    settings.patience = 0;
     (settings.select_best, settings.evaluate_every) = (SelectBest::Last, settings.epochs);
     let data = RunData::new(own, &settings, None, pool, &|_, _| {})?;
     let images = data.train.labels.len();

@@ -288,8 +288,19 @@ impl DataSettings {
         fraction("data.val_fraction", self.val_fraction)?;
         let must = "0 unless 'data.val_fraction' is more than 0";
         require(self.val_at_least == 0 || self.val_fraction > 0.0, "data.val_at_least", self.val_at_least, must)?;
+        self.check_val_per_class()?;
         let is_size = self.image_size == 0 || (MIN_IMAGE_SIZE..=65_536).contains(&self.image_size);
         require(is_size, "data.image_size", self.image_size, "0, or from 8 to 65536")
+    }
+}
+
+impl DataSettings {
+    fn check_val_per_class(&self) -> Result<(), TrainError> {
+        let others = self.val_fraction > 0.0 || self.val_data.is_some() || self.group_by.is_some();
+        let fits = self.val_per_class == 0 || (self.imbalance.is_some() && !others);
+        let must =
+            "0 unless 'data.imbalance' is given, and without 'data.val_fraction', 'data.val_data' and 'data.group_by'";
+        require(fits, "data.val_per_class", self.val_per_class, must)
     }
 }
 

@@ -147,6 +147,11 @@ pub const KEYS: &[Key] = &[
         "Least number of every class's validation images, or half of the class if that is less. `--val` sets it to 5.",
     ),
     required(
+        "data.val_per_class",
+        COUNT,
+        "Validation images of every class beside a subset by `data.imbalance`, to choose settings on a benchmark: first images that the subset leaves out, then up to half of its own.",
+    ),
+    required(
         "data.image_size",
         "integer, 0 or 8 to 65536",
         "Height and width that image files are scaled to. 0: 224 for photograph networks; for small networks 32, or 64 if the images are larger than 48 pixels.",

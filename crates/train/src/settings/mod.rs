@@ -125,10 +125,19 @@ pub struct DataSettings {
     pub val_fraction: f64,
     /// Least number of every class's validation images, or half of the class if that is less.
     pub val_at_least: u32,
+    /// Validation images per class beside a subset by `imbalance`: first images that it leaves out, then training images; 0 for none.
+    pub val_per_class: u32,
     /// Height and width that image files are scaled to; 0 leaves the choice to the size of the images and the network.
     pub image_size: u32,
     /// How often the images of each class are drawn.
     pub sampler: SamplerKind,
+}
+
+impl DataSettings {
+    /// Takes no validation split out of the training images.
+    pub fn hold_nothing_out(&mut self) {
+        (self.val_fraction, self.val_at_least, self.val_per_class) = (0.0, 0, 0);
+    }
 }
 
 /// The network of a run.
@@ -308,6 +317,7 @@ impl Default for DataSettings {
             fold: 0,
             val_fraction: 0.0,
             val_at_least: 0,
+            val_per_class: 0,
             image_size: 0,
             sampler: SamplerKind::Uniform,
         }
@@ -427,12 +437,12 @@ impl Settings {
     /// # Errors
     /// If the run holds no images out.
     pub fn refit(&self) -> Result<Self, TrainError> {
-        if self.data.val_fraction == 0.0 {
+        if self.data.val_fraction == 0.0 && self.data.val_per_class == 0 {
             let what = "the run trained on all images already: it held none out for validation".to_owned();
             return Err(TrainError::Setting { field: "data.val_fraction".to_owned(), what });
         }
         let mut settings = self.clone();
-        (settings.data.val_fraction, settings.data.val_at_least) = (0.0, 0);
+        settings.data.hold_nothing_out();
         (settings.select_best, settings.patience) = (SelectBest::Last, 0);
         Ok(settings)
     }
