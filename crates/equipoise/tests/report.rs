@@ -337,7 +337,7 @@ fn a_table_is_reproduced() {
     std::fs::write(place.join("settings.toml"), "epochs = 3\n").expect("room");
     std::fs::write(place.join("mistyped.toml"), RECIPE.replace("fashion-mini", "fashion-mimi")).expect("room");
     for (args, want) in [
-        (&["reproduce", "table9"][..], "table1, table2, table3, readings, live, choices, ingredients"),
+        (&["reproduce", "table9"][..], "table1, table2, table3, readings, live, within, choices, ingredients"),
         (&["reproduce", "nowhere.toml"], "nowhere.toml"),
         (
             &["reproduce", "settings.toml"],

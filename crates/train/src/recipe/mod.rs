@@ -20,12 +20,13 @@ use crate::run::files::read_text;
 use crate::settings::Settings;
 
 /// The recipes that the program knows by name.
-pub const RECIPES: [(&str, &str); 7] = [
+pub const RECIPES: [(&str, &str); 8] = [
     ("table1", include_str!("../../../../recipes/table1.toml")),
     ("table2", include_str!("../../../../recipes/table2.toml")),
     ("table3", include_str!("../../../../recipes/table3.toml")),
     ("readings", include_str!("../../../../recipes/readings.toml")),
     ("live", include_str!("../../../../recipes/live.toml")),
+    ("within", include_str!("../../../../recipes/within.toml")),
     ("choices", include_str!("../../../../recipes/choices.toml")),
     ("ingredients", include_str!("../../../../recipes/ingredients.toml")),
 ];
