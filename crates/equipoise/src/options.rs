@@ -47,8 +47,8 @@ pub(crate) struct SettingArgs {
     /// Images per optimizer step
     #[arg(long, value_name = "N")]
     batch_size: Option<usize>,
-    /// Numbers of activations and products: f32; bf16, which takes half the memory and is faster on CPUs with AVX512_BF16; or
-    /// bf16-amx, which is fastest on CPUs with AMX and slow on others [default: f32]
+    /// Numbers of activations and products: f32; bf16, which takes less memory and is faster on CPUs with AVX512_BF16; or bf16-amx,
+    /// which is fastest on CPUs with AMX; on other CPUs both give the same results slowly [default: f32]
     #[arg(long, value_name = "PRECISION")]
     precision: Option<Precision>,
     /// Learning rate that the schedule scales

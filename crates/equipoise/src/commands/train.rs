@@ -68,7 +68,7 @@ pub(crate) struct Args {
     pub(crate) output: Option<PathBuf>,
     /// Continue the run in this folder; name the dataset if it has moved. --epochs gives it another number of epochs, if its schedule
     /// allows that
-    #[arg(long, value_name = "DIR", conflicts_with_all = ["output", "model", "imbalance", "batch_size", "lr", "seed", "val", "val_fraction", "image_size", "path_column", "label_column", "labels", "test_data", "val_data", "group_by", "test_fraction", "strict", "weights", "freeze_backbone", "preset", "config", "set", "criterion"])]
+    #[arg(long, value_name = "DIR", conflicts_with_all = ["output", "model", "imbalance", "batch_size", "precision", "lr", "seed", "val", "val_fraction", "image_size", "path_column", "label_column", "labels", "test_data", "val_data", "group_by", "test_fraction", "strict", "weights", "freeze_backbone", "preset", "config", "set", "criterion"])]
     pub(crate) resume: Option<PathBuf>,
     /// Run whose data, network and settings a second stage starts from; needs --retrain-head
     #[arg(long, value_name = "DIR", requires = "retrain_head", conflicts_with_all = ["resume", "refit", "weights", "freeze_backbone", "config"])]
@@ -78,7 +78,7 @@ pub(crate) struct Args {
     #[arg(long, requires = "from")]
     retrain_head: bool,
     /// Train on all training images with the settings of this finished run, which held some out (--val)
-    #[arg(long, value_name = "RUN", conflicts_with_all = ["resume", "model", "imbalance", "epochs", "batch_size", "lr", "val", "val_fraction", "image_size", "path_column", "label_column", "labels", "test_data", "val_data", "group_by", "test_fraction", "strict", "weights", "freeze_backbone", "preset", "config", "set", "criterion"])]
+    #[arg(long, value_name = "RUN", conflicts_with_all = ["resume", "model", "imbalance", "epochs", "batch_size", "precision", "lr", "val", "val_fraction", "image_size", "path_column", "label_column", "labels", "test_data", "val_data", "group_by", "test_fraction", "strict", "weights", "freeze_backbone", "preset", "config", "set", "criterion"])]
     refit: Option<PathBuf>,
     /// Cross-validation, for datasets that are too small for a test split: K runs, each of which tests on a K-th of the images. Figures are those
     /// of all images, and --output may name the folder of a cross-validation that was stopped

@@ -40,12 +40,26 @@ impl Precision {
     /// What somebody who trains a network with it on this CPU should know.
     #[must_use]
     pub fn advice(self) -> Option<&'static str> {
-        match (self, Amx::request()) {
-            (Self::Bf16, Some(_)) => Some("this CPU has AMX, with which precision bf16-amx is much faster than bf16"),
-            (Self::Bf16Amx, None) => Some(
+        let has_amx = Amx::request().is_some();
+        match self {
+            Self::Bf16 if has_amx => Some("this CPU has AMX, with which precision bf16-amx is much faster than bf16"),
+            Self::Bf16 if self.is_software(SimdLevel::best()) => Some(
+                "this CPU has no AVX512_BF16, without which precision bf16 is several times slower than f32; the results are the same",
+            ),
+            Self::Bf16Amx if self.is_software(SimdLevel::best()) => Some(
                 "this CPU has no AMX, without which precision bf16-amx is much slower than f32 or bf16; the results are the same",
             ),
             _ => None,
+        }
+    }
+
+    /// Whether products are computed by other instructions than those that are made for it.
+    #[must_use]
+    pub fn is_software(self, level: SimdLevel) -> bool {
+        match self {
+            Self::F32 => false,
+            Self::Bf16 => !matches!(level, SimdLevel::Avx512Bf16(_)),
+            Self::Bf16Amx => Amx::request().is_none(),
         }
     }
 

@@ -4,7 +4,9 @@ use std::io::Write;
 use std::time::Duration;
 
 use equipoise_criterion::{Batch, Config, Criterion, Id, Output, Preset, SimdLevel, Workspace};
-use equipoise_nn::{ConvolutionAlgorithm, Cpu, CpuOptions, Engine, Network, NnError, Optimizer, Precision, Traffic};
+use equipoise_nn::{
+    ConvolutionAlgorithm, Cpu, CpuOptions, Engine, Network, NnError, Optimizer, Precision, TensorKind, Traffic,
+};
 use equipoise_train::TrainError;
 use equipoise_train::run::memory::{available_bytes, peak_mb};
 use equipoise_train::run::processes::{Connection, Task};
@@ -20,7 +22,7 @@ use crate::options::ThreadArgs;
 
 #[derive(clap::Args)]
 pub(crate) struct Args {
-    /// Network: resnet8, 14, 20, 32, 32x2, 32x4, 44 or 56 for small images, resnet18 or 50 for photographs
+    /// Network: resnet8, 14, 20, 32, 32x2, 32x4, 44 or 56 for small images, resnet18, 34 or 50 for photographs
     #[arg(long, value_name = "NAME", default_value = "resnet32")]
     model: Architecture,
     /// Images per batch
@@ -71,7 +73,7 @@ pub(crate) fn run(args: &Args, out: &mut impl Write) -> Result<(), Failure> {
         None => None,
     };
     let size = connection.as_ref().map_or(1, |connection| connection.peers.size());
-    let Measured { times, traffic, gradient_bytes, threads, level } = measure(args, connection)?;
+    let Measured { times, traffic, gradient_bytes, threads, level, checksum } = measure(args, connection)?;
     let (batch_size, classes) = (args.batch_size as usize, args.classes);
     let speed = |time: Duration| tenths(batch_size as f64 / time.as_secs_f64());
     let (median, best) = median_and_best(times);
@@ -84,7 +86,7 @@ pub(crate) fn run(args: &Args, out: &mut impl Write) -> Result<(), Failure> {
             "model": model.name(), "batch": batch_size, "ranks": size, "threads": threads, "device": device, "images_per_second": median,
             "best": best, "peak_mb": peak, "evaluate": args.evaluate, "size": side, "channels": channels,
             "classes": classes, "kernels": kernels, "precision": args.precision, "criterion": (!args.evaluate).then_some(args.criterion),
-            "seconds": seconds, "gradient_bytes": gradient_bytes,
+            "seconds": seconds, "checksum": checksum, "software": args.precision.is_software(level), "gradient_bytes": gradient_bytes,
             "exchanges": traffic.short, "exchanged_bytes": traffic.short_bytes, "exchange_seconds": traffic.short_seconds,
             "sums": traffic.sums, "summed_bytes": traffic.sum_bytes, "sum_seconds": traffic.sum_seconds,
             "gathers": traffic.gathers, "gathered_bytes": traffic.gather_bytes, "gather_seconds": traffic.gather_seconds,
@@ -94,10 +96,12 @@ pub(crate) fn run(args: &Args, out: &mut impl Write) -> Result<(), Failure> {
     let peak = peak.map_or_else(|| "unknown".to_owned(), |mb| format!("{mb} MB"));
     let what = if args.evaluate { "evaluation" } else { "training" };
     let images = format!("batch size {batch_size}, {channels} x {side} x {side}");
+    let software = if args.precision.is_software(level) { " in software" } else { "" };
     let ranks = if size > 1 { format!("{size} ranks with ") } else { String::new() };
     writeln!(
         out,
-        "{model}, {what}, {images}, {ranks}{threads} threads, {device} {kernels}, {precision}: {median} images/s (best {best}), peak memory {peak}"
+        "{model}, {what}, {images}, {ranks}{threads} threads, {device} {kernels}, {precision}{software}: {median} images/s (best {best}), \
+         peak memory {peak}, checksum {checksum}"
     )?;
     if size > 1 {
         let Traffic { short, sums, gathers, .. } = traffic;
@@ -138,6 +142,8 @@ struct Measured {
     gradient_bytes: usize,
     threads: usize,
     level: SimdLevel,
+    /// Of the bits of the parameters after training steps, or of the logits of an evaluation.
+    checksum: String,
 }
 
 /// Measures steps on random images, together with other processes if there are any.
@@ -179,8 +185,8 @@ fn measure(args: &Args, connection: Option<Connection>) -> Result<Measured, Fail
         }
     };
     let gradient_bytes = engine.gradient_bytes();
-    let (times, traffic) = time_steps(args, engine, criterion, workspace, &mut workers)?;
-    Ok(Measured { times, traffic, gradient_bytes, threads, level })
+    let (times, traffic, checksum) = time_steps(args, engine, criterion, workspace, &mut workers)?;
+    Ok(Measured { times, traffic, gradient_bytes, threads, level, checksum })
 }
 
 /// Steps before those that are measured.
@@ -203,14 +209,20 @@ fn per_step(before: Traffic, after: Traffic, steps: u32) -> Traffic {
     }
 }
 
-/// Times of the steps on random images, and what a step sends.
+/// A checksum of the bits of numbers.
+fn checksum<'a>(values: impl Iterator<Item = &'a f32>) -> String {
+    let fnv1a = |hash: u64, value: &f32| (hash ^ u64::from(value.to_bits())).wrapping_mul(0x0100_0000_01b3);
+    format!("{:016x}", values.fold(0xcbf2_9ce4_8422_2325, fnv1a))
+}
+
+/// Times of the steps on random images, what a step sends, and a checksum of the results.
 fn time_steps(
     args: &Args,
     mut engine: Cpu,
     mut criterion: Option<Criterion>,
     mut workspace: Workspace,
     workers: &mut Box<dyn Workers>,
-) -> Result<(Vec<Duration>, Traffic), Failure> {
+) -> Result<(Vec<Duration>, Traffic, String), Failure> {
     let (batch_size, side, classes, shard) = (args.batch_size as usize, args.image_size, args.classes, workers.shard());
     let rows_of = |rank: usize| match engine.slices() {
         Some(slices) => slices.rows(batch_size, rank, shard.size()),
@@ -261,5 +273,11 @@ fn time_steps(
             times.push(time);
         }
     }
-    Ok((times, per_step(before, engine.traffic(), args.steps)))
+    let traffic = per_step(before, engine.traffic(), args.steps);
+    engine.gather_state()?;
+    let checksum = match args.evaluate {
+        true => checksum(engine.forward(&images, false)?.iter()),
+        false => checksum(engine.tensors(TensorKind::Parameters)?.iter().flatten()),
+    };
+    Ok((times, traffic, checksum))
 }
