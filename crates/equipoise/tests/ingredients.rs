@@ -82,6 +82,35 @@ fn what_was_chosen_on_images_held_out_is_refitted_on_all() {
     assert!(refused(&place, &["train", "--refit", "held-out", "--lr", "1"]).contains("cannot be used with"));
 }
 
+/// Classes of which the subset leaves images out keep all of theirs.
+#[test]
+fn a_balanced_validation_split_is_taken_beside_a_subset() {
+    let place = TempFolder::new("ingredients");
+    let counts = |result: &Value| -> Vec<u64> {
+        result["train_counts"].as_array().expect("counts").iter().filter_map(Value::as_u64).collect()
+    };
+    let balanced = train(&place, &["--set", "data.val_per_class=4", "-o", "balanced"]);
+    let whole = train(&place, &["-o", "whole"]);
+    assert_eq!(balanced["best_selected_on"], "val");
+    let evaluated = json(&place, &["evaluate", "balanced", "--split", "val"]);
+    let images: Vec<u64> = evaluated["metrics"]["per_class"]
+        .as_array()
+        .expect("classes")
+        .iter()
+        .map(|class| class["test"].as_u64().expect("a count"))
+        .collect();
+    let missing: Vec<u64> = counts(&whole).iter().zip(counts(&balanced)).map(|(all, left)| all - left).collect();
+    assert_eq!(missing[0], 0, "the subset leaves out images of the largest class: {missing:?}");
+    for (class, all) in counts(&whole).into_iter().enumerate() {
+        assert!(images[class] == 4 || missing[class] == all / 2, "{class}: {images:?} {missing:?}");
+        assert!(missing[class] <= images[class], "{class}: {images:?} {missing:?}");
+    }
+    let refitted = json(&place, &["train", "--refit", "balanced", "-o", "refitted", "--quiet"]);
+    assert_eq!(counts(&refitted), counts(&whole));
+    let without = refused(&place, &["train", "fashion-mini", "--set", "data.val_per_class=4"]);
+    assert!(without.contains("it must be 0 without 'data.imbalance'"), "{without}");
+}
+
 /// Learnable weight scaling starts from a run or an export of it, and changes nothing but a factor per class.
 #[test]
 fn a_trained_head_is_scaled() {

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
 use equipoise_data::acquire::catalog::KnownDataset;
+use equipoise_data::dataset::class_counts;
 use equipoise_data::subset::folds::{FoldRule, split_fold};
 use equipoise_data::subset::grouping::GroupBy;
 use equipoise_data::subset::index::{Fingerprint, read};
@@ -88,7 +89,7 @@ pub fn load(
         }
         (None, Some(imbalance)) => {
             let mut subset = draw(data, imbalance, &dataset, feedback)?;
-            hold_out_beside(data, &mut dataset, &mut subset)?;
+            hold_out_beside(data, &mut dataset, &mut subset, feedback)?;
             Some(subset)
         }
         (None, None) => None,
@@ -241,7 +242,12 @@ fn draw(data: &DataSettings, imbalance: f64, dataset: &Dataset, feedback: &dyn F
 }
 
 /// Gives a dataset the validation split of `data.val_per_class`.
-fn hold_out_beside(data: &DataSettings, dataset: &mut Dataset, subset: &mut Subset) -> Result<(), TrainError> {
+fn hold_out_beside(
+    data: &DataSettings,
+    dataset: &mut Dataset,
+    subset: &mut Subset,
+    feedback: &dyn Feedback,
+) -> Result<(), TrainError> {
     if data.val_per_class == 0 {
         return Ok(());
     }
@@ -250,7 +256,22 @@ fn hold_out_beside(data: &DataSettings, dataset: &mut Dataset, subset: &mut Subs
         return Err(TrainError::Dataset { dataset: dataset.name.clone(), what });
     }
     let rule = (data.val_per_class, data.split_seed);
-    let held = validation_beside(&dataset.train.labels, dataset.classes.len(), &mut subset.indices, rule)?;
+    let (labels, classes) = (&dataset.train.labels, &dataset.classes);
+    let counts = |indices: &[u32]| {
+        class_counts(&indices.iter().map(|index| labels[*index as usize]).collect::<Vec<_>>(), classes.len())
+    };
+    let before = counts(&subset.indices)?;
+    let held = validation_beside(labels, classes.len(), &mut subset.indices, rule)?;
+    let (after, val) = (counts(&subset.indices)?, counts(&held)?);
+    let each = || classes.iter().zip(before.iter().zip(&after)).zip(&val);
+    let giving = each().filter(|((_, (before, after)), _)| before > after);
+    let giving = giving.map(|((name, (before, after)), _)| format!("{name} {} of {before}", before - after));
+    let gives = "training images to the validation split of 'data.val_per_class'";
+    let several = [&format!("gives {gives}")[..], &format!("give {gives}")];
+    warn_of(&giving.collect::<Vec<_>>(), several, feedback);
+    let few = each().filter(|(_, val)| **val < u64::from(data.val_per_class));
+    let few = few.map(|((name, _), val)| format!("{name} {val}")).collect::<Vec<_>>();
+    warn_of(&few, ["has fewer validation images", "have fewer validation images"], feedback);
     dataset.val = Some(dataset.train.subset(&held));
     Ok(())
 }

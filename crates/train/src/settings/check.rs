@@ -296,11 +296,15 @@ impl DataSettings {
 
 impl DataSettings {
     fn check_val_per_class(&self) -> Result<(), TrainError> {
-        let others = self.val_fraction > 0.0 || self.val_data.is_some() || self.group_by.is_some();
-        let fits = self.val_per_class == 0 || (self.imbalance.is_some() && !others);
-        let must =
-            "0 unless 'data.imbalance' is given, and without 'data.val_fraction', 'data.val_data' and 'data.group_by'";
-        require(fits, "data.val_per_class", self.val_per_class, must)
+        let must = match self {
+            _ if self.val_per_class == 0 => return Ok(()),
+            Self { imbalance: None, .. } => "0 without 'data.imbalance', beside whose subset it takes images",
+            Self { val_data: Some(_), .. } => "0 beside 'data.val_data'",
+            Self { group_by: Some(_), .. } => "0 beside 'data.group_by', whose groups it would divide",
+            _ if self.val_fraction > 0.0 => "0 beside 'data.val_fraction' ('--val' and '--val-fraction')",
+            _ => return Ok(()),
+        };
+        require(false, "data.val_per_class", self.val_per_class, must)
     }
 }
 

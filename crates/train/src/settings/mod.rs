@@ -439,7 +439,7 @@ impl Settings {
     pub fn refit(&self) -> Result<Self, TrainError> {
         if self.data.val_fraction == 0.0 && self.data.val_per_class == 0 {
             let what = "the run trained on all images already: it held none out for validation".to_owned();
-            return Err(TrainError::Setting { field: "data.val_fraction".to_owned(), what });
+            return Err(TrainError::Unusable { what });
         }
         let mut settings = self.clone();
         settings.data.hold_nothing_out();

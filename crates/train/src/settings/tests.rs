@@ -109,13 +109,10 @@ fn values_that_cannot_be_used_are_refused() {
         ("[data]\nprofile = \"linear\"", "setting 'data.profile' is \"linear\"; it must be exp or step"),
         ("[data]\ntest_fraction = 1.0", "setting 'data.test_fraction' is 1; it must be "),
         ("[data]\nval_fraction = 1.0", "setting 'data.val_fraction' is 1; it must be at least 0 and less than 1"),
-        (
-            "[data]\nval_per_class = 5",
-            "setting 'data.val_per_class' is 5; it must be 0 unless 'data.imbalance' is given",
-        ),
+        ("[data]\nval_per_class = 5", "setting 'data.val_per_class' is 5; it must be 0 without 'data.imbalance'"),
         (
             "[data]\nval_per_class = 5\nimbalance = 10.0\nval_fraction = 0.1",
-            "setting 'data.val_per_class' is 5; it must be 0 unless",
+            "setting 'data.val_per_class' is 5; it must be 0 beside 'data.val_fraction'",
         ),
         ("[data]\nval_at_least = 5", "setting 'data.val_at_least' is 5; it must be 0 unless 'data.val_fraction'"),
         ("[data]\nimage_size = 100000", "setting 'data.image_size' is 100000; it must be 0, or from 8 to 65536"),
