@@ -64,6 +64,22 @@ impl<P> TrainBatch<P> {
     }
 }
 
+/// The images of a step, from 0; `None` after the last one. All batches but the last have `size` images. If that one would have less than a
+/// quarter of them, it shares evenly with the batch before it: the batch norms and the step of a few images undo what many have learned.
+///
+/// # Panics
+/// If `size` is 0.
+#[must_use]
+pub fn nth_batch(order: &[u32], size: usize, step: usize) -> Option<&[u32]> {
+    let rest = order.len() % size;
+    let shared = order.len().saturating_sub(size + rest);
+    if rest == 0 || 4 * rest >= size || order.len() < size || step * size < shared {
+        return order.chunks(size).nth(step);
+    }
+    let (first, second) = order[shared..].split_at((size + rest).div_ceil(2));
+    [first, second].get(step - shared / size).copied()
+}
+
 /// The batches of one epoch: a function of the settings and of the epoch.
 pub struct EpochBatches<'a> {
     /// The training split.
@@ -226,7 +242,7 @@ impl<'a> Prefetch<'a> {
         let (send, batches) = sync_channel(1);
         let (recycled, used) = sync_channel::<TrainBatch>(4);
         scope.spawn(move || {
-            for indices in epoch.order.chunks(epoch.batch_size).skip(first_step) {
+            for indices in (first_step..).map_while(|step| nth_batch(&epoch.order, epoch.batch_size, step)) {
                 let mut batch = used.try_recv().unwrap_or_default();
                 let result = epoch.prepare(&mut batch, indices);
                 // nobody receives any more: the training loop has ended
@@ -243,7 +259,7 @@ impl<'a> Prefetch<'a> {
         match self {
             Self::Ahead { batches, .. } => batches.recv().ok(),
             Self::OnDemand { epoch, step, used } => {
-                let indices = epoch.order.chunks(epoch.batch_size).nth(step.replace(step.get() + 1))?;
+                let indices = nth_batch(&epoch.order, epoch.batch_size, step.replace(step.get() + 1))?;
                 let mut batch = used.take();
                 Some(epoch.prepare(&mut batch, indices).map(|()| batch))
             }
@@ -258,6 +274,46 @@ impl<'a> Prefetch<'a> {
                 let _ = recycled.try_send(batch);
             }
             Self::OnDemand { used, .. } => used.set(batch),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::nth_batch;
+
+    /// Sizes of the batches of so many images, all of which come once and in their order.
+    fn sizes(images: u32, size: usize) -> Vec<usize> {
+        let order: Vec<u32> = (0..images).collect();
+        let batches: Vec<&[u32]> = (0..).map_while(|step| nth_batch(&order, size, step)).collect();
+        assert_eq!(batches.concat(), order);
+        assert_eq!(batches.len(), order.len().div_ceil(size), "the number of steps does not change");
+        batches.into_iter().map(<[u32]>::len).collect()
+    }
+
+    #[test]
+    fn a_small_last_batch_shares_with_the_one_before() {
+        assert_eq!(sizes(24, 8), [8, 8, 8]);
+        assert_eq!(sizes(18, 8), [8, 8, 2], "a quarter is enough");
+        assert_eq!(sizes(17, 8), [8, 5, 4]);
+        assert_eq!(sizes(9, 8), [5, 4]);
+        assert_eq!(sizes(1, 8), [1], "there is no other");
+        assert!(sizes(0, 8).is_empty());
+        assert_eq!(sizes(3, 1), [1, 1, 1]);
+        assert_eq!(sizes(11_906, 128)[91..], [128, 65, 65]);
+        assert_eq!(sizes(12_406, 128)[95..], [128, 118], "CIFAR-10-LT with imbalance factor 100");
+        // a run that is resumed there begins with the same batch
+        assert_eq!(nth_batch(&[0; 17], 8, 3), None);
+    }
+
+    #[test]
+    fn all_images_come_once() {
+        for images in 0..200 {
+            for size in 1..40 {
+                let sizes = sizes(images, size);
+                assert!(sizes.iter().all(|n| *n <= size));
+                assert!(sizes.len() < 2 || sizes.iter().all(|n| 4 * n >= size), "{images} images, batches of {size}");
+            }
         }
     }
 }

@@ -11,7 +11,7 @@ use equipoise_data::batch::pixel::PixelValue;
 use equipoise_data::batch::sampler::Shard;
 use equipoise_pool::Pool;
 use equipoise_train::TrainError;
-use equipoise_train::batches::{EpochBatches, TrainBatch};
+use equipoise_train::batches::{EpochBatches, TrainBatch, nth_batch};
 use numpy::PyArray1;
 use pyo3::exceptions::PyRuntimeError;
 use pyo3::prelude::*;
@@ -101,7 +101,7 @@ fn prepare_all<P: PixelValue>(
         seed: plan.seed,
         epoch: plan.epoch,
     };
-    for indices in plan.order.chunks(plan.batch_size) {
+    for indices in (0..).map_while(|step| nth_batch(&plan.order, plan.batch_size, step)) {
         let mut batch = TrainBatch::default();
         let result = epoch.prepare(&mut batch, indices).map(|()| ready(batch));
         let failed = result.is_err();

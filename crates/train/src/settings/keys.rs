@@ -44,7 +44,11 @@ pub const KEYS: &[Key] = &[
         POSITIVE,
         "Number of passes over the training images. Without this setting, heads on features get 10.",
     ),
-    required("batch_size", "integer, 1 to 65536", "Images per optimizer step."),
+    required(
+        "batch_size",
+        "integer, 1 to 65536",
+        "Images per optimizer step. A last step with less than a quarter of them shares evenly with the one before it.",
+    ),
     required(
         "groups",
         "`rank:K`, `mass:K` (K 1 to 26, 4 if left out) or `threshold`",
