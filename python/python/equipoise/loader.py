@@ -166,8 +166,8 @@ class Loader:
 
         Args:
             dataset: The images.
-            batch_size: Images per batch of this process. A last batch of less than a quarter of that shares evenly with the one
-                before it, since a few images make poor batch norms.
+            batch_size: Images per batch of this process. A last batch of less than a quarter of that shares evenly
+                with the one before it, since a few images make poor batch norms.
             sampler: The kind of a `Sampler`, `sequential`, a sampler, or the indices of an epoch. Without it, augmented
                 training images come in `uniform` order, others in sequence.
             epochs: Epochs of the run, for the progressive sampler and CMO.
