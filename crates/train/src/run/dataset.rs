@@ -263,15 +263,26 @@ fn hold_out_beside(
     let before = counts(&subset.indices)?;
     let held = validation_beside(labels, classes.len(), &mut subset.indices, rule)?;
     let (after, val) = (counts(&subset.indices)?, counts(&held)?);
-    let each = || classes.iter().zip(before.iter().zip(&after)).zip(&val);
-    let giving = each().filter(|((_, (before, after)), _)| before > after);
-    let giving = giving.map(|((name, (before, after)), _)| format!("{name} {} of {before}", before - after));
-    let gives = "training images to the validation split of 'data.val_per_class'";
-    let several = [&format!("gives {gives}")[..], &format!("give {gives}")];
-    warn_of(&giving.collect::<Vec<_>>(), several, feedback);
-    let few = each().filter(|(_, val)| **val < u64::from(data.val_per_class));
-    let few = few.map(|((name, _), val)| format!("{name} {val}")).collect::<Vec<_>>();
-    warn_of(&few, ["has fewer validation images", "have fewer validation images"], feedback);
+    let given = classes.iter().zip(before.into_iter().zip(after)).filter(|(_, (before, after))| before > after);
+    let given = given.map(|(name, (before, after))| format!("{name} {} of {before}", before - after));
+    warn_of(
+        &given.collect::<Vec<_>>(),
+        [
+            "gives training images to the validation split of 'data.val_per_class'",
+            "give training images to the validation split of 'data.val_per_class'",
+        ],
+        feedback,
+    );
+    let few = classes.iter().zip(val).filter(|(_, images)| *images < u64::from(data.val_per_class));
+    let few = few.map(|(name, images)| format!("{name} has {images}"));
+    warn_of(
+        &few.collect::<Vec<_>>(),
+        [
+            "has fewer validation images than 'data.val_per_class'",
+            "have fewer validation images than 'data.val_per_class'",
+        ],
+        feedback,
+    );
     dataset.val = Some(dataset.train.subset(&held));
     Ok(())
 }

@@ -292,9 +292,7 @@ impl DataSettings {
         let is_size = self.image_size == 0 || (MIN_IMAGE_SIZE..=65_536).contains(&self.image_size);
         require(is_size, "data.image_size", self.image_size, "0, or from 8 to 65536")
     }
-}
 
-impl DataSettings {
     fn check_val_per_class(&self) -> Result<(), TrainError> {
         let must = match self {
             _ if self.val_per_class == 0 => return Ok(()),

@@ -142,7 +142,7 @@ struct Measured {
     gradient_bytes: usize,
     threads: usize,
     level: SimdLevel,
-    /// Of the bits of the parameters after training steps, or of the logits of an evaluation.
+    /// A checksum of the parameters after training steps, or of the logits of an evaluation.
     checksum: String,
 }
 

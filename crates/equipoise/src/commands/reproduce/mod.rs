@@ -24,8 +24,8 @@ use crate::training::read_result;
 #[command(after_long_help = "\
 Tables: table1 (8 methods on CIFAR-10-LT, CIFAR-100-LT and Tiny-ImageNet-LT at four imbalance factors, ResNet-32), table2 (ImageNet-LT and \
 iNaturalist 2017 by group, ResNet-50), table3 (the ablation), and five that are not published: readings (of the method, over the paper's \
-schedule), live (what in the live margin works), within (whether a balance within classes helps on top of it), choices (for the recommended recipe, on held-out images), ingredients (what each part of \
-it is worth). Methods without a published number are run if --criteria names them.
+schedule), live (what in the live margin works), within (whether a balance within classes helps on top of it), choices (for the recommended \
+recipe, on held-out images), ingredients (what each part of it is worth). Methods without a published number are run if --criteria names them.
 
 Several tables are worked through in the order they are named: put what matters most first. A run that two tables share is made once.
 
