@@ -10,6 +10,7 @@ mod pointwise;
 mod tests;
 mod tiled;
 mod winograd;
+mod winograd_pack;
 mod winograd_transform;
 
 use std::fmt;
@@ -326,7 +327,7 @@ impl Convolution {
                 Plan::Direct(plan) => direct::pack(level, plan, w, inputs, forward, back),
                 Plan::Pointwise(plan) => direct::pack(level, &plan.direct, w, inputs, forward, back),
                 Plan::Tiled(plan) => direct::pack(level, &plan.direct, w, inputs, forward, back),
-                Plan::Winograd(plan) => winograd::pack(level, plan, w, inputs, forward, back),
+                Plan::Winograd(plan) => winograd_pack::pack(level, plan, w, inputs, forward, back),
             }
         }
     }
