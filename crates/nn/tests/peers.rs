@@ -282,3 +282,26 @@ fn a_bad_image_ends_the_pass_of_all() {
     assert_eq!(first.to_string(), "another process cannot compute its images");
     assert!(matches!(second, NnError::NotFinite { image: 0, .. }));
 }
+
+/// A share of a batch that is larger than the slices of a process is refused: its gradients would have no place.
+#[test]
+fn more_images_than_slices() {
+    let [rank, size] = [2, 3];
+    let room = Arc::new(Room {
+        barrier: Barrier::new(1),
+        lists: Mutex::new(vec![Vec::new(); size]),
+        short_lists: Mutex::new(vec![Vec::new(); size]),
+    });
+    let peers = Thread { rank, size, room, started: VecDeque::new(), gathered: VecDeque::new() };
+    let options = CpuOptions { peers: Some(Box::new(peers)), ..CpuOptions::default() };
+    let network = network(Architecture::ResNet8, [8, 8], Head::Linear);
+    let mut engine = Cpu::with_options(network, 100, 7, Pool::new(1).expect("threads"), options).expect("valid");
+    let images = vec![0.5; 34 * 3 * 64];
+    // slices of 13 images, of which the last of three processes has 22
+    let refused = Err(NnError::BatchSize { got: 34, most: 26 });
+    assert_eq!(engine.forward(&images, true).map(<[f32]>::len), refused);
+    assert_eq!(engine.estimate_statistics(&images, 0.5).map(|()| 0), refused);
+    engine.freeze_backbone(true).expect("it can be frozen");
+    assert_eq!(engine.forward(&images, true).map(<[f32]>::len), refused);
+    assert_eq!(engine.forward(&images, false).map(<[f32]>::len), Ok(34 * 5));
+}

@@ -34,9 +34,9 @@ impl<T: Activation> CpuOf<T> {
         let features = Shared::new(self.head.features.as_mut_ptr());
         let lengths = Shared::new(self.head.lengths.as_mut_ptr());
         let memory = self.group_scratch.evaluation::<T>();
-        let (engine, group) = (&*self, GROUP.min(self.batch_size));
-        let groups = images.div_ceil(group);
-        let group = |number: usize| number * group..images.min((number + 1) * group);
+        let (engine, size) = (&*self, GROUP.min(self.batch_size));
+        let groups = images.div_ceil(size);
+        let group = |number: usize| number * size..images.min((number + 1) * size);
         if groups < self.tasks.pool.threads() {
             for number in 0..groups {
                 let workers = Workers::All;
@@ -134,7 +134,7 @@ impl<T: Activation> CpuOf<T> {
         let (convolution, simd) = (&layer.convolution, self.tasks.simd);
         let mut source = source;
         if let Source::Joined { keep, .. } = source {
-            // parts would keep the same rows
+            // neighboring parts read the same rows, and would both write them
             // SAFETY: by the contract, the source is valid for the images.
             unsafe { self.join_in_parts(&source, convolution.geometry.inputs, convolution.geometry.size, number) };
             if !convolution.reads_before_rounding::<S>() {
@@ -156,7 +156,8 @@ impl<T: Activation> CpuOf<T> {
             let Source::Joined { normed, shortcut, .. } = source.get() else {
                 return forward(source.get(), images, part);
             };
-            // it joins once more what was kept rounded, and leaves in its scratch, image by image, what was kept already
+            // What was kept is rounded, and this kernel reads the sum before that: it computes the sum again, and leaves the second
+            // copy in its scratch, image by image.
             let length = convolution.geometry.input_len();
             for n in images {
                 let keep = scratch.gradient.cast::<S>().wrapping_sub(n * length);

@@ -42,6 +42,18 @@ impl<T: Activation> CpuOf<T> {
         Ok(number)
     }
 
+    /// Refuses more images for training than the slices of this process hold.
+    pub(super) fn check_slices(&self, number: usize) -> Result<usize, NnError> {
+        let most = match &self.peers {
+            Some(_) => self.batch_size.min(self.own_slices * self.slices.images()),
+            None => self.batch_size,
+        };
+        if number > most {
+            return Err(NnError::BatchSize { got: number, most });
+        }
+        Ok(number)
+    }
+
     /// Computes the features of a batch and keeps what the backward pass needs. The batch gets this share of the running
     /// statistics; without one, batch norms use the running statistics as they are.
     pub(super) fn backbone_forward(&mut self, images: usize, share: Option<f32>) -> Result<(), NnError> {

@@ -38,7 +38,7 @@ pub(super) struct Placement {
     pub(super) bytes: u64,
 }
 
-/// Finds places for all tensors: the better ones of two orders.
+/// Finds places for all tensors: tries two orders and takes the placement that needs less memory.
 pub(super) fn place(tensors: &[Tensor]) -> Placement {
     let by_size = place_in_order(tensors, |tensor| tensor.bytes);
     let by_need = place_in_order(tensors, |tensor| tensor.bytes.saturating_mul(tensor.duration() as u64));

@@ -141,9 +141,9 @@ pub(super) struct Needs<'a> {
     pub(super) network: &'a Network,
     pub(super) blocks: &'a [ResidualBlock],
     pub(super) layers: Vec<LayerSizes>,
-    /// Most images at a time, the slices that they are cut into, and the bytes of an activation.
+    /// Most images at a time, the slices of this process, and the bytes of an activation.
     pub(super) images: usize,
-    pub(super) slices: usize,
+    pub(super) own_slices: usize,
     pub(super) value_bytes: usize,
     /// Whether tensors share memory; if not, each has a place of its own, and nothing is computed or packed twice.
     pub(super) shares_memory: bool,
@@ -151,8 +151,8 @@ pub(super) struct Needs<'a> {
 
 impl Needs<'_> {
     /// The block inputs that are recomputed right before the backward pass of a block: all up to its own that are computed one from
-    /// the other. A chain begins behind a projection, whose block's outputs say everything, or with the first block, whose
-    /// input is kept.
+    /// the other. A chain begins behind a block with a projection, whose two outputs are all that the next block's input needs, or
+    /// with the first block, whose input is kept.
     fn recomputed_before(&self, block: usize) -> Range<usize> {
         let blocks = self.blocks;
         let ends_chain = blocks[block].projection.is_some() || block + 1 == blocks.len();
@@ -165,13 +165,15 @@ impl Needs<'_> {
 
     /// The layers whose outputs are recomputed right before the backward pass of a block, because the inputs of blocks that are then
     /// recomputed need them: the last ones of the bottlenecks of the first chain. In a ResNet-50 they have the largest outputs and the
-    /// fewest inputs, so that they save the most memory for the least work.
+    /// fewest inputs, so that they save the most memory for the least work. Weights that are packed right before a pass have no place at
+    /// that time, so that layers with such weights keep their outputs.
     fn outputs_recomputed_before(&self, block: usize) -> Vec<usize> {
         if self.recomputed_before(block).start != 1 {
             return Vec::new();
         }
         let last = self.blocks[..block].iter().map(ResidualBlock::last);
-        last.filter(|layer| self.layers[*layer].widens).collect()
+        let is_recomputed = |sizes: &LayerSizes| sizes.widens && !self.is_packed_late(sizes);
+        last.filter(|layer| is_recomputed(&self.layers[*layer])).collect()
     }
 
     /// The steps in which the output of a layer is needed.
@@ -215,11 +217,12 @@ impl Needs<'_> {
     fn layer(&self, number: usize, steps: Steps, all: &mut Vec<Tensor>) -> LayerTensors {
         let sizes = self.layers[number];
         let (forward, backward) = (steps.forward(number), steps.backward(number));
-        let (now, back) = (forward..forward + 1, backward..backward + 1);
+        let [in_forward, in_backward, in_evaluation] =
+            [forward, backward, steps.evaluation()].map(|step| step..step + 1);
         let (late, packed) = (self.is_packed_late(&sizes), 4 * sizes.packed);
-        let when = |pass: Range<usize>| vec![if late { pass } else { steps.all() }];
-        let evaluation = steps.evaluation();
-        let forward_weights = push(all, packed, when(now));
+        let packed_in = |pass: Range<usize>| vec![if late { pass } else { steps.all() }];
+        let forward_weights = push(all, packed, packed_in(in_forward));
+        let evaluation_weights = if late { push(all, packed, vec![in_evaluation]) } else { forward_weights };
         // nobody needs the gradient of the images
         let has_gradient = number > 0;
         LayerTensors {
@@ -228,19 +231,16 @@ impl Needs<'_> {
                 let until = self.gradient_reader(number, steps) + 1;
                 self.activation(if has_gradient { sizes.input } else { 0 }, vec![backward..until], all)
             },
-            slice_gradients: push(all, self.slice_gradients(sizes.weights), vec![back.clone()]),
+            slice_gradients: push(all, self.slice_gradients(sizes.weights), vec![in_backward.clone()]),
             forward_weights,
-            backward_weights: push(all, if has_gradient { packed } else { 0 }, when(back)),
-            evaluation_weights: match late {
-                true => push(all, packed, vec![evaluation..evaluation + 1]),
-                false => forward_weights,
-            },
+            backward_weights: push(all, if has_gradient { packed } else { 0 }, packed_in(in_backward)),
+            evaluation_weights,
         }
     }
 
     /// Bytes for so many weight gradients of every slice but the first, whose place is that of their sum.
     fn slice_gradients(&self, weights: u64) -> u64 {
-        4 * self.slices.saturating_sub(1) as u64 * weights
+        4 * self.own_slices.saturating_sub(1) as u64 * weights
     }
 
     /// The last step that reads the gradient of a layer's input.
@@ -309,7 +309,8 @@ pub(super) struct LayerMemory<T> {
     pub(super) input_gradient: Stretch<T>,
     /// The weight gradients of all slices but the first.
     pub(super) slice_gradients: Stretch<f32>,
-    /// The weights as the kernels of the forward pass in training, of the backward pass and of an evaluation read them: words of f32, or of pairs.
+    /// The weights as the kernels of the forward pass in training, of the backward pass and of an evaluation read them: words of f32,
+    /// or of pairs.
     pub(super) forward_weights: Stretch<f32>,
     pub(super) backward_weights: Stretch<f32>,
     pub(super) evaluation_weights: Stretch<f32>,
@@ -342,6 +343,7 @@ pub(super) struct Activations<T> {
 pub(super) fn allocate<T: Activation>(needs: &Needs<'_>) -> (Vec<LayerMemory<T>>, Activations<T>) {
     let mut tensors = needs.tensors();
     if !needs.shares_memory {
+        // all at the same time, so that no two overlap
         tensors.all.iter_mut().for_each(|tensor| tensor.steps = vec![0..1]);
     }
     let arena = Arena::new(place(&tensors.all));
@@ -381,13 +383,13 @@ pub(super) fn bytes(network: &Network, batch_size: usize, threads: usize, size: 
     let (layers, blocks) = network.layers();
     let depth = |number: usize| if number == 0 { 1 } else { (size_of::<f32>() / size) as u64 };
     let sizes = layers.iter().enumerate().map(|(number, layer)| LayerSizes::estimate(layer, depth(number)));
-    let slices = Slices::new(batch_size, 1).of(0, 1).len();
+    let own_slices = Slices::new(batch_size, 1).of(0, 1).len();
     let needs = Needs {
         network,
         blocks: &blocks,
         layers: sizes.collect(),
         images: batch_size,
-        slices,
+        own_slices,
         value_bytes: size,
         shares_memory: true,
     };
@@ -416,7 +418,7 @@ mod tests {
 
     fn needs<'a>(network: &'a Network, layers: &[LayerDescription], blocks: &'a [ResidualBlock]) -> Needs<'a> {
         let sizes = layers.iter().map(|layer| LayerSizes::estimate(layer, 1)).collect();
-        Needs { network, blocks, layers: sizes, images: 16, slices: 4, value_bytes: 4, shares_memory: true }
+        Needs { network, blocks, layers: sizes, images: 16, own_slices: 4, value_bytes: 4, shares_memory: true }
     }
 
     /// The places of real networks take little more than what is needed at once.

@@ -1,8 +1,9 @@
 //! The engine for the CPU.
 //!
-//! A layer is a convolution with the batch norm that follows it. A forward pass in training keeps every convolution's
-//! output y, from which the inputs z of blocks are recomputed if blocks have projections; else it keeps these too. Batch norm, ReLU and the residual sum are computed while the next convolution
-//! reads its input, and their gradients while it writes the gradient of its input.
+//! A layer is a convolution with the batch norm that follows it. A forward pass in training keeps the outputs y of convolutions. Where
+//! blocks have projections, the inputs z of blocks are recomputed from them in the backward pass, and so are the outputs of the first
+//! bottlenecks; other networks keep the inputs of blocks too. Batch norm, ReLU and the residual sum are computed while the next
+//! convolution reads its input, and their gradients while it writes the gradient of its input.
 //!
 //! | file | what lives there |
 //! |---|---|
@@ -228,6 +229,7 @@ impl<T: Activation> Engine for CpuOf<T> {
             self.features_forward(images)?
         } else {
             let number = self.read_images(images);
+            let number = if train { number.and_then(|number| self.check_slices(number)) } else { number };
             match train && !self.frozen {
                 true => self.train_backbone(number, self.statistics_share())?,
                 false => {
@@ -284,8 +286,11 @@ impl<T: Activation> Engine for CpuOf<T> {
     }
 
     fn freeze_backbone(&mut self, frozen: bool) -> Result<(), NnError> {
-        self.frozen = frozen;
         self.trained_images = None;
+        if self.return_from_ascent() {
+            self.share_parameters()?;
+        }
+        self.frozen = frozen;
         self.gradients.fill(0.0);
         Ok(())
     }
@@ -335,7 +340,7 @@ impl<T: Activation> Engine for CpuOf<T> {
         }
         let number = match self.peers.is_some() && images.is_empty() {
             true => Ok(0),
-            false => self.read_images(images),
+            false => self.read_images(images).and_then(|number| self.check_slices(number)),
         };
         self.train_backbone(number, Some(share))?;
         Ok(())

@@ -140,13 +140,14 @@ impl<T: Activation> CpuOf<T> {
         Ok(norm)
     }
 
-    /// Restores this process's parts of the parameters before an ascent. Whoever calls it shares them.
-    fn return_from_ascent(&mut self) {
+    /// Restores this process's parts of the parameters before an ascent, and tells whether there was one. Whoever calls it shares them.
+    pub(super) fn return_from_ascent(&mut self) -> bool {
+        let ascended = std::mem::take(&mut self.ascended);
         let own = self.own_parts(0..self.parameters.len());
-        if let (true, Some(before)) = (self.ascended, &self.before_ascent) {
+        if let (true, Some(before)) = (ascended, &self.before_ascent) {
             own.into_iter().for_each(|part| self.parameters[part.clone()].copy_from_slice(&before[part]));
         }
-        self.ascended = false;
+        ascended
     }
 
     /// Allocates the second moment of AdamW, which starts at 0.

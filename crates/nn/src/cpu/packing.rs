@@ -49,7 +49,7 @@ impl<T: Activation> CpuOf<T> {
 
     /// Packs those of the layers with these numbers; the weights of a cosine head are normalized first.
     pub(super) fn pack_layers(&mut self, numbers: Range<usize>) {
-        self.evaluation_weights_are_packed = false;
+        self.evaluation_weights_are_packed &= numbers.start >= self.layers.len();
         let (is_head, head) = (numbers.contains(&(self.layers.len() + self.hidden.iter().count())), &mut self.head);
         if is_head && head.is_cosine() {
             head.normalize_weights(&self.parameters[head.weight.clone()]);

@@ -151,13 +151,13 @@ impl<T: Activation> Plan<T> {
         let mut offsets = Offsets::default();
         let of_layer = |(number, layer)| convolution::<T>(number == 0, layer, options);
         let (convolutions, sizes): (Vec<_>, Vec<_>) = descriptions.iter().enumerate().map(of_layer).unzip();
-        let &PlanOptions { images, own_slices: slices, shares_memory, .. } = options;
+        let &PlanOptions { images, own_slices, shares_memory, .. } = options;
         let needs = Needs {
             network,
             blocks: &blocks,
             layers: sizes,
             images,
-            slices,
+            own_slices,
             value_bytes: size_of::<T>(),
             shares_memory,
         };

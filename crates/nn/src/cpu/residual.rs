@@ -6,8 +6,7 @@
 use super::CpuOf;
 use super::scratch::Shared;
 use crate::kernel::convolution::Geometry;
-use crate::kernel::fused_norm::{Shortcut, ShortcutBack, Sink, Source};
-use crate::kernel::join::{Join, join};
+use crate::kernel::fused_norm::{Band, Frame, Shortcut, ShortcutBack, Sink, Source, join};
 use crate::kernel::value::Activation;
 
 /// Values that a task takes through a chain of blocks together: few enough for the cache.
@@ -85,18 +84,18 @@ impl<T: Activation> CpuOf<T> {
         }
         let Geometry { inputs: channels, size: [height, width], .. } =
             self.layers[self.blocks[block].first()].convolution.geometry;
-        let of_block = |block: usize| match self.block_input(block) {
-            Source::Joined { normed, shortcut, keep } => Shared::new(Join { normed, shortcut, into: keep }),
-            Source::Plain(_) | Source::Active(_) => unreachable!("blocks begin with a sum"),
-        };
-        let chain: Vec<Shared<Join<T>>> = chain.map(of_block).collect();
+        let chain: Vec<Shared<Source<T>>> = chain.map(|block| Shared::new(self.block_input(block))).collect();
+        // the batch as one image with a pixel in each row
         let (pixels, step) = (images * height * width, (VALUES_TOGETHER / channels).max(1));
+        let frame = Frame { height: pixels, width: 1, channels, row: channels };
         let simd = self.tasks.simd;
         self.tasks.run(pixels.div_ceil(step), |task, _, _| {
-            for sum in &chain {
-                // SAFETY: outputs and inputs of blocks have `batch_size` images of one shape from a projection to the next, and their
-                // places do not overlap in this step. Channels are a multiple of 16, and each task has pixels of its own.
-                unsafe { join(simd, &sum.get(), task * step..pixels.min((task + 1) * step), channels) };
+            let band = Band { image: 0, rows: task * step..pixels.min((task + 1) * step) };
+            for source in &chain {
+                // SAFETY: outputs and inputs of blocks have `batch_size` images of one shape from a projection to the next, so
+                // that no shortcut is strided, and their places do not overlap in this step. Channels are a multiple of 16, and
+                // each task has pixels of its own.
+                unsafe { join(simd, &source.get(), &band, &frame) };
             }
         });
     }

@@ -10,7 +10,6 @@ use crate::buffer::Buffer;
 use crate::kernel::CHANNELS;
 use crate::kernel::convolution::{Scratch, ScratchSize, SliceGradients};
 use crate::kernel::fused_norm::{OutputGradient, Sink, Source};
-use crate::kernel::join::Join;
 use crate::kernel::value::Activation;
 
 /// A pointer, or a value made of pointers, that all tasks of a loop use.
@@ -27,8 +26,6 @@ pub(super) unsafe trait TaskPointer: Copy {}
 unsafe impl<T> TaskPointer for *const T {}
 // SAFETY: raw pointers are plain data.
 unsafe impl<T> TaskPointer for *mut T {}
-// SAFETY: raw pointers and numbers.
-unsafe impl<T: Activation> TaskPointer for Join<T> {}
 // SAFETY: raw pointers and numbers.
 unsafe impl<T: Activation> TaskPointer for Source<T> {}
 // SAFETY: raw pointers and numbers.

@@ -78,10 +78,11 @@ impl<T: Activation> CpuOf<T> {
         found
     }
 
-    /// Packs the parameters after an update: at once, or when those of other processes have arrived.
+    /// Packs the parameters after an update: at once, or when those of other processes have arrived. A frozen backbone stays as it is.
     pub(super) fn share_parameters(&mut self) -> Result<(), NnError> {
+        let first = if self.frozen { self.layers.len() } else { 0 };
         if self.peers.is_none() {
-            self.pack();
+            self.pack_layers(first..usize::MAX);
             return Ok(());
         }
         // those of an update before were packed in a forward pass, unless there was none
@@ -92,7 +93,7 @@ impl<T: Activation> CpuOf<T> {
             lists.iter().try_for_each(|(_, list)| peers.start_gather(parts, list.start, &parameters[list.clone()]))?;
         }
         self.shares.arriving.extend(lists);
-        self.evaluation_weights_are_packed = false;
+        self.evaluation_weights_are_packed &= self.frozen;
         if self.head.is_cosine() {
             self.pack_layers(self.layers.len()..usize::MAX);
         }

@@ -8,7 +8,7 @@ use super::CpuOf;
 use crate::engine::{Engine, Optimizer, TensorKind};
 use crate::kernel::convolution::ConvolutionAlgorithm;
 use crate::kernel::value::Activation;
-use crate::network::{Architecture, Network};
+use crate::network::{Architecture, Network, Stage, Stem};
 
 /// Images of a batch, at most.
 const BATCH: usize = 5;
@@ -23,8 +23,11 @@ struct Pair<T> {
 
 impl<T: Activation> Pair<T> {
     fn new(architecture: Architecture, size: [usize; 2], algorithm: ConvolutionAlgorithm) -> Self {
-        let network = Network::new(architecture, 3, size, 7).expect("valid");
-        let values = 3 * size[0] * size[1];
+        Self::of(&Network::new(architecture, 3, size, 7).expect("valid"), algorithm)
+    }
+
+    fn of(network: &Network, algorithm: ConvolutionAlgorithm) -> Self {
+        let values = network.channels * network.size[0] * network.size[1];
         let engines = [true, false].map(|shares_memory| {
             let (pool, kernels) = (Pool::new(2).expect("threads"), (SimdLevel::default(), algorithm));
             CpuOf::build_with(network.clone(), BATCH, 3, pool, kernels, None, shares_memory).expect("valid")
@@ -132,4 +135,16 @@ fn memory_is_not_part_of_results() {
     Pair::<f32>::new(ResNet50, [48, 40], Winograd).train(BATCH);
     Pair::<Bf16>::new(ResNet50, [40, 48], Winograd).do_everything();
     Pair::<Bf16>::new(ResNet18, [32, 32], Tiles).train(BATCH);
+}
+
+/// Bottlenecks whose widening convolutions have so many weights that they are packed right before each pass, in the chain whose
+/// outputs would be recomputed otherwise.
+#[test]
+fn wide_bottlenecks_keep_their_outputs() {
+    let mut network = Network::new(Architecture::ResNet50, 3, [8, 8], 7).expect("valid");
+    network.stages = [(2, 224, 1), (1, 224, 2)].map(|(blocks, width, stride)| Stage { blocks, width, stride }).to_vec();
+    network.stem = Stem { width: 16, kernel: 3, stride: 1, pool: false };
+    let mut pair = Pair::<f32>::of(&network, ConvolutionAlgorithm::Direct);
+    pair.train(BATCH);
+    pair.train(3);
 }

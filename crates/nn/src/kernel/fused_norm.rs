@@ -201,6 +201,8 @@ unsafe fn fill_joined<I: Simd, S: Activation, F: Activation>(
 ) {
     let &Frame { height, width, channels, .. } = frame;
     let at = (n * height + y) * width * channels;
+    // only the row itself need be in memory that `keep` points into
+    let keep = keep.wrapping_add(at);
     let zero = simd.splat(0.0);
     // SAFETY: k and x stay inside the channels and the row, for which the contract makes the pointers valid. A strided
     // shortcut is copied first, at `step` x in its own row `step` y.
@@ -208,9 +210,9 @@ unsafe fn fill_joined<I: Simd, S: Activation, F: Activation>(
         // it waits where the result will be kept
         if let Shortcut::Strided { z, size, stored, channels: old, before, step } = *shortcut {
             let z = z.add((n * size[0] + step * y) * size[1] * stored);
-            std::ptr::write_bytes(keep.add(at), 0, width * channels);
+            std::ptr::write_bytes(keep, 0, width * channels);
             for x in 0..width {
-                let (from, to) = (z.add(step * x * stored), keep.add(at + x * channels + before));
+                let (from, to) = (z.add(step * x * stored), keep.add(x * channels + before));
                 std::ptr::copy_nonoverlapping(from, to, old);
             }
         }
@@ -220,14 +222,14 @@ unsafe fn fill_joined<I: Simd, S: Activation, F: Activation>(
             let other = match *shortcut {
                 Shortcut::Nothing => std::ptr::null(),
                 Shortcut::Same(z) => z.add(at),
-                Shortcut::Strided { .. } => keep.add(at).cast_const(),
+                Shortcut::Strided { .. } => keep.cast_const(),
                 Shortcut::Normed(other) => {
                     (other_a, other_b) = (simd.load(other.a.add(k)), simd.load(other.b.add(k)));
                     other.y.add(at)
                 }
             };
             let other_normed = matches!(shortcut, Shortcut::Normed(_));
-            let apart = !std::ptr::eq(to.cast(), keep.add(at));
+            let apart = !std::ptr::eq(to.cast(), keep);
             for x in 0..width {
                 let pixel = x * channels + k;
                 let mut value = simd.fma(a, S::load(simd, normed.y.add(at + pixel)), b);
@@ -241,7 +243,7 @@ unsafe fn fill_joined<I: Simd, S: Activation, F: Activation>(
                 if apart {
                     F::store(simd, to.add(pixel), value);
                 }
-                S::store(simd, keep.add(at + pixel), value);
+                S::store(simd, keep.add(pixel), value);
             }
         }
     }

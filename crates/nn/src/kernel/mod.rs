@@ -10,7 +10,6 @@
 pub(crate) mod convolution;
 pub(crate) mod fused_norm;
 pub(crate) mod gemm;
-pub(crate) mod join;
 pub(crate) mod prefetch;
 pub(crate) mod rounding;
 pub(crate) mod tile_product;

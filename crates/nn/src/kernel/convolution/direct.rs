@@ -43,7 +43,7 @@ pub(super) struct Direct {
     geometry: Geometry,
     /// Images that are worked on together.
     pub(super) group: usize,
-    /// Rows of pixels that a panel of weights is used for before the next one is read.
+    /// Rows of pixels that are multiplied with one panel of weights before the next panel is read.
     block_rows: usize,
     /// Rows of an output gradient that are read together.
     band: usize,
