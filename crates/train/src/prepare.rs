@@ -347,7 +347,7 @@ impl SplitData {
                 None => {
                     return refuse(
                         &dataset,
-                        "it has no validation split; 'data.val_fraction' takes one out of the training images",
+                        "it has no validation split; 'data.val_fraction' takes one out of the training images, and 'data.val_per_class' images beside a subset",
                     );
                 }
             },

@@ -262,29 +262,32 @@ fn hold_out_beside(
     };
     let before = counts(&subset.indices)?;
     let held = validation_beside(labels, classes.len(), &mut subset.indices, rule)?;
+    if held.is_empty() {
+        let what = format!("no class is large enough for 'data.val_per_class' = {}", data.val_per_class);
+        return Err(TrainError::Dataset { dataset: dataset.name.clone(), what });
+    }
     let (after, val) = (counts(&subset.indices)?, counts(&held)?);
     let given = classes.iter().zip(before.into_iter().zip(after)).filter(|(_, (before, after))| before > after);
     let given = given.map(|(name, (before, after))| format!("{name} {} of {before}", before - after));
-    warn_of(
-        &given.collect::<Vec<_>>(),
-        [
-            "gives training images to the validation split of 'data.val_per_class'",
-            "give training images to the validation split of 'data.val_per_class'",
-        ],
-        feedback,
-    );
     let few = classes.iter().zip(val).filter(|(_, images)| *images < u64::from(data.val_per_class));
     let few = few.map(|(name, images)| format!("{name} has {images}"));
-    warn_of(
-        &few.collect::<Vec<_>>(),
-        [
-            "has fewer validation images than 'data.val_per_class'",
-            "have fewer validation images than 'data.val_per_class'",
-        ],
-        feedback,
-    );
+    warn_of_hold_out(&given.collect::<Vec<_>>(), &few.collect::<Vec<_>>(), feedback);
     dataset.val = Some(dataset.train.subset(&held));
     Ok(())
+}
+
+/// Warns of classes that give training images to the validation split of `data.val_per_class`, and of those that have too few for it.
+fn warn_of_hold_out(given: &[String], few: &[String], feedback: &dyn Feedback) {
+    let gives = [
+        "gives training images to the validation split of 'data.val_per_class'",
+        "give training images to the validation split of 'data.val_per_class'",
+    ];
+    let has_fewer = [
+        "has fewer validation images than 'data.val_per_class'",
+        "have fewer validation images than 'data.val_per_class'",
+    ];
+    warn_of(given, gives, feedback);
+    warn_of(few, has_fewer, feedback);
 }
 
 /// Warns of classes that have fewer images than the subset asks for.

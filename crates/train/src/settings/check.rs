@@ -294,15 +294,15 @@ impl DataSettings {
     }
 
     fn check_val_per_class(&self) -> Result<(), TrainError> {
-        let must = match self {
-            _ if self.val_per_class == 0 => return Ok(()),
-            Self { imbalance: None, .. } => "0 without 'data.imbalance', beside whose subset it takes images",
-            Self { val_data: Some(_), .. } => "0 beside 'data.val_data'",
-            Self { group_by: Some(_), .. } => "0 beside 'data.group_by', whose groups it would divide",
-            _ if self.val_fraction > 0.0 => "0 beside 'data.val_fraction' ('--val' and '--val-fraction')",
-            _ => return Ok(()),
-        };
-        require(false, "data.val_per_class", self.val_per_class, must)
+        let conflicts = [
+            (self.imbalance.is_none(), "0 without 'data.imbalance', beside whose subset it takes images"),
+            (self.val_data.is_some(), "0 beside 'data.val_data'"),
+            (self.group_by.is_some(), "0 beside 'data.group_by', whose groups it would divide"),
+            (self.folds > 0, "0 beside 'data.folds', whose images it would change ('--folds')"),
+            (self.val_fraction > 0.0, "0 beside 'data.val_fraction' ('--val' and '--val-fraction')"),
+        ];
+        let conflict = conflicts.into_iter().find(|(has_conflict, _)| *has_conflict && self.val_per_class > 0);
+        conflict.map_or(Ok(()), |(_, must)| require(false, "data.val_per_class", self.val_per_class, must))
     }
 }
 

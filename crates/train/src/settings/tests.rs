@@ -109,6 +109,10 @@ fn values_that_cannot_be_used_are_refused() {
         ("[data]\nprofile = \"linear\"", "setting 'data.profile' is \"linear\"; it must be exp or step"),
         ("[data]\ntest_fraction = 1.0", "setting 'data.test_fraction' is 1; it must be "),
         ("[data]\nval_fraction = 1.0", "setting 'data.val_fraction' is 1; it must be at least 0 and less than 1"),
+        (
+            "[data]\nval_per_class = 5\nimbalance = 10.0\nfolds = 5\nfold = 1",
+            "setting 'data.val_per_class' is 5; it must be 0 beside 'data.folds'",
+        ),
         ("[data]\nval_per_class = 5", "setting 'data.val_per_class' is 5; it must be 0 without 'data.imbalance'"),
         (
             "[data]\nval_per_class = 5\nimbalance = 10.0\nval_fraction = 0.1",

@@ -385,7 +385,8 @@ pub(crate) fn check_selection(settings: &Settings, has_val: bool) -> Result<(), 
     if settings.select_best == SelectBest::Val {
         return refuse(
             "select_best",
-            "val: there is no validation split ('data.val_fraction' takes one out of the training images)",
+            "val: there is no validation split ('data.val_fraction' takes one out of the training images, and 'data.val_per_class' images beside \
+             a subset)",
         );
     }
     if settings.patience > 0 {
