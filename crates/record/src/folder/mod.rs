@@ -7,7 +7,7 @@ mod error;
 mod tests;
 
 use std::fs::{self, OpenOptions};
-use std::io::{self, Write};
+use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
 
 use equipoise_support::{FolderLock, without_position};
@@ -133,8 +133,16 @@ impl RunFolder {
     /// # Errors
     /// If the name is not valid or writing fails. The old file is then still there.
     pub fn write(&self, name: &str, bytes: &[u8]) -> Result<(), FolderError> {
+        self.write_from(name, &mut &bytes[..])
+    }
+
+    /// Writes a file as [`write`](Self::write) does, with the bytes of a reader.
+    ///
+    /// # Errors
+    /// As [`write`](Self::write).
+    pub fn write_from(&self, name: &str, content: &mut dyn Read) -> Result<(), FolderError> {
         let path = self.file(name)?;
-        create_file(&part_path(&path), &mut &bytes[..])?;
+        create_file(&part_path(&path), content)?;
         publish(&path)
     }
 
@@ -239,15 +247,19 @@ impl RunFolder {
         Ok(lines)
     }
 
-    /// Makes `bytes` the newest checkpoint. The checkpoint that was the newest becomes the previous one if `is_intact`
+    /// Makes these bytes the newest checkpoint. The checkpoint that was the newest becomes the previous one if `is_intact`
     /// says so: a corrupt file must not replace what may be the only good one. Whenever this is interrupted, a good
     /// checkpoint is left if there was one before.
     ///
     /// # Errors
     /// If writing fails. Every checkpoint that was usable is then still usable.
-    pub fn rotate_checkpoint(&self, bytes: &[u8], is_intact: impl FnOnce(&Path) -> bool) -> Result<(), FolderError> {
+    pub fn rotate_checkpoint(
+        &self,
+        content: &mut dyn Read,
+        is_intact: impl FnOnce(&Path) -> bool,
+    ) -> Result<(), FolderError> {
         let (newest, previous) = (self.path.join(CHECKPOINT), self.path.join(PREVIOUS));
-        create_file(&part_path(&newest), &mut &bytes[..])?;
+        create_file(&part_path(&newest), content)?;
         if is_intact(&newest) {
             link_or_copy(&newest, &part_path(&previous)).and_then(|()| publish(&previous)).inspect_err(|_| {
                 let _ = fs::remove_file(part_path(&newest));

@@ -25,7 +25,7 @@ fn run_with_checkpoints(temp: &TempFolder) -> RunFolder {
 }
 
 fn rotate(folder: &RunFolder, bytes: &[u8]) -> Result<(), FolderError> {
-    folder.rotate_checkpoint(bytes, Path::is_file)
+    folder.rotate_checkpoint(&mut &bytes[..], Path::is_file)
 }
 
 fn read(folder: &RunFolder, name: &str) -> Option<String> {
@@ -81,7 +81,7 @@ fn leftover_links_of_a_checkpoint_are_harmless() {
 fn a_corrupt_checkpoint_does_not_become_the_previous_one() {
     let temp = TempFolder::new("record");
     let folder = run_with_checkpoints(&temp);
-    folder.rotate_checkpoint(b"3", |_| false).expect("space");
+    folder.rotate_checkpoint(&mut &b"3"[..], |_| false).expect("space");
     assert_eq!([CHECKPOINT, PREVIOUS].map(|name| read(&folder, name).expect("there")), ["3", "1"]);
 }
 

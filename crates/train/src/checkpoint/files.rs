@@ -62,8 +62,7 @@ pub fn read(path: &Path) -> Result<RawCheckpoint, CheckpointError> {
 /// # Errors
 /// If writing fails. Every checkpoint that was usable is then still usable.
 pub fn save(folder: &RunFolder, checkpoint: &RawCheckpoint) -> Result<(), FolderError> {
-    let is_intact = |path: &Path| read_bytes(path).is_ok_and(|bytes| format::check(&bytes).is_ok());
-    folder.rotate_checkpoint(&checkpoint.to_bytes(), is_intact)
+    folder.rotate_checkpoint(&mut checkpoint.bytes(), |path| is_intact(path).unwrap_or(false))
 }
 
 /// The newest intact checkpoint of a run, if the run has one.
@@ -90,6 +89,17 @@ pub fn load(folder: &RunFolder) -> Result<Option<FoundCheckpoint>, CheckpointErr
             Ok(Some(FoundCheckpoint { checkpoint, warning }))
         }
     }
+}
+
+/// Whether a file is a checkpoint as it was written.
+fn is_intact(path: &Path) -> io::Result<bool> {
+    // checked before opening, because opening a pipe blocks until somebody writes to it
+    if !fs::metadata(path)?.is_file() {
+        return Ok(false);
+    }
+    let mut file = File::open(path)?;
+    let length = file.metadata()?.len();
+    Ok(format::check(&mut file, length)?.is_ok())
 }
 
 fn read_if_exists(path: &Path) -> Result<Option<RawCheckpoint>, CheckpointError> {

@@ -7,6 +7,8 @@
 #[cfg(test)]
 mod tests;
 
+use std::io::{self, Read};
+
 use thiserror::Error;
 
 /// The first bytes of every file.
@@ -17,6 +19,8 @@ const VERSION: &[u8; 2] = b"02";
 pub(super) const START: usize = 16;
 /// Length of the shortest file: no header, no tensors.
 const MIN_LENGTH: usize = 40;
+/// Bytes that are made or checked together.
+const BLOCK: usize = 1 << 16;
 
 /// The content of a checkpoint file: a header in JSON, and tensors.
 #[derive(Clone, Debug, PartialEq)]
@@ -82,14 +86,26 @@ pub enum Corruption {
 
 /// A 64-bit checksum over words. For a given word a step maps different states to different states, and for a given state
 /// different words to different states: a change within one word always changes the result.
-fn checksum(words: &[[u8; 8]]) -> u64 {
-    // one product leaves a change of the highest bit in place, where the next word could undo it: shift and multiply again
-    let state = words.iter().fold(0x2545_f491_4f6c_dd1du64, |state, word| {
-        let state = (state ^ u64::from_le_bytes(*word)).wrapping_mul(0x9e37_79b1_85eb_ca87);
-        (state ^ (state >> 32)).wrapping_mul(0xc2b2_ae3d_27d4_eb4f)
-    });
-    let state = (state ^ (state >> 33)).wrapping_mul(0xff51_afd7_ed55_8ccd);
-    state ^ (state >> 29)
+#[derive(Clone, Copy)]
+struct Checksum(u64);
+
+impl Checksum {
+    fn new() -> Self {
+        Self(0x2545_f491_4f6c_dd1d)
+    }
+
+    fn add(&mut self, words: &[[u8; 8]]) {
+        // one product leaves a change of the highest bit in place, where the next word could undo it: shift and multiply again
+        self.0 = words.iter().fold(self.0, |state, word| {
+            let state = (state ^ u64::from_le_bytes(*word)).wrapping_mul(0x9e37_79b1_85eb_ca87);
+            (state ^ (state >> 32)).wrapping_mul(0xc2b2_ae3d_27d4_eb4f)
+        });
+    }
+
+    fn finish(self) -> u64 {
+        let state = (self.0 ^ (self.0 >> 33)).wrapping_mul(0xff51_afd7_ed55_8ccd);
+        state ^ (state >> 29)
+    }
 }
 
 /// Checks the first [`START`] bytes of a file (or all, if there are fewer) against the length of the file.
@@ -116,42 +132,103 @@ pub(super) fn check_start(start: &[u8], length: u64) -> Result<(), Corruption> {
     }
 }
 
-/// Checks that bytes are unchanged since they were written.
-pub(super) fn check(bytes: &[u8]) -> Result<(), Corruption> {
-    check_start(bytes, bytes.len() as u64)?;
-    let (words, rest) = bytes.as_chunks::<8>();
+/// Checks that a file is unchanged since it was written, without keeping it in memory.
+pub(super) fn check(file: &mut impl Read, length: u64) -> io::Result<Result<(), Corruption>> {
+    let mut start = Vec::new();
+    file.by_ref().take(START as u64).read_to_end(&mut start)?;
+    if let Err(corruption) = check_start(&start, length) {
+        return Ok(Err(corruption));
+    }
+    let mut sum = Checksum::new();
+    sum.add(start.as_chunks().0);
+    let mut block = Vec::new();
     // `check_start` made sure that there is a last word
-    let [words @ .., last] = words else { return Err(Corruption::NotACheckpoint) };
-    let (stated, computed) = (u64::from_le_bytes(*last), checksum(words));
+    let mut left = length - START as u64 - 8;
+    while left >= 8 {
+        block.clear();
+        let read = file.by_ref().take(left.min(BLOCK as u64) / 8 * 8).read_to_end(&mut block)?;
+        sum.add(block.as_chunks().0);
+        left -= read as u64;
+        if !read.is_multiple_of(8) || read == 0 {
+            break;
+        }
+    }
+    block.clear();
+    file.read_to_end(&mut block)?;
+    let (stated, computed) = (block.first_chunk().map_or(0, |word| u64::from_le_bytes(*word)), sum.finish());
     // no file that was written has a rest
-    if stated == computed && rest.is_empty() { Ok(()) } else { Err(Corruption::Checksum { stated, computed }) }
+    let is_intact = stated == computed && left == 0 && block.len() == 8;
+    Ok(if is_intact { Ok(()) } else { Err(Corruption::Checksum { stated, computed }) })
+}
+
+/// The bytes of a checkpoint file, made as they are read: a file is written without a second copy of all tensors.
+struct FileBytes<V> {
+    /// What is read next, and how much of it was.
+    block: Vec<u8>,
+    read: usize,
+    values: V,
+    /// The checksum of what was made; `None` behind its own bytes.
+    checksum: Option<Checksum>,
+}
+
+impl<V: Iterator<Item = f32>> FileBytes<V> {
+    /// Makes the next bytes; none are left if the block is empty afterwards.
+    fn fill(&mut self) {
+        self.block.clear();
+        self.read = 0;
+        let Some(checksum) = &mut self.checksum else { return };
+        self.block.extend(self.values.by_ref().take(BLOCK / 4).flat_map(f32::to_le_bytes));
+        match self.block.is_empty() {
+            true => {
+                self.block.extend_from_slice(&checksum.finish().to_le_bytes());
+                self.checksum = None;
+            }
+            false => {
+                self.block.resize(self.block.len().next_multiple_of(8), 0);
+                checksum.add(self.block.as_chunks().0);
+            }
+        }
+    }
+}
+
+impl<V: Iterator<Item = f32>> Read for FileBytes<V> {
+    fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
+        if self.read == self.block.len() {
+            self.fill();
+        }
+        let number = into.len().min(self.block.len() - self.read);
+        into[..number].copy_from_slice(&self.block[self.read..self.read + number]);
+        self.read += number;
+        Ok(number)
+    }
 }
 
 impl RawCheckpoint {
-    /// The bytes of the file.
-    #[must_use]
-    pub fn to_bytes(&self) -> Vec<u8> {
+    /// The bytes of the file, to be read once.
+    pub fn bytes(&self) -> impl Read + '_ {
         let values: usize = self.tensors.iter().map(Vec::len).sum();
         let padded_header = self.header.len().next_multiple_of(8);
         let length = MIN_LENGTH + 8 * self.tensors.len() + padded_header + (4 * values).next_multiple_of(8);
-        let mut bytes = Vec::with_capacity(length);
-        bytes.extend_from_slice(MAGIC);
-        bytes.extend_from_slice(VERSION);
+        let mut block = [&MAGIC[..], VERSION].concat();
         let numbers = [length, self.header.len(), self.tensors.len()];
         for number in numbers.into_iter().chain(self.tensors.iter().map(Vec::len)) {
-            bytes.extend_from_slice(&(number as u64).to_le_bytes());
+            block.extend_from_slice(&(number as u64).to_le_bytes());
         }
-        let mut start = bytes.len() + padded_header;
-        bytes.extend_from_slice(self.header.as_bytes());
-        bytes.resize(length - 8, 0);
-        for tensor in &self.tensors {
-            let end = start + 4 * tensor.len();
-            let words = bytes[start..end].as_chunks_mut().0;
-            words.iter_mut().zip(tensor).for_each(|(word, x)| *word = x.to_le_bytes());
-            start = end;
-        }
-        let sum = checksum(bytes.as_chunks().0);
-        bytes.extend_from_slice(&sum.to_le_bytes());
+        block.extend_from_slice(self.header.as_bytes());
+        block.resize(block.len().next_multiple_of(8), 0);
+        let mut checksum = Checksum::new();
+        checksum.add(block.as_chunks().0);
+        FileBytes { block, read: 0, values: self.tensors.iter().flatten().copied(), checksum: Some(checksum) }
+    }
+
+    /// All bytes of the file.
+    ///
+    /// # Panics
+    /// Never: reading from memory does not fail.
+    #[must_use]
+    pub fn to_bytes(&self) -> Vec<u8> {
+        let mut bytes = Vec::new();
+        self.bytes().read_to_end(&mut bytes).expect("memory can be read");
         bytes
     }
 
@@ -159,8 +236,11 @@ impl RawCheckpoint {
     ///
     /// # Errors
     /// If the bytes are not a checkpoint, or not as they were written.
+    ///
+    /// # Panics
+    /// Never: reading from memory does not fail.
     pub fn from_bytes(bytes: &[u8]) -> Result<Self, Corruption> {
-        check(bytes)?;
+        check(&mut &bytes[..], bytes.len() as u64).expect("memory can be read")?;
         // without the start and the checksum; at least two words are left
         let words = bytes[START..bytes.len() - 8].as_chunks::<8>().0;
         let (header, tensors) = (u64::from_le_bytes(words[0]), u64::from_le_bytes(words[1]));

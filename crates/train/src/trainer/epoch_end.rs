@@ -5,6 +5,7 @@ use std::sync::Arc;
 use equipoise_nn::{Engine, TensorKind};
 use equipoise_record::names::{BEST, METRICS, NORMS};
 use equipoise_record::{EpochRecord, Metrics, RunFolder};
+use equipoise_support::Examples;
 
 use super::{Directive, Observer, Position, Trainer};
 use crate::checkpoint::files;
@@ -56,7 +57,7 @@ impl<E: Engine, W: Workers> Trainer<E, W> {
     fn write_epoch(&mut self, folder: &RunFolder, is_best: bool) -> Result<(), TrainError> {
         let checkpoint = self.checkpoint()?;
         if is_best {
-            folder.write(BEST, &checkpoint.to_bytes())?;
+            folder.write_from(BEST, &mut checkpoint.bytes())?;
         }
         files::save(folder, &checkpoint)?;
         self.append_metrics(folder)?;
@@ -72,7 +73,10 @@ impl<E: Engine, W: Workers> Trainer<E, W> {
         let Some(metrics) = self.evaluate_splits(observer)? else { return Ok(None) };
         let unusable: u64 = metrics.val.iter().chain(&metrics.test).map(|metrics| metrics.unusable).sum();
         if unusable > 0 {
-            let what = format!("{unusable} images of the evaluation have logits that are not finite");
+            let examples = Examples::of_features(self.engine.network().is_on_features());
+            let images = examples.counted(unusable, "");
+            let have = if unusable == 1 { "has" } else { "have" };
+            let what = format!("{images} of the evaluation {have} logits that are not finite");
             return Err(self.diverged_in_last_step(what));
         }
         Ok(Some(metrics))
