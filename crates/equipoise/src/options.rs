@@ -4,7 +4,7 @@ use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 
 use anyhow::Context;
-use equipoise_criterion::{Id, Pool, Preset};
+use equipoise_criterion::{Id, Pool, Preset, SimdLevel};
 use equipoise_data::acquire::catalog::data_root;
 use equipoise_data::read::image_paths::ImagePaths;
 use equipoise_data::subset::grouping::FileGroups;
@@ -23,7 +23,7 @@ use crate::checkpoints;
 use crate::cluster;
 use crate::decisions::ProbabilityArgs;
 use crate::failure::Failure;
-use crate::output::{note, warn};
+use crate::output::{note, quoted, warn};
 use crate::progress::Console;
 
 /// Least number of images of a class that `--val` holds out.
@@ -48,7 +48,7 @@ pub(crate) struct SettingArgs {
     #[arg(long, value_name = "N")]
     batch_size: Option<usize>,
     /// Numbers of activations and products: f32; bf16, which takes less memory and is faster on CPUs with AVX512_BF16; or bf16-amx,
-    /// which is fastest on CPUs with AMX; on other CPUs both give the same results slowly [default: f32]
+    /// which is fastest on CPUs with AMX. Other CPUs give the same results as those, slowly [default: f32]
     #[arg(long, value_name = "PRECISION")]
     precision: Option<Precision>,
     /// Learning rate that the schedule scales
@@ -85,7 +85,8 @@ pub(crate) struct SettingArgs {
     #[arg(long, value_name = "PIXELS")]
     image_size: Option<u32>,
     /// Weights to start from: a run folder, a checkpoint or a safetensors file. Network and image size are those of the run unless
-    /// they are given, and so are the dataset with its subset and splits; classes are matched by name
+    /// they are given, and so are the dataset with its subset and splits; classes are matched by name. The precision is not: without
+    /// --precision it is f32
     #[arg(long, value_name = "PATH")]
     pub(crate) weights: Option<String>,
     /// Train only the head
@@ -441,6 +442,27 @@ pub(crate) struct PostHocArgs {
     pub(crate) tta: Tta,
 }
 
+/// How a trained network computes.
+#[derive(clap::Args, Clone, Copy)]
+pub(crate) struct PrecisionArg {
+    /// Numbers of activations and products: f32, bf16 or bf16-amx. Another precision than in training changes probabilities a little
+    /// [default: that of the run]
+    #[arg(long, value_name = "PRECISION")]
+    precision: Option<Precision>,
+}
+
+impl PrecisionArg {
+    /// Chooses the precision of a trained network, and says what to know about it on this CPU.
+    pub(crate) fn apply(self, header: &mut CheckpointHeader) {
+        let precision = &mut header.settings.precision;
+        *precision = self.precision.unwrap_or(*precision);
+        let is_slow = precision.is_software(SimdLevel::best()) && !header.network.is_on_features();
+        if let Some(advice) = precision.advice().filter(|_| is_slow) {
+            note(&format!("{advice}; --precision f32 is faster, and changes probabilities a little"));
+        }
+    }
+}
+
 /// Images that the network sees in place of one.
 #[derive(Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 pub(crate) enum Tta {
@@ -490,6 +512,11 @@ pub(crate) struct RootArgs {
 impl RootArgs {
     pub(crate) fn path(&self) -> PathBuf {
         data_root(self.data_root.as_deref())
+    }
+
+    /// The option as it was typed, with a space before it, for commands that continue something.
+    pub(crate) fn typed(&self) -> String {
+        self.data_root.as_ref().map_or_else(String::new, |path| format!(" --data-root {}", quoted(path)))
     }
 }
 

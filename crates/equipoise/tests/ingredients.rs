@@ -179,3 +179,24 @@ fn a_range_test_suggests_a_learning_rate() {
     }
     assert!(refused(&place, &["lr-range", "--from", "1", "--to", "0.1"]).contains("--to the larger"));
 }
+
+/// A network is evaluated in the precision in which it was trained, or in another one, which changes figures a little.
+#[test]
+fn networks_are_evaluated_in_any_precision() {
+    let place = TempFolder::new("ingredients");
+    let result = train(&place, &["--precision", "bf16", "-o", "short"]);
+    let own = json(&place, &["evaluate", "short"]);
+    assert_eq!(own["precision"], "bf16");
+    assert_eq!(own["metrics"]["loss"], result["last"]["loss"]);
+    let exact = json(&place, &["evaluate", "short", "--precision", "f32"]);
+    assert_eq!(exact["precision"], "f32");
+    let [own, exact] = [own, exact].map(|summary| summary["metrics"]["loss"].as_f64().expect("a number"));
+    assert!(own != exact && (own - exact).abs() < 0.05, "{own} and {exact}");
+    let misspelled = refused(&place, &["evaluate", "short", "--precision", "bf61"]);
+    assert!(misspelled.contains("unknown precision 'bf61'; use 'f32', 'bf16' or 'bf16-amx'"), "{misspelled}");
+
+    let out =
+        equipoise(&place, &["train", "fashion-mini", "--model", "resnet8", "--epochs", "1", "--precision", "bf16"]);
+    let introduction = text(&out.stderr);
+    assert!(introduction.contains("resnet8 at 28 x 28 in bf16"), "{introduction}");
+}

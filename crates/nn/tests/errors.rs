@@ -37,11 +37,11 @@ fn batches_beyond_memory() {
     let error = Cpu::new(network, 65_536, 0, Pool::single()).err().expect("refused");
     assert!(matches!(error, NnError::Memory { batch_size: 65_536, .. }), "{error}");
     let network = Network::new(Architecture::ResNet32, 3, [32, 32], 10).expect("valid");
-    // 290 MB were measured
+    // 267 MiB were measured
     let bytes = Cpu::bytes(&network, 128, 2, Precision::F32);
     assert!((250 << 20..330 << 20).contains(&bytes), "{bytes}");
     let network = Network::new(Architecture::ResNet50, 3, [224, 224], 1000).expect("valid");
-    // 1,169 and 790 MB were measured in training with ten classes; an evaluation takes another 77 MB a thread
+    // 1,001 and 692 MiB were measured in training with ten classes; an evaluation takes another 77 MiB a thread
     for (precision, want) in [(Precision::F32, 1200 << 20..1500 << 20), (Precision::Bf16, 800 << 20..1100 << 20)] {
         let bytes = Cpu::bytes(&network, 16, 2, precision);
         assert!(want.contains(&bytes), "{bytes}");

@@ -66,15 +66,16 @@ impl<P> TrainBatch<P> {
 
 /// The images of a step, counted from 0; `None` after the last step.
 ///
-/// Every batch but the last has `size` images. If the last one would have less than a quarter of that, it shares evenly with the one before
-/// it: a step by a few images, with batch norms over them, undoes what many have learned.
+/// Every batch but the last has `size` images. If the last one would have less than a quarter of that, or a single image, it shares evenly
+/// with the one before it: a step by a few images, with batch norms over them, undoes what many have learned.
 ///
 /// # Panics
 /// If `size` is 0.
 #[must_use]
 pub fn nth_batch(order: &[u32], size: usize, step: usize) -> Option<&[u32]> {
     let (whole, rest) = (order.len() / size, order.len() % size);
-    if whole == 0 || rest == 0 || 4 * rest >= size || step + 1 < whole {
+    let is_enough = rest == 0 || 4 * rest >= size && rest > 1;
+    if whole == 0 || is_enough || step + 1 < whole {
         return order.chunks(size).nth(step);
     }
     let (first, second) = order[(whole - 1) * size..].split_at((size + rest).div_ceil(2));
@@ -299,6 +300,8 @@ mod tests {
         assert_eq!(sizes(17, 8), [8, 5, 4]);
         assert_eq!(sizes(9, 8), [5, 4]);
         assert_eq!(sizes(1, 8), [1], "there is no other");
+        assert_eq!(sizes(9, 4), [4, 3, 2], "a single image is never enough");
+        assert_eq!(sizes(3, 2), [2, 1]);
         assert!(sizes(0, 8).is_empty());
         assert_eq!(sizes(3, 1), [1, 1, 1]);
         assert_eq!(sizes(11_906, 128)[91..], [128, 65, 65]);
@@ -311,7 +314,8 @@ mod tests {
             for size in 1..40 {
                 let sizes = sizes(images, size);
                 assert!(sizes.iter().all(|n| *n <= size));
-                assert!(sizes.len() < 2 || sizes.iter().all(|n| 4 * n >= size), "{images} images, batches of {size}");
+                let is_enough = |n: &usize| 4 * n >= size && (*n > 1 || size < 3);
+                assert!(sizes.len() < 2 || sizes.iter().all(is_enough), "{images} images, batches of {size}");
             }
         }
     }

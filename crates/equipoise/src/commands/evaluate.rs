@@ -18,7 +18,7 @@ use crate::cluster;
 use crate::decisions::{CautionArgs, ProbabilityArgs, calibration_sentence, promise, warn_of_rough_prior};
 use crate::failure::Failure;
 use crate::figures::{classes_csv, interval_percent, print_averages, print_classes, with_intervals};
-use crate::options::{ColumnArgs, Environment, PostHocArgs, RootArgs, ThreadArgs, Tta};
+use crate::options::{ColumnArgs, Environment, PostHocArgs, PrecisionArg, RootArgs, ThreadArgs, Tta};
 use crate::output::{percent, printable, refuse_inputs, write_file};
 use crate::signals::when_interrupted;
 
@@ -69,6 +69,8 @@ pub(crate) struct Args {
     /// Write CSV texts as they are, even if a spreadsheet would run them as formulas
     #[arg(long)]
     raw: bool,
+    #[command(flatten)]
+    precision: PrecisionArg,
     /// How classes are grouped: rank:K, mass:K or threshold [default: as in the run]
     #[arg(long, value_name = "RULE")]
     groups: Option<GroupRule>,
@@ -87,7 +89,8 @@ pub(crate) fn run(args: &Args, out: &mut impl Write) -> Result<(), Failure> {
     if args.raw && args.predictions.is_none() && args.classes.is_none() {
         return Err(Failure::usage("--raw is about CSV files; name one with --predictions or --classes"));
     }
-    let checkpoint = checkpoints::read(&args.run)?;
+    let mut checkpoint = checkpoints::read(&args.run)?;
+    args.precision.apply(&mut checkpoint.header);
     warn_if_untrained(&checkpoint.header);
     warn_of_second_correction(&checkpoint.header, args.post_hoc);
     let header = checkpoint.header.clone();
@@ -151,7 +154,7 @@ fn summary(args: &Args, evaluation: &Evaluation, header: &CheckpointHeader, opti
         "run": args.run.display().to_string(), "dataset": evaluation.dataset, "split": evaluation.split.to_string(),
         "images": evaluation.images, "epoch": header.position.epoch,
         "selected": selected_by(header), "own": args.data.is_none(), "logit_adjustment": evaluation.logit_adjustment,
-        "tau_norm": args.post_hoc.tau_norm, "tta": (args.post_hoc.tta == Tta::Flip).then_some("flip"),
+        "tau_norm": args.post_hoc.tau_norm, "tta": (args.post_hoc.tta == Tta::Flip).then_some("flip"), "precision": header.settings.precision,
         "temperature": calibration.map(|calibration| calibration.temperature),
         "temperature_fit": calibration.map(|calibration| calibration.fit),
         "prior": args.probabilities.prior,

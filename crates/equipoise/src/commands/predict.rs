@@ -17,7 +17,7 @@ use crate::checkpoints::{self, warn_if_untrained, warn_of_second_correction};
 use crate::cluster;
 use crate::decisions::{CautionArgs, ProbabilityArgs, promise, rejection_promise, warn_of_rough_prior};
 use crate::failure::Failure;
-use crate::options::{PostHocArgs, ThreadArgs, image_files};
+use crate::options::{PostHocArgs, PrecisionArg, ThreadArgs, image_files};
 use crate::output::{note, printable, refuse_inputs, warn, write_file};
 use crate::progress::Progress;
 use crate::signals::when_interrupted;
@@ -59,6 +59,8 @@ pub(crate) struct Args {
     probabilities: ProbabilityArgs,
     #[command(flatten)]
     caution: CautionArgs,
+    #[command(flatten)]
+    precision: PrecisionArg,
     #[command(flatten)]
     threads: ThreadArgs,
     /// Print a line of JSON per image
@@ -113,7 +115,8 @@ pub(crate) fn run(args: &Args, out: &mut impl Write) -> Result<(), Failure> {
     args.post_hoc.check_prior(&args.probabilities)?;
     let format = args.format()?;
     refuse_inputs(args.output.as_deref(), &args.paths)?;
-    let checkpoint = checkpoints::read(&args.run)?;
+    let mut checkpoint = checkpoints::read(&args.run)?;
+    args.precision.apply(&mut checkpoint.header);
     warn_if_untrained(&checkpoint.header);
     warn_of_second_correction(&checkpoint.header, args.post_hoc);
     let pool = args.threads.pool()?;

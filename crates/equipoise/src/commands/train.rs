@@ -12,7 +12,7 @@ use equipoise_support::Examples;
 use equipoise_train::prepare::RunData;
 use equipoise_train::run::build::check;
 use equipoise_train::run::{OutputFolder, Run, RunContext, read_config};
-use equipoise_train::settings::Settings;
+use equipoise_train::settings::{Precision, Settings};
 use equipoise_train::trainer::Trainer;
 use equipoise_train::workers::Workers;
 use serde_json::json;
@@ -132,7 +132,7 @@ pub(crate) fn run(args: &Args, out: &mut impl Write) -> Result<(), Failure> {
     let path = run.folder.path().to_owned();
     let options = DisplayOptions { quiet: args.quiet, epoch_lines: true, save_every };
     let mut display = RunDisplay::new("", run.trainer.settings().epochs, options);
-    let resume = format!("equipoise train --resume {}", quoted(&path));
+    let resume = format!("equipoise train --resume {}{}", quoted(&path), args.settings.root.typed());
     let result = execute(&mut run.trainer, &run.folder, &mut display, LiveFolder::OfRun, &resume)?;
     let report = write_report(std::slice::from_ref(&path), &run.folder)?;
     if args.open {
@@ -301,6 +301,8 @@ pub(crate) fn introduce<E: Engine, W: Workers>(trainer: &Trainer<E, W>, folder: 
         (Examples::Rows, (features, ..)) => format!("{model} on {}", counted(features, "feature")),
         (Examples::Images, (_, height, width)) => format!("{model} at {height} x {width}"),
     };
+    let precision = settings.precision;
+    let network = if precision == Precision::F32 { network } else { format!("{network} in {precision}") };
     note(&format!("{}: {sizes}, {classes}; {criterion}, {network}; in {}", data.name, folder.path().display()));
     cluster::introduce(trainer.threads(), examples);
 }

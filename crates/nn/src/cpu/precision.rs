@@ -44,10 +44,10 @@ impl Precision {
         match self {
             Self::Bf16 if has_amx => Some("this CPU has AMX, with which precision bf16-amx is much faster than bf16"),
             Self::Bf16 if self.is_software(SimdLevel::best()) => Some(
-                "this CPU has no AVX512_BF16, without which precision bf16 is several times slower than f32; the results are the same",
+                "this CPU has no AVX512_BF16, without which precision bf16 is several times slower than f32; results are those of CPUs that have it",
             ),
             Self::Bf16Amx if self.is_software(SimdLevel::best()) => Some(
-                "this CPU has no AMX, without which precision bf16-amx is much slower than f32 or bf16; the results are the same",
+                "this CPU has no AMX, without which precision bf16-amx is much slower than f32 or bf16; results are those of CPUs that have it",
             ),
             _ => None,
         }
@@ -59,7 +59,7 @@ impl Precision {
         match self {
             Self::F32 => false,
             Self::Bf16 => !matches!(level, SimdLevel::Avx512Bf16(_)),
-            Self::Bf16Amx => Amx::request().is_none(),
+            Self::Bf16Amx => !matches!(level, SimdLevel::Avx512Bf16(_)) || Amx::request().is_none(),
         }
     }
 

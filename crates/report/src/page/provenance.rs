@@ -96,7 +96,7 @@ const RUN_COLUMNS: [(&str, bool); 11] = [
     ("reported", false),
     ("seconds", true),
     ("images/s", true),
-    ("peak memory, MB", true),
+    ("peak memory, MiB", true),
     ("machine", false),
     ("version", false),
 ];

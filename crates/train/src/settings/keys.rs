@@ -47,7 +47,7 @@ pub const KEYS: &[Key] = &[
     required(
         "batch_size",
         "integer, 1 to 65536",
-        "Images per optimizer step. A last step with less than a quarter of them shares evenly with the one before it.",
+        "Images per optimizer step. A last step with less than a quarter of them, or a single one, shares evenly with the one before it.",
     ),
     required(
         "groups",
@@ -65,7 +65,7 @@ pub const KEYS: &[Key] = &[
     required(
         "precision",
         "`f32`, `bf16` or `bf16-amx`",
-        "Numbers of activations and products. `bf16` takes 55 to 75 % of the memory and is faster on CPUs with AVX512_BF16; `bf16-amx` is fastest on CPUs with AMX. On other CPUs both give the same results slowly.",
+        "Numbers of activations and products. `bf16` takes 55 to 75 % of the memory and is faster on CPUs with AVX512_BF16; `bf16-amx` is fastest on CPUs with AMX. Other CPUs give the same results as those, slowly.",
     ),
     required("data.dataset", "text", "Name or path of the dataset."),
     optional(

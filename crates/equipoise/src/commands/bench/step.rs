@@ -73,11 +73,12 @@ pub(crate) fn run(args: &Args, out: &mut impl Write) -> Result<(), Failure> {
         None => None,
     };
     let size = connection.as_ref().map_or(1, |connection| connection.peers.size());
-    let Measured { times, traffic, gradient_bytes, threads, level, checksum } = measure(args, connection)?;
+    let Measured { times, traffic, peak_mb: peak, gradient_bytes, threads, level, checksum } =
+        measure(args, connection)?;
     let (batch_size, classes) = (args.batch_size as usize, args.classes);
     let speed = |time: Duration| tenths(batch_size as f64 / time.as_secs_f64());
     let (median, best) = median_and_best(times);
-    let (seconds, median, best, peak) = (median.as_secs_f64(), speed(median), speed(best), peak_mb());
+    let (seconds, median, best) = (median.as_secs_f64(), speed(median), speed(best));
     let (model, channels, side) = (args.model, args.channels, args.image_size);
     let (device, kernels, precision) =
         (format!("cpu {level:?}").to_lowercase(), algorithm(args.kernels, args.precision), args.precision);
@@ -93,7 +94,7 @@ pub(crate) fn run(args: &Args, out: &mut impl Write) -> Result<(), Failure> {
         });
         return Ok(writeln!(out, "{line}")?);
     }
-    let peak = peak.map_or_else(|| "unknown".to_owned(), |mb| format!("{mb} MB"));
+    let peak = peak.map_or_else(|| "unknown".to_owned(), |mb| format!("{mb} MiB"));
     let what = if args.evaluate { "evaluation" } else { "training" };
     let images = format!("batch size {batch_size}, {channels} x {side} x {side}");
     let software = if args.precision.is_software(level) { " in software" } else { "" };
@@ -139,6 +140,8 @@ struct Measured {
     times: Vec<Duration>,
     /// What a step sends to other processes.
     traffic: Traffic,
+    /// Peak memory of the steps, in MiB.
+    peak_mb: Option<u64>,
     gradient_bytes: usize,
     threads: usize,
     level: SimdLevel,
@@ -185,8 +188,8 @@ fn measure(args: &Args, connection: Option<Connection>) -> Result<Measured, Fail
         }
     };
     let gradient_bytes = engine.gradient_bytes();
-    let (times, traffic, checksum) = time_steps(args, engine, criterion, workspace, &mut workers)?;
-    Ok(Measured { times, traffic, gradient_bytes, threads, level, checksum })
+    let (times, traffic, peak_mb, checksum) = time_steps(args, engine, criterion, workspace, &mut workers)?;
+    Ok(Measured { times, traffic, peak_mb, gradient_bytes, threads, level, checksum })
 }
 
 /// Steps before those that are measured.
@@ -215,14 +218,14 @@ fn checksum<'a>(values: impl Iterator<Item = &'a f32>) -> String {
     format!("{:016x}", values.fold(0xcbf2_9ce4_8422_2325, fnv1a))
 }
 
-/// Times of the steps on random images, what a step sends, and a checksum of the results.
+/// Times of the steps on random images, what a step sends, their peak memory, and a checksum of the results.
 fn time_steps(
     args: &Args,
     mut engine: Cpu,
     mut criterion: Option<Criterion>,
     mut workspace: Workspace,
     workers: &mut Box<dyn Workers>,
-) -> Result<(Vec<Duration>, Traffic, String), Failure> {
+) -> Result<(Vec<Duration>, Traffic, Option<u64>, String), Failure> {
     let (batch_size, side, classes, shard) = (args.batch_size as usize, args.image_size, args.classes, workers.shard());
     let rows_of = |rank: usize| match engine.slices() {
         Some(slices) => slices.rows(batch_size, rank, shard.size()),
@@ -273,11 +276,11 @@ fn time_steps(
             times.push(time);
         }
     }
-    let traffic = per_step(before, engine.traffic(), args.steps);
+    let (traffic, peak) = (per_step(before, engine.traffic(), args.steps), peak_mb());
     engine.gather_state()?;
     let checksum = match args.evaluate {
         true => checksum(engine.forward(&images, false)?.iter()),
         false => checksum(engine.tensors(TensorKind::Parameters)?.iter().flatten()),
     };
-    Ok((times, traffic, checksum))
+    Ok((times, traffic, peak, checksum))
 }

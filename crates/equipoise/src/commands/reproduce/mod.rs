@@ -52,7 +52,8 @@ pub(crate) struct Args {
     /// Number of runs per method, with seeds from 0 on [default: the recipe's, usually 1]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=1000))]
     seeds: Option<u64>,
-    /// Length of the runs: paper, or short, which has the same shape and fits a CPU (ingredients: long or short) [default: the longer]
+    /// Length of the runs: paper, or short, which has the same shape and fits a CPU (choices and ingredients: long or short); paper-bf16
+    /// and long-bf16 are those in bf16, where the table has them [default: paper or long]
     #[arg(long, value_name = "NAME")]
     schedule: Option<String>,
     /// Show what would be run and how long it would take
