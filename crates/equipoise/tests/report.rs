@@ -347,7 +347,10 @@ fn a_table_is_reproduced() {
         (&["reproduce", "mistyped.toml", "--output", "new"], "fashion-mimi: neither a known dataset"),
         (&["reproduce", "table1", "--only", "mnist"], "cifar10/500"),
         (&["reproduce", "table1", "--criteria", "sofmax"], "softmax"),
-        (&["reproduce", "table1", "--schedule", "long"], "unknown schedule 'long'; the table has paper, paper-bf16, short"),
+        (
+            &["reproduce", "table1", "--schedule", "long"],
+            "unknown schedule 'long'; the table has paper, paper-bf16, short",
+        ),
         (&["reproduce", "table1", "--only", "cifar10/100", "--data-root", "empty"], "data fetch cifar10"),
     ] {
         let out = equipoise(place, args);

@@ -56,8 +56,8 @@ class Sampler:
             rank: This process, from 0.
             world_size: Number of processes.
             uneven: What happens if the examples do not divide evenly: `pad` repeats the first ones, `drop` leaves the
-                last ones out, `keep` gives some processes one more, whose last batches may then differ in size from those of
-                others.
+                last ones out, `keep` gives some processes one more, whose last batches may then differ in size from
+                those of others.
             classes: Number of classes; one more than the largest label if it is not given.
         """
         array = labels_array(labels, classes)
