@@ -8,13 +8,15 @@ use equipoise_nn::measure::{Shape, convolution, peak};
 use equipoise_nn::{ConvolutionAlgorithm, Precision};
 use serde_json::json;
 
+use super::step::algorithm;
 use super::{median_and_best, simd, tenths};
 use crate::clock::timed;
 use crate::failure::Failure;
+use crate::output::counted;
 
 #[derive(clap::Args)]
 pub(crate) struct Args {
-    /// How 3 x 3 convolutions with stride 1 are computed: direct or winograd
+    /// How 3 x 3 convolutions with stride 1 are computed: direct or winograd; bf16-amx has tiles
     #[arg(long, value_name = "ALGORITHM", default_value_t)]
     kernels: ConvolutionAlgorithm,
     /// Numbers of activations and products: f32, bf16 or bf16-amx
@@ -55,11 +57,14 @@ pub(crate) fn run(args: &Args, out: &mut impl Write) -> Result<(), Failure> {
     let mut operations = 0.0;
     let time = median(&mut || operations = peak(level, args.precision, PEAK_ROUNDS));
     let peak = tenths(operations / time / 1e9);
+    let (kernels, precision) = (algorithm(args.kernels, args.precision), args.precision);
+    let is_software = precision.is_software(level);
     if !args.json {
+        let software = if is_software { " in software" } else { "" };
+        let stem = if precision == Precision::F32 { "" } else { "; those of 3 channels are f32" };
         writeln!(
             out,
-            "{device} {}, one thread, peak {peak:.1} GFLOP/s; GFLOP/s counted as direct convolution",
-            args.precision
+            "{device} {kernels}, {precision}{software}, one thread, peak {peak:.1} GFLOP/s; GFLOP/s counted as direct convolution{stem}"
         )?;
         writeln!(out, "{:<44}{:>12}{:>12}", "convolution", "forward", "backward")?;
     }
@@ -69,12 +74,15 @@ pub(crate) fn run(args: &Args, out: &mut impl Write) -> Result<(), Failure> {
         if args.json {
             let line = json!({
                 "inputs": inputs, "outputs": outputs, "window": kernel, "stride": stride, "image_size": side, "images": images,
-                "device": device, "precision": args.precision, "peak": peak, "forward": forward, "backward": backward,
+                "device": device, "kernels": kernels, "precision": precision, "software": is_software, "peak": peak, "forward": forward,
+                "backward": backward,
             });
             writeln!(out, "{line}")?;
         } else {
-            let name =
-                format!("{inputs} to {outputs}, {kernel} x {kernel} / {stride}, {side} x {side}, {images} images");
+            let name = format!(
+                "{inputs} to {outputs}, {kernel} x {kernel} / {stride}, {side} x {side}, {}",
+                counted(images, "image")
+            );
             writeln!(out, "{name:<44}{forward:>12.1}{backward:>12.1}")?;
         }
     }

@@ -32,6 +32,9 @@ Examples:
     Loss(loss::Args),
     /// Whole training steps on random images: forward pass, criterion, backward pass and optimizer
     #[command(after_long_help = "\
+The checksum is that of all parameters after the steps, or of the logits of an evaluation: it is the same for any number of threads and at every \
+level of instructions but portable, and another one for another precision, algorithm or number of steps. Peak memory is that of the steps.
+
 Examples:
   equipoise bench step
   equipoise bench step --model resnet32 --batch-size 128 --steps 15 --threads 2 --json

@@ -63,6 +63,12 @@ pub(crate) struct Args {
 }
 
 pub(crate) fn run(args: &Args, out: &mut impl Write) -> Result<(), Failure> {
+    if args.model.is_for_features() {
+        return Err(Failure::usage(format!(
+            "--model {}: heads on features are not measured here; name a network for images",
+            args.model
+        )));
+    }
     let connection = match cluster::processes().filter(|_| !args.evaluate) {
         Some(processes) => {
             if args.simd.is_some() || args.kernels != ConvolutionAlgorithm::default() {
@@ -123,7 +129,7 @@ pub(crate) fn run(args: &Args, out: &mut impl Write) -> Result<(), Failure> {
 }
 
 /// The algorithm that the engine will use.
-fn algorithm(chosen: ConvolutionAlgorithm, precision: Precision) -> String {
+pub(super) fn algorithm(chosen: ConvolutionAlgorithm, precision: Precision) -> String {
     match precision {
         Precision::Bf16Amx => ConvolutionAlgorithm::Tiles.to_string(),
         Precision::F32 | Precision::Bf16 => chosen.to_string(),
