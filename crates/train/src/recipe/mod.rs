@@ -155,6 +155,13 @@ impl Recipe {
         paper.or(self.schedules.keys().next()).map_or("paper", String::as_str)
     }
 
+    /// The first of these schedules that the recipe has; without one, the first of them, and without any, the default.
+    #[must_use]
+    pub fn choose_schedule<'a>(&'a self, names: &'a [String]) -> &'a str {
+        let known = names.iter().find(|name| self.schedules.contains_key(*name));
+        known.or(names.first()).map_or_else(|| self.default_schedule(), String::as_str)
+    }
+
     /// The settings of a run.
     ///
     /// # Errors

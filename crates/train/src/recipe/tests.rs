@@ -38,3 +38,16 @@ fn misspelled_names_are_found() {
         assert!(recipe.methods.iter().any(|method| settings(method).is_err()), "{new}");
     }
 }
+
+#[test]
+fn a_table_takes_the_first_schedule_that_it_has() {
+    let names = ["paper-bf16", "long-bf16"].map(str::to_owned);
+    let chosen = |table: &str, names: &[String]| Recipe::load(table).expect("known").choose_schedule(names).to_owned();
+    assert_eq!(
+        ["readings", "choices", "within"].map(|table| chosen(table, &names)),
+        ["paper-bf16", "long-bf16", "paper-bf16"]
+    );
+    assert_eq!(["readings", "choices"].map(|table| chosen(table, &[])), ["paper", "long"]);
+    // an error names it later
+    assert_eq!(chosen("table2", &names), "paper-bf16");
+}

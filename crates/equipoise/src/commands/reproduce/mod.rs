@@ -38,7 +38,7 @@ Examples:
   equipoise reproduce table1 --only cifar10/100 --criteria softmax,seesaw,cwap
   equipoise reproduce table3 --only cifar10/100 --schedule short
   equipoise reproduce table2 --engine torch --nproc-per-node 8 > table2.sh
-  equipoise reproduce readings live table1 --only cifar10/100 --threads 1 --dry-run")]
+  equipoise reproduce readings choices within --schedule paper-bf16,long-bf16 --threads 1 --dry-run")]
 pub(crate) struct Args {
     /// Names of tables, most important first, or recipes of your own: TOML files like those in recipes/
     #[arg(value_name = "TABLE", required = true)]
@@ -53,9 +53,10 @@ pub(crate) struct Args {
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=1000))]
     seeds: Option<u64>,
     /// Length of the runs: paper, or short, which has the same shape and fits a CPU (choices and ingredients: long or short); paper-bf16
-    /// and long-bf16 are those in bf16, where the table has them [default: paper or long]
-    #[arg(long, value_name = "NAME")]
-    schedule: Option<String>,
+    /// and long-bf16 are those in bf16, where the table has them. Of several, separated by commas, each table takes the first that it
+    /// has [default: paper or long]
+    #[arg(long, value_name = "NAME,..", value_delimiter = ',')]
+    schedule: Vec<String>,
     /// Show what would be run and how long it would take
     #[arg(long)]
     dry_run: bool,
@@ -107,7 +108,7 @@ struct Job<'r> {
 
 impl Args {
     fn schedule<'a>(&'a self, recipe: &'a Recipe) -> &'a str {
-        self.schedule.as_deref().unwrap_or_else(|| recipe.default_schedule())
+        recipe.choose_schedule(&self.schedule)
     }
 }
 
