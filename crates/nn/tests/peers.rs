@@ -297,7 +297,7 @@ fn more_images_than_slices() {
     let network = network(Architecture::ResNet8, [8, 8], Head::Linear);
     let mut engine = Cpu::with_options(network, 100, 7, Pool::new(1).expect("threads"), options).expect("valid");
     let images = vec![0.5; 34 * 3 * 64];
-    // slices of 13 images, of which the last of three processes has 22
+    // the last of three processes has two of eight slices of 13 images
     let refused = Err(NnError::BatchSize { got: 34, most: 26 });
     assert_eq!(engine.forward(&images, true).map(<[f32]>::len), refused);
     assert_eq!(engine.estimate_statistics(&images, 0.5).map(|()| 0), refused);
