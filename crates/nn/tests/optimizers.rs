@@ -201,3 +201,27 @@ fn learning_rates_decay_by_block() {
     }
     assert_eq!(seen.len(), blocks);
 }
+
+/// A frozen backbone starts from the weights before an ascent, and the steps of the head leave it and its packed weights as they are.
+#[test]
+fn freezing_undoes_an_ascent() {
+    let (mut engine, images) = (engine(1), random(2 * 3 * 64, 7));
+    repeat(&mut engine, TensorKind::Parameters, 500);
+    repeat(&mut engine, TensorKind::Gradients, 501);
+    let before = engine.tensors(TensorKind::Parameters).expect("on the CPU");
+    let logits = engine.forward(&images, false).expect("fits").to_vec();
+    engine.ascend(0.5).expect("on the CPU");
+    assert_ne!(engine.forward(&images, false).expect("fits"), logits);
+    engine.freeze_backbone(true).expect("on the CPU");
+    assert_eq!(engine.tensors(TensorKind::Parameters).expect("on the CPU"), before);
+    assert_eq!(engine.forward(&images, false).expect("fits"), logits);
+    for _ in 0..2 {
+        engine.forward(&images, true).expect("fits");
+        engine.backward(&random(20, 8)).expect("fits");
+        engine.step(&Optimizer::sgd(0.1, 0.9, 1e-4)).expect("finite");
+    }
+    let trained = engine.tensors(TensorKind::Parameters).expect("on the CPU");
+    assert_ne!(trained, before);
+    let want = engine_at(&trained).forward(&images, false).expect("fits").to_vec();
+    assert_eq!(engine.forward(&images, false).expect("fits"), want);
+}
