@@ -130,7 +130,7 @@ macro_rules! methods {
 
             /// Adds what another worker has counted since both started from the same state. The result is what one
             /// worker would hold that had seen both shares of the data, in any order. Moving averages over batches
-            /// (`ghm` with momentum, `cwap` with `memory: ema`) depend on the order of batches and are refused.
+            /// (`ghm` with momentum, `cwap` with `memory: ema` or `live`) depend on the order of batches and are refused.
             ///
             /// # Errors
             /// Returns an error that says what does not fit; the state is then unchanged.

@@ -162,6 +162,8 @@ fn live_sizes_fade() {
         let want = f64::min(0.8 * (rare / common.powf(1.2)).ln(), 0.0);
         let got = live.margin(0, 1).expect("has margins");
         assert!((got - want).abs() < 1e-5, "{absent} batches: {got}, not {want}");
+        let (density, left) = (live.class_histogram(1).expect("has one").densities[0], 1.8 * 0.7_f64.powi(absent));
+        assert!((density / left - 1.0).abs() < 1e-9, "{absent} batches: {density}, not {left}");
     }
 }
 

@@ -162,7 +162,7 @@ impl SettingArgs {
         Ok(settings.with_head_of_criterion())
     }
 
-    /// Settings with fewer epochs by default, if the dataset is features.
+    /// Settings with fewer epochs by default, if the dataset is features. Those of a run have its own.
     fn with_epochs_of_data(&self, base: Settings) -> Result<Settings, Failure> {
         let is_set = |change: &&String| change.split_once('=').is_some_and(|(key, _)| key.trim() == "data.dataset");
         let set = self.set.iter().rev().find(is_set).and_then(|change| change.split_once('='));
@@ -172,6 +172,9 @@ impl SettingArgs {
             (None, None, Some(path)) => read_config("--config", path, &base)?.data.dataset,
             (None, None, None) => base.data.dataset.clone(),
         };
+        if dataset == base.data.dataset {
+            return Ok(base);
+        }
         Ok(base.with_defaults_of_data(&dataset))
     }
 

@@ -220,6 +220,7 @@ fn exit_codes_are_honest() {
     assert_eq!(code(&["bench", "loss", "--batch-size", "1000000", "--classes", "10000000"]), Some(2));
     assert_eq!(code(&["bench", "loss", "--criteria", "softmax,sesaw"]), Some(2));
     assert_eq!(code(&["bench", "data", "--policy", "autoaugment"]), Some(2));
+    assert_eq!(code(&["bench", "step", "--model", "linear"]), Some(2));
     assert_eq!(code(&["--version"]), Some(0));
     let out = equipoise(&["loss", "no-such-file.json"], "");
     assert_eq!(out.status.code(), Some(2));

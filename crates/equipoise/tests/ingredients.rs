@@ -77,7 +77,7 @@ fn what_was_chosen_on_images_held_out_is_refitted_on_all() {
     let smallest = |result: &Value| result["train_counts"].as_array().expect("counts")[8].as_u64().expect("a count");
     assert_eq!(smallest(&whole) - smallest(&held_out), (smallest(&whole) / 2).min(5));
     let again = refused(&place, &["train", "--refit", "refitted"]);
-    assert!(again.contains("--refit refitted: ") && again.contains("it held none out"), "{again}");
+    assert!(again.contains("--refit refitted: ") && again.contains("it held none of them out"), "{again}");
     assert!(refused(&place, &["train", "--refit", "nowhere"]).contains("there is no finished run"));
     assert!(refused(&place, &["train", "--refit", "held-out", "--lr", "1"]).contains("cannot be used with"));
 }
@@ -109,6 +109,15 @@ fn a_balanced_validation_split_is_taken_beside_a_subset() {
     assert_eq!(counts(&refitted), counts(&whole));
     let without = refused(&place, &["train", "fashion-mini", "--set", "data.val_per_class=4"]);
     assert!(without.contains("it must be 0 without 'data.imbalance'"), "{without}");
+    for class in ["cat", "dog"] {
+        std::fs::create_dir_all(place.path().join("single").join(class)).expect("a folder");
+        std::fs::write(place.path().join("single").join(class).join("1.ppm"), b"P6 1 1 255\n\x80\x80\x80")
+            .expect("an image");
+    }
+    let too_small =
+        ["train", "single", "--imbalance", "1", "--set", "data.val_per_class=4", "--set", "data.image_size=8"];
+    let too_small = refused(&place, &too_small);
+    assert!(too_small.contains("no class is large enough for 'data.val_per_class' = 4"), "{too_small}");
 }
 
 /// Learnable weight scaling starts from a run or an export of it, and changes nothing but a factor per class.
@@ -146,6 +155,10 @@ fn a_trained_head_is_scaled() {
     assert!(graph.contains("probabilities") && graph.contains("linear.weight") && !graph.contains("linear.scale"));
     assert!(refused(&place, &onnx).contains("scaled.onnx already exists"));
     assert!(refused(&place, &["train", "--set", "model.head=lws"]).contains("it needs 'model.weights'"));
+    let new_head = ["train", "--from", "first", "--retrain-head", "--set", "model.head=lws"];
+    assert!(refused(&place, &new_head).contains("start from the run with --weights"));
+    let no_norms = refused(&place, &["evaluate", "scaled", "--tau-norm", "0.5"]);
+    assert!(no_norms.contains("the head is scaled class by class already (lws)"), "{no_norms}");
 }
 
 #[test]

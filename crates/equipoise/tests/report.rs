@@ -294,6 +294,16 @@ fn a_table_is_reproduced() {
     assert_eq!(plan(&["--criteria", "softmax,late", "--seeds", "2"]).len(), 4);
     let args = ["reproduce", "recipe.toml", "--criteria", "softmax,late", "--seeds", "2", "--quiet"];
     let table = said(place, &[&args[..], &["--jobs", "2", "--json"]].concat());
+    // a run that two tables share is made once, also by several jobs
+    let twice = ["reproduce", "recipe.toml", "recipe.toml", "--criteria", "softmax", "--jobs", "2", "--quiet"];
+    assert_eq!(said(place, &[&twice[..], &["-o", "shared", "--markdown"]].concat()).matches("Softmax").count(), 2);
+    let script = ["reproduce", "recipe.toml", "--engine", "torch", "--criteria", "softmax,late", "--seeds", "3"];
+    let script = said(place, &script);
+    let last = "equipoise reproduce recipe.toml --criteria softmax,late --seeds 3 --show -o runs/reproduce\n";
+    assert!(script.contains("torchrun ") && script.ends_with(last), "{script}");
+    let narrow = ["reproduce", "readings", "--schedule", "paper-bf16", "--engine", "torch"];
+    let narrow = text(&equipoise(place, &narrow).stderr);
+    assert!(narrow.contains("--schedule paper-bf16 sets the precision bf16"), "{narrow}");
     let cells: Vec<Value> = serde_json::from_str(&table).expect("JSON");
     // two methods, two columns, last and best
     assert_eq!(cells.len(), 8);

@@ -14,7 +14,7 @@ use equipoise_train::checkpoint::{Checkpoint, files};
 use equipoise_train::prepare::RunData;
 use equipoise_train::run::build;
 use equipoise_train::settings::Settings;
-use equipoise_train::trainer::{Directive, Observer, RunEnd, StepProgress, Trainer};
+use equipoise_train::trainer::{Directive, Observer, RateRange, RunEnd, StepProgress, Trainer};
 use equipoise_train::workers::SingleProcess;
 
 /// Settings of a run of a few dozen small steps, with these changes.
@@ -136,6 +136,35 @@ fn every_ingredient_repeats_and_resumes() {
             assert!(resumed(&settings, step) == want, "stopped after step {step}: {changes:?}");
         }
     }
+}
+
+/// An ascent that is too short to change a weight leaves the losses as they are without SAM, also where the criterion counts a batch
+/// before it is used: both passes see the same criterion. Only the sums of batch norms are taken around other means.
+#[test]
+fn a_vanishing_ascent_changes_nothing() {
+    let losses = |changes: &[(&str, &str)]| -> Vec<f64> {
+        let metrics = String::from_utf8(whole(&settings(changes), 2)[1].clone()).expect("text");
+        let records = metrics.lines().map(|line| serde_json::from_str::<EpochRecord>(line).expect("a record"));
+        records.map(|record| record.loss).collect()
+    };
+    let live = "{ method = \"cwap\", preset = \"reference\", params = { memory = \"live\", momentum = 0.7 } }";
+    for criterion in [live, "{ method = \"seesaw\" }", "{ method = \"ghm\", params = { momentum = 0.5 } }"] {
+        let plain = losses(&[("criterion", criterion)]);
+        let ascending = losses(&[("criterion", criterion), ("optimizer.sam", "{ rho = 1e-30, start = 0.3 }")]);
+        for (plain, ascending) in plain.iter().zip(&ascending) {
+            assert!((plain / ascending - 1.0).abs() < 2e-3, "{criterion}: {ascending}, not {plain}");
+        }
+    }
+}
+
+/// What starts in a later epoch does not start in a range test, however many steps it has.
+#[test]
+fn a_range_test_stays_in_the_first_epoch() {
+    let range = RateRange { from: 1e-3, to: 1e-1, steps: 11 };
+    let points = |changes: &[(&str, &str)]| trainer(&settings(changes), 1).range_test(&range).expect("it runs");
+    let plain = points(&[("criterion.method", "softmax")]);
+    assert_eq!(plain.len(), 11, "there are 4 steps in an epoch");
+    assert_eq!(plain, points(&[("criterion.method", "softmax"), ("optimizer.sam", "{ rho = 0.5, start = 0.4 }")]));
 }
 
 /// The tensors of a run's last checkpoint.

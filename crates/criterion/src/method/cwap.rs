@@ -32,7 +32,8 @@
 //! `paper`); it trains badly, and without gradient clipping not at all. 1 / ln(v), infinite at v = 1, becomes
 //! 1 / ln(e + v). Two-sided margins (the default) are ours; preset `reference` has the paper's. So are quantile weights,
 //! unbiased margins and gradient norms with the margins (`norm: adjusted`). Live histograms are what the authors' published
-//! scripts do for the paper's Table 1: `memory: live, intra: false, alpha: 1.2, bins: 10, momentum: 0.7`.
+//! scripts do for the paper's Table 1: preset `reference` with `memory: live, intra: false, alpha: 1.2, bins: 10,
+//! regions: squared, norm: sigmoid-own, momentum: 0.7`.
 //!
 //! # Reduces to
 //! `softmax` with `intra` and `inter` off. alpha 0 gives flat weights. In the first epoch weights are flat, and the margin
@@ -47,8 +48,8 @@
 //! some cost to the most frequent ones. A larger prior or a `cap` calms the weights. The rows of the paper's Table 3, all
 //! with preset `reference`: R is `seesaw` with q 0 (the margin from S alone, a row that the paper lacks, is
 //! `intra: false`), A-URA `inter: false, regions: uniform`, R+A-URA `regions: uniform`, R+A-AURA the preset itself. Mixed
-//! examples (mixup) are weighted but not counted. Live histograms depend on the order of batches and cannot be merged over
-//! workers.
+//! examples are weighted but not counted, so that `train` refuses mixup, which mixes all of them. Live histograms depend on
+//! the order of batches and cannot be merged over workers.
 
 mod histogram;
 mod inter;
@@ -479,7 +480,9 @@ impl Method for Cwap {
             Some(averages) if !self.frozen_weights() => (&averages.values, &averages.widths),
             _ => (&self.histogram.values, &self.histogram.widths),
         };
-        let (densities, widths) = (values[cells.clone()].to_vec(), widths[cells.clone()].to_vec());
+        let left = self.live().map_or(1.0, |averages| averages.left_now(class, self.config.momentum));
+        let densities: Vec<f64> = values[cells.clone()].iter().map(|density| left * density).collect();
+        let widths = widths[cells.clone()].to_vec();
         let mut weights = vec![1.0; bins];
         if self.config.intra {
             self.class_weights(&densities, &widths, &mut weights);

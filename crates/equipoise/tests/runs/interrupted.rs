@@ -16,7 +16,7 @@ use std::process::Output;
 fn all_state_survives_a_stop_in_mid_epoch() {
     let place = TempFolder::new("runs");
     for (number, (criterion, augment, mixing)) in [
-        ("cwap", "augment.policy=autoaugment-cifar10", "augment.mixup_alpha=0.2"),
+        ("cwap", "augment.policy=autoaugment-cifar10", "augment.cutmix=0.5"),
         ("seesaw", "augment.randaugment=[2, \"difficulty\"]", "augment.cutmix=0.5"),
         ("ghm", "augment.policy=trivialaugment", "augment.mixup_alpha=0.2"),
     ]
@@ -168,7 +168,7 @@ fn a_long_step_is_not_waited_for() {
     let place = TempFolder::new("runs");
     let args =
         ["train", "fashion-mini", "--model", "resnet32x4", "--batch-size", "256", "--threads", "1", "--epochs", "2"];
-    let mut child = start(&place, &[&args[..], &["--output", "a long run"]].concat());
+    let mut child = start(&place, &[&args[..], &["--output", "a long run", "--data-root", "my data"]].concat());
     let mut said = child.stderr.take().expect("piped");
     while !place.path().join("a long run/config.toml").exists() {
         assert!(child.try_wait().expect("a child").is_none(), "it ended");
@@ -179,7 +179,7 @@ fn a_long_step_is_not_waited_for() {
     let mut text = String::new();
     std::io::Read::read_to_string(&mut said, &mut text).expect("text");
     assert!(text.contains("stopped during a long step"), "{text}");
-    assert!(text.ends_with("To continue: equipoise train --resume 'a long run'\n"), "{text}");
+    assert!(text.ends_with("To continue: equipoise train --resume 'a long run' --data-root 'my data'\n"), "{text}");
 }
 
 /// Commands that only read end at once, and say what was written.

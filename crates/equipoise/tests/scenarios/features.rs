@@ -362,6 +362,10 @@ fn cross_validation_chooses_the_weight_decay() {
     place.stdout(&[&["train", "x.npy", "-o", "again"], &args[..]].concat());
     assert_eq!(decay("run"), decay("again"));
     assert!(place.read("run/metrics.jsonl") == place.read("again/metrics.jsonl"));
+    // what was chosen with some rows held out is refitted on all of them, with the run's own number of epochs
+    place.stdout(&["train", "x.npy", "-o", "held-out", "--val", "0.2", "--epochs", "3", "--quiet"]);
+    place.stdout(&["train", "--refit", "held-out", "-o", "refitted", "--quiet"]);
+    assert_eq!(place.read("refitted/metrics.jsonl").lines().count(), 3);
     let message = place.refused(&["train", "x.npy", "--set", "optimizer.cross_validation=1"]);
     assert!(message.contains("0, or from 2 to 20"), "{message}");
 }

@@ -158,6 +158,7 @@ fn context(comparison: &Comparison) -> String {
         false => format!("{fewest} to {most} {}", comparison.seeds_word()),
     });
     parts.extend(shared(keys::BATCH_SIZE).map(|size| format!("batch size {size}")));
+    parts.extend(shared(keys::PRECISION).filter(|precision| precision != "f32"));
     let mut schedules = comparison.runs.iter().filter_map(|run| run.result.as_ref()).map(|result| &result.schedule);
     if let Some(first) = schedules.next()
         && schedules.all(|schedule| schedule == first)

@@ -5,6 +5,7 @@ pub(crate) const SEED: &str = "seed";
 pub(crate) const COMMAND: &str = equipoise_record::names::COMMAND;
 pub(crate) const EPOCHS: &str = "epochs";
 pub(crate) const BATCH_SIZE: &str = "batch_size";
+pub(crate) const PRECISION: &str = "precision";
 pub(crate) const EVALUATE_EVERY: &str = "evaluate_every";
 pub(crate) const SELECT_BEST: &str = "select_best";
 pub(crate) const LOGIT_ADJUSTMENT: &str = "logit_adjustment";

@@ -283,7 +283,7 @@ impl FakeRun {
         put(
             CONFIG,
             format!(
-                "seed = {seed}\nepochs = {epochs}\nbatch_size = 32\n[data]\ndataset = {dataset}\nsubset_seed = 0\n[model]\nname = \"resnet8\"\n\
+                "seed = {seed}\nepochs = {epochs}\nbatch_size = 32\nprecision = \"bf16\"\n[data]\ndataset = {dataset}\nsubset_seed = 0\n[model]\nname = \"resnet8\"\n\
                  [criterion]\nmethod = \"{criterion}\"\n[criterion.params]\n{params}\n"
             ),
         );

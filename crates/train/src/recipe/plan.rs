@@ -129,9 +129,12 @@ impl PlannedRun<'_> {
             size => size as usize,
         };
         let network = Network::new(architecture, 3, [size, size], 10)?;
-        let epochs = self.settings.epochs.saturating_sub(self.epochs_done()) as f64;
+        let left = self.epochs_done()..self.settings.epochs;
+        let epochs = left.clone().count() as f64;
+        // SAM goes twice over every batch
+        let passes = epochs + left.filter(|epoch| self.settings.sam_rho(*epoch).is_some()).count() as f64;
         let [train, test] = self.cell.images.map(|images| images as f64);
         let evaluations = (epochs / self.settings.evaluate_every as f64).ceil();
-        Ok((epochs * train + evaluations * test / EVALUATION_SPEEDUP) * network.multiply_adds() as f64)
+        Ok((passes * train + evaluations * test / EVALUATION_SPEEDUP) * network.multiply_adds() as f64)
     }
 }

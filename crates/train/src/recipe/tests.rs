@@ -25,6 +25,30 @@ fn every_recipe_can_be_run() {
     recommended.check().expect("usable");
 }
 
+/// Runs are kept by schedule, cell, method and seed, whatever the table: where two tables have the same, it is the same run.
+#[test]
+fn tables_share_runs_and_nothing_else() {
+    let mut runs = BTreeMap::new();
+    for (name, text) in RECIPES {
+        let recipe = Recipe::parse(name, text).unwrap_or_else(|error| panic!("{error}"));
+        for cell in &recipe.cells {
+            for method in &recipe.methods {
+                for schedule in recipe.schedules.keys() {
+                    let settings = recipe.settings(cell, method, schedule, 0).unwrap_or_else(|error| panic!("{error}"));
+                    let key = (schedule.clone(), cell.name.clone(), method.name.clone());
+                    let first = runs.entry(key.clone()).or_insert((name, settings.clone()));
+                    // what one of them leaves to the run is what the other says
+                    let (mut one, mut other) = (first.1.clone(), settings.clone());
+                    one.choose_as(&settings);
+                    other.choose_as(&first.1);
+                    let difference = one.difference(&other);
+                    assert_eq!(difference, None, "{key:?} is another run in {name} than in {}", first.0);
+                }
+            }
+        }
+    }
+}
+
 /// A misspelled network, criterion or schedule is found without a run.
 #[test]
 fn misspelled_names_are_found() {

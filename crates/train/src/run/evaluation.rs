@@ -489,10 +489,13 @@ fn check_shape(dataset: &str, data: &SplitLoader, network: &Network) -> Result<(
 
 /// Scales each class's weights of a linear head by their norm to the power of -tau, and drops the bias, as Kang et al. do.
 pub(super) fn normalize_head(network: &Network, parameters: &mut [Vec<f32>], tau: f64) -> Result<(), TrainError> {
-    if network.head != Head::Linear {
-        return Err(TrainError::Unusable {
-            what: "tau-normalization: a cosine head has no norms to normalize".to_owned(),
-        });
+    let reason = match network.head {
+        Head::Linear => None,
+        Head::Lws => Some("the head is scaled class by class already (lws)"),
+        Head::Cosine { .. } => Some("a cosine head has no norms to normalize"),
+    };
+    if let Some(reason) = reason {
+        return Err(TrainError::Unusable { what: format!("tau-normalization: {reason}") });
     }
     let (name, bias) = (format!("{}.weight", network.head_name()), format!("{}.bias", network.head_name()));
     let tensors = network.parameters();

@@ -2,7 +2,7 @@
 
 use std::fmt::Display;
 
-use equipoise_criterion::Id;
+use equipoise_criterion::{Id, MethodConfig};
 use equipoise_data::batch::cutmix::CutMix;
 use equipoise_data::batch::sampler::SamplerKind;
 use equipoise_data::subset::grouping::GroupBy;
@@ -167,11 +167,15 @@ impl Settings {
             let what = format!("images are already mixed by '{first}'; a run has at most one of mixup, CutMix and CMO");
             return Err(TrainError::Setting { field: second.to_owned(), what });
         }
-        let leaves_none = augment.mixup_alpha > 0.0 || augment.cutmix.is_some_and(|probability| probability >= 1.0);
-        if augment.follows_difficulty() && leaves_none {
-            let what =
-                "the magnitude 'difficulty' needs images that are not mixed; leave out mixup, or CutMix of all images";
-            return Err(TrainError::Setting { field: "augment.randaugment".to_owned(), what: what.to_owned() });
+        let is_always = |probability: Option<f64>| probability.is_some_and(|probability| probability >= 1.0);
+        let leaves_none = augment.mixup_alpha > 0.0 || is_always(augment.cutmix) || is_always(augment.cmo);
+        let counting = [
+            ("augment.randaugment", "the magnitude 'difficulty' counts", augment.follows_difficulty()),
+            ("criterion.method", "the histograms of cwap count", self.criterion.method.id() == Id::Cwap),
+        ];
+        if let Some((field, what, _)) = counting.into_iter().find(|(.., counts)| *counts && leaves_none) {
+            let what = format!("{what} only images that are not mixed; leave out mixup, or mix fewer than all images");
+            return Err(TrainError::Setting { field: field.to_owned(), what });
         }
         let too_short = augment.cmo.is_some() && self.epochs < CutMix::MIN_CMO_EPOCHS;
         let must =
@@ -225,15 +229,24 @@ impl Settings {
     fn check_lws(&self) -> Result<(), TrainError> {
         let ready = self.model.freeze_backbone && self.model.weights.is_some();
         let what = "lws only scales a trained head: it needs 'model.weights' and 'model.freeze_backbone'".to_owned();
-        if self.head() == Head::Lws && !ready {
-            return Err(TrainError::Setting { field: "model.head".to_owned(), what });
+        match self.head() == Head::Lws {
+            true if !ready => Err(TrainError::Setting { field: "model.head".to_owned(), what }),
+            true if self.model.reset_head => {
+                let what = "lws scales the trained head, and a new one is random; start from the run with --weights instead of \
+                            --retrain-head, or leave out 'model.reset_head'";
+                Err(TrainError::Setting { field: "model.head".to_owned(), what: what.to_owned() })
+            }
+            _ => Ok(()),
         }
-        Ok(())
     }
 
     /// The parameters of the criterion. What only the class counts can tell is checked when the run starts.
     fn check_criterion(&self) -> Result<(), TrainError> {
         self.criterion.init(&[1, 1])?;
+        if let MethodConfig::Cwap(cwap) = &self.criterion.method {
+            let (start, must) = (cwap.intra_start, "0, or less than the number of epochs");
+            require(start == 0 || start < self.epochs, "criterion.params.intra_start", start, must)?;
+        }
         match &self.criterion.drw {
             Some(drw) => {
                 let must = "less than the number of epochs";

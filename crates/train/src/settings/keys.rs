@@ -285,7 +285,7 @@ pub const KEYS: &[Key] = &[
     required(
         "optimizer.ema_epochs",
         NONNEGATIVE,
-        "Averaging time of the EMA in epochs, in place of `optimizer.ema_decay`: the decay is exp(-1 / (epochs x steps per epoch)). 0 disables it.",
+        "Averaging time of the EMA in epochs, in place of `optimizer.ema_decay`: the decay is exp(-1 / (epochs x steps per epoch)). At most about a ninth of the steps so far. 0 disables it.",
     ),
     required(
         "optimizer.ema_bn_images",

@@ -438,11 +438,14 @@ impl Settings {
     /// If the run holds no images out.
     pub fn refit(&self) -> Result<Self, TrainError> {
         if self.data.val_fraction == 0.0 && self.data.val_per_class == 0 {
-            let what = "the run trained on all images already: it held none out for validation".to_owned();
+            let what =
+                "the run trained on all training images already: it held none of them out for validation".to_owned();
             return Err(TrainError::Unusable { what });
         }
         let mut settings = self.clone();
         settings.data.hold_nothing_out();
+        // the weight decay that was chosen is that of the run
+        settings.optimizer.cross_validation = 0;
         (settings.select_best, settings.patience) = (SelectBest::Last, 0);
         Ok(settings)
     }

@@ -22,7 +22,7 @@ impl Settings {
         settings.logit_adjustment = 0.0;
         settings.data.sampler = SamplerKind::Uniform;
         settings.model.weights = Some(weights.to_owned());
-        settings.model.freeze_backbone = true;
+        (settings.model.freeze_backbone, settings.model.freeze_epochs) = (true, 0);
         settings.model.reset_head = true;
         (settings.model.head, settings.model.head_scale) = (None, None);
         settings.criterion = Config::from(Id::BalancedSoftmax.default_config());

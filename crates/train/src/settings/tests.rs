@@ -260,14 +260,43 @@ fn values_that_cannot_be_used_are_refused() {
         ("[augment]\ncmo = 0.5\ncutmix = 0.5", "setting 'augment.cmo': images are already mixed by 'augment.cutmix'"),
         (
             "[augment]\nrandaugment = [2, \"difficulty\"]\nmixup_alpha = 0.2",
-            "setting 'augment.randaugment': the magnitude 'difficulty' needs images that are not mixed",
+            "setting 'augment.randaugment': the magnitude 'difficulty' counts only images that are not mixed",
         ),
+        ("[augment]\nrandaugment = [2, \"difficulty\"]\ncmo = 1.0", "setting 'augment.randaugment': the magnitude"),
         ("[augment]\nrandaugment = [2, \"difficulty\"]\ncmo = 0.5", "fine"),
+        (
+            "[criterion]\nmethod = \"cwap\"\n[augment]\nmixup_alpha = 0.2",
+            "setting 'criterion.method': the histograms of cwap count only images that are not mixed",
+        ),
+        ("[criterion]\nmethod = \"cwap\"\n[augment]\ncutmix = 0.5", "fine"),
+        (
+            "epochs = 40\n[criterion]\nmethod = \"cwap\"\nparams = { intra_start = 40 }",
+            "setting 'criterion.params.intra_start' is 40; it must be 0, or less than the number of epochs",
+        ),
+        (
+            "[model]\nhead = \"lws\"\nweights = \"run\"\nfreeze_backbone = true\nreset_head = true",
+            "setting 'model.head': lws scales the trained head, and a new one is random",
+        ),
         ("epochs = 6\n[augment]\ncmo = 0.5", "setting 'epochs' is 6; it must be at least 7 with 'augment.cmo'"),
         ("[augment]\nmixup_alpha = -1.0", "setting 'augment.mixup_alpha' is -1; it must be finite and at least 0"),
     ] {
         assert!(verdict(text).starts_with(want), "{text}: {}", verdict(text));
     }
+}
+
+/// A run whose backbone was frozen at first, or whose weight decay was chosen by folds, has a second stage too.
+#[test]
+fn second_stages_are_runs() {
+    let change = |key: &str, value: &str| Settings::default().with_value(key, value).expect("valid");
+    let mut tuned = change("model.freeze_epochs", "3");
+    tuned.model.weights = Some("weights.safetensors".to_owned());
+    tuned.check().expect("valid");
+    let second = tuned.retrain_head("run");
+    second.check().expect("valid");
+    assert!(second.model.freeze_backbone && second.model.freeze_epochs == 0);
+    let mut folds = change("data.val_fraction", "0.1");
+    folds.optimizer.cross_validation = 5;
+    assert_eq!(folds.refit().expect("it held images out").optimizer.cross_validation, 0);
 }
 
 /// Whatever is accepted can be read back.

@@ -19,7 +19,7 @@ impl<E: Engine, W: Workers> Trainer<E, W> {
     /// Moves the EMA of the weights, if the run has one.
     pub(super) fn update_ema(&mut self) -> Result<(), TrainError> {
         if self.has_ema() {
-            // a shorter horizon at first: otherwise the initial weights would stay for long
+            // over a ninth of the steps so far at first: otherwise the initial weights would stay for long
             let steps = self.position.total_steps as f64;
             let decay = self.settings.optimizer.ema_decay_per_step(self.steps());
             self.engine.update_ema(decay.min((1.0 + steps) / (10.0 + steps)) as f32)?;

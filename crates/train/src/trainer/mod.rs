@@ -71,6 +71,8 @@ pub struct Trainer<E, W> {
     /// Threads that prepare batches.
     preparing: Pool,
     workspace: Workspace,
+    /// That of SAM's second pass; the criterion counts what the first one has seen.
+    ascent_workspace: Workspace,
     output: CriterionOutput,
     /// Logits of all workers.
     gathered: Vec<f32>,
@@ -124,6 +126,7 @@ impl<E: Engine, W: Workers> Trainer<E, W> {
             )?,
             mixing: settings.augment.mixing(&data.train.labels, data.classes.len())?.map(Arc::new),
             workspace: Workspace::with_pool(pool.clone()),
+            ascent_workspace: Workspace::with_pool(pool.clone()),
             output: CriterionOutput::default(),
             gathered: Vec::new(),
             position: Position::default(),
@@ -238,7 +241,10 @@ impl<E: Engine, W: Workers> Trainer<E, W> {
 
     /// The batches of the current epoch.
     fn epoch_batches<'a>(&self, data: &'a RunData) -> EpochBatches<'a> {
-        let epoch = self.position.epoch;
+        self.batches_of_epoch(data, self.position.epoch)
+    }
+
+    fn batches_of_epoch<'a>(&self, data: &'a RunData, epoch: u64) -> EpochBatches<'a> {
         let mixing = self.mixing.clone().filter(|mixing| mixing.is_active(epoch, self.settings.epochs));
         let partners = mixing.is_some().then(|| self.sampler.epoch(epoch, Shard::WHOLE));
         EpochBatches {

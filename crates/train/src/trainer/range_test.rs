@@ -86,26 +86,27 @@ impl<E: Engine, W: Workers> Trainer<E, W> {
     /// Trains with a learning rate that grows from step to step (Smith, *Cyclical learning rates for training neural
     /// networks*, WACV 2017), for at most as many steps as the run has. The test ends early when the loss explodes.
     ///
-    /// The criterion stays in its first epoch, so that losses can be compared: what it learns at the end of an epoch would
-    /// change them. The trainer cannot be used for a run afterwards.
+    /// All steps are those of the first epoch, so that losses can be compared: what the criterion learns at the end of an epoch
+    /// would change them, and so would what starts in a later one. Only the order of the images is that of one epoch after the
+    /// other. The trainer cannot be used for a run afterwards.
     ///
     /// # Errors
     /// If an image can no longer be read.
     pub fn range_test(mut self, range: &RateRange) -> Result<Vec<RangePoint>, TrainError> {
         let steps = range.steps.min(self.steps().saturating_mul(self.settings.epochs));
         let range = RateRange { steps, ..*range };
-        let mut points = Vec::new();
-        while self.range_epoch(&range, &mut points)? {
-            let Position { epoch, total_steps, .. } = self.position;
-            self.position = Position { epoch: epoch + 1, total_steps, ..Position::default() };
+        let (mut points, mut epoch) = (Vec::new(), 0);
+        while self.range_epoch(&range, epoch, &mut points)? {
+            self.position = Position { total_steps: self.position.total_steps, ..Position::default() };
+            epoch += 1;
         }
         Ok(points)
     }
 
-    /// The steps of an epoch; false if the test ends in it.
-    fn range_epoch(&mut self, range: &RateRange, points: &mut Vec<RangePoint>) -> Result<bool, TrainError> {
+    /// The steps with the images of an epoch; false if the test ends in it.
+    fn range_epoch(&mut self, range: &RateRange, epoch: u64, points: &mut Vec<RangePoint>) -> Result<bool, TrainError> {
         let data = Arc::clone(&self.data);
-        let batches = self.epoch_batches(&data);
+        let batches = self.batches_of_epoch(&data, epoch);
         std::thread::scope(|scope| {
             let prefetch = Prefetch::start(scope, &batches, 0);
             while let Some(batch) = prefetch.next() {

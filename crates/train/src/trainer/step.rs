@@ -30,7 +30,8 @@ impl CriterionOutput {
     }
 }
 
-/// A pass over a batch: the only one, or the first of SAM, or that at the weights to which SAM has ascended.
+/// A pass over a batch: the only one, or the first of SAM, or that at the weights to which SAM has ascended. Both see the criterion
+/// as the batch has found it.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Pass {
     First,
@@ -47,6 +48,7 @@ impl<E: Engine, W: Workers> Trainer<E, W> {
             self.forward_and_criterion(batch, Pass::AfterAscent)?;
             self.backward(batch)?;
         }
+        self.criterion.observe(&mut self.workspace)?;
         self.update_weights(batch, learning_rate)?;
         self.update_ema()?;
         self.last_indices.clone_from(&batch.indices);
@@ -57,7 +59,8 @@ impl<E: Engine, W: Workers> Trainer<E, W> {
         Ok(())
     }
 
-    /// Loss of a batch. Leaves the gradient of the logits in the output buffers. Only the first pass counts anything.
+    /// Loss of a batch. Leaves the gradient of the logits in the output buffers, and in the first pass what the criterion counts in
+    /// its workspace.
     fn forward_and_criterion(&mut self, batch: &TrainBatch, pass: Pass) -> Result<Summary, TrainError> {
         self.output.resize(batch.len(), self.data.classes.len());
         let logits = whole_logits(&mut self.engine, &mut self.workers, batch, &mut self.gathered)?;
@@ -73,11 +76,11 @@ impl<E: Engine, W: Workers> Trainer<E, W> {
             adjusted_norms: has_difficulty.then_some(&mut adjusted_norms[..]),
             ..Output::new(gradient, weights)
         };
-        let result = match pass {
-            Pass::First => self.criterion.train(&input, output, &mut self.workspace),
-            Pass::AfterAscent => self.criterion.evaluate(&input, output, &mut self.workspace),
+        let workspace = match pass {
+            Pass::First => &mut self.workspace,
+            Pass::AfterAscent => &mut self.ascent_workspace,
         };
-        match result {
+        match self.criterion.evaluate(&input, output, workspace) {
             Ok(summary) => {
                 if has_norms {
                     self.norms.add(norms, &batch.labels, weights, mixed);

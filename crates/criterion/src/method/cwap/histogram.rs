@@ -318,6 +318,11 @@ impl Averages {
         power(momentum, if self.live.is_some() { self.batches + 1 - self.updated[class] } else { 1 })
     }
 
+    /// What is left of a class's densities now, if they are live.
+    pub(super) fn left_now(&self, class: usize, momentum: f64) -> f64 {
+        power(momentum, self.batches - self.updated[class])
+    }
+
     /// Computes the densities of the batch's classes once it is counted: `workspace.classes` lists the classes in order,
     /// `workspace.mass` holds their densities.
     pub(super) fn absorb(&self, workspace: &mut Workspace, momentum: f64, norm: impl Fn(&LabelTerm) -> f64) {

@@ -7,6 +7,7 @@ mod plan;
 mod table;
 mod torch;
 
+use std::collections::BTreeSet;
 use std::io::Write;
 use std::path::PathBuf;
 
@@ -127,22 +128,34 @@ pub(crate) fn run(args: &Args, out: &mut impl Write) -> Result<(), Failure> {
         return torch::print_commands(args, &tables, out);
     }
     if !args.show {
-        let speed = plan::training_speed(args)?;
         if args.dry_run {
-            return plan::print(args, &tables, speed, out);
+            let speeds = plan::Speeds::measure(args, &tables)?;
+            return plan::print(args, &tables, &speeds, out);
         }
         if !args.quiet {
-            plan::print_tables(args, &tables, speed, &mut std::io::stderr())?;
+            let speeds = plan::Speeds::measure(args, &tables)?;
+            plan::print_tables(args, &tables, &speeds, &mut std::io::stderr())?;
         }
         plan::check_datasets(args, &tables)?;
-        let mut jobs: Vec<&mut Job<'_>> = tables.iter_mut().flat_map(|table| &mut table.jobs).collect();
+        let jobs = tables.iter_mut().flat_map(|table| &mut table.jobs);
+        let (mut jobs, repeated) = split_shared(jobs);
         let (total, failed) = (jobs.len(), execute::execute(args, &mut jobs)?);
+        for job in repeated {
+            job.result =
+                jobs.iter().find(|first| first.run.folder == job.run.folder).and_then(|first| first.result.clone());
+        }
         if failed > 0 {
             table::print(args, &tables, out)?;
             return Err(anyhow!("{failed} of {total} runs failed; the warnings above say why").into());
         }
     }
     table::print(args, &tables, out)
+}
+
+/// One job for every folder, and the others, which are those of tables that share runs.
+fn split_shared<'j, 'r>(jobs: impl Iterator<Item = &'j mut Job<'r>>) -> (Vec<&'j mut Job<'r>>, Vec<&'j mut Job<'r>>) {
+    let mut folders = BTreeSet::new();
+    jobs.partition(|job| folders.insert(job.run.folder.clone()))
 }
 
 /// The selected runs of a table.

@@ -5,7 +5,8 @@ use std::io::Write;
 use std::path::Path;
 
 use equipoise_data::acquire::catalog::KnownDataset;
-use equipoise_nn::{Cpu, Engine, Network, NnError};
+use equipoise_nn::{Engine, Network, NnError, Precision};
+use equipoise_train::run::build;
 use equipoise_train::settings::Architecture;
 use serde_json::{Value, json};
 
@@ -13,12 +14,34 @@ use super::{Args, Job, Table};
 use crate::clock::{duration, timed};
 use crate::failure::Failure;
 
-/// Multiply-adds of a forward pass per second in training, by a short measurement.
-pub(super) fn training_speed(args: &Args) -> Result<f64, Failure> {
+/// Multiply-adds of a forward pass per second in training, for every precision of the runs that are left.
+pub(super) struct Speeds(Vec<(Precision, f64)>);
+
+impl Speeds {
+    /// A short measurement.
+    pub(super) fn measure(args: &Args, tables: &[Table<'_>]) -> Result<Self, Failure> {
+        let mut speeds: Vec<(Precision, f64)> = Vec::new();
+        for job in tables.iter().flat_map(|table| &table.jobs).filter(|job| job.result.is_none()) {
+            let precision = job.run.settings.precision;
+            if speeds.iter().all(|(known, _)| *known != precision) {
+                speeds.push((precision, training_speed(args, precision)?));
+            }
+        }
+        Ok(Self(speeds))
+    }
+
+    /// Estimated seconds of the rest of a run.
+    fn seconds(&self, job: &Job<'_>) -> Result<f64, Failure> {
+        let speed = self.0.iter().find(|(precision, _)| *precision == job.run.settings.precision);
+        Ok(speed.map_or(Ok(0.0), |(_, speed)| job.run.remaining_work().map(|work| work / speed))?)
+    }
+}
+
+fn training_speed(args: &Args, precision: Precision) -> Result<f64, Failure> {
     const BATCH_SIZE: usize = 128;
     let network = Network::new(Architecture::ResNet32, 3, [32, 32], 10)?;
     let work = BATCH_SIZE as f64 * network.multiply_adds() as f64;
-    let mut engine = Cpu::new(network, BATCH_SIZE, 0, args.threads.pool()?)?;
+    let mut engine = build::engine(network, BATCH_SIZE, 0, precision, &args.threads.pool()?)?;
     let (images, gradient) = (vec![0.5; BATCH_SIZE * 3 * 32 * 32], vec![1e-3; BATCH_SIZE * 10]);
     let mut best = f64::INFINITY;
     for _ in 0..5 {
@@ -32,22 +55,17 @@ pub(super) fn training_speed(args: &Args) -> Result<f64, Failure> {
     Ok(work / best)
 }
 
-/// Estimated seconds of the rest of a run.
-fn seconds(job: &Job<'_>, speed: f64) -> Result<f64, Failure> {
-    Ok(job.run.remaining_work()? / speed)
-}
-
 /// Prints the plan, as tables or as JSON.
-pub(super) fn print(args: &Args, tables: &[Table<'_>], speed: f64, out: &mut impl Write) -> Result<(), Failure> {
+pub(super) fn print(args: &Args, tables: &[Table<'_>], speeds: &Speeds, out: &mut impl Write) -> Result<(), Failure> {
     if !args.json {
-        return print_tables(args, tables, speed, out);
+        return print_tables(args, tables, speeds, out);
     }
     let line = |job: &Job<'_>| -> Result<Value, Failure> {
         let run = &job.run;
         Ok(json!({
             "cell": run.cell.name, "method": run.method.name, "seed": run.settings.seed,
             "epochs": run.settings.epochs, "done": run.epochs_done(),
-            "seconds": seconds(job, speed)?.round(), "folder": run.folder.display().to_string(),
+            "seconds": speeds.seconds(job)?.round(), "folder": run.folder.display().to_string(),
         }))
     };
     let plan = tables.iter().flat_map(|table| &table.jobs).map(line).collect::<Result<Vec<_>, _>>()?;
@@ -55,7 +73,12 @@ pub(super) fn print(args: &Args, tables: &[Table<'_>], speed: f64, out: &mut imp
 }
 
 /// Prints what is left of every table, a row per cell, and in total.
-pub(super) fn print_tables(args: &Args, tables: &[Table<'_>], speed: f64, out: &mut impl Write) -> Result<(), Failure> {
+pub(super) fn print_tables(
+    args: &Args,
+    tables: &[Table<'_>],
+    speeds: &Speeds,
+    out: &mut impl Write,
+) -> Result<(), Failure> {
     let mut total = 0.0;
     let mut folders = BTreeSet::new();
     for table in tables {
@@ -73,7 +96,7 @@ pub(super) fn print_tables(args: &Args, tables: &[Table<'_>], speed: f64, out: &
             let started = jobs.iter().filter(is_started).count();
             let mut left = 0.0;
             for job in &jobs {
-                let seconds = seconds(job, speed)?;
+                let seconds = speeds.seconds(job)?;
                 left += seconds;
                 total += if folders.insert(&job.run.folder) { seconds } else { 0.0 };
             }

@@ -3,6 +3,7 @@
 use std::io::Write;
 use std::path::Path;
 
+use equipoise_nn::Precision;
 use equipoise_train::run::ExistingRun;
 
 use super::{Args, Job, Table};
@@ -12,6 +13,14 @@ use crate::output::{quoted, write_file};
 /// Writes the settings of every missing run beside its folder, and prints the command that trains it. The commands are a script: run
 /// again, it continues what was interrupted.
 pub(super) fn print_commands(args: &Args, tables: &[Table<'_>], out: &mut impl Write) -> Result<(), Failure> {
+    let mut jobs = tables.iter().flat_map(|table| table.jobs.iter().map(move |job| (table.schedule, job)));
+    if let Some((schedule, job)) = jobs.find(|(_, job)| job.run.settings.precision != Precision::F32) {
+        let precision = job.run.settings.precision;
+        let what = format!(
+            "--schedule {schedule} sets the precision {precision} of this program's engine, and torch has its own (--amp)"
+        );
+        return Err(Failure::usage(format!("{what}; choose a schedule without one")));
+    }
     writeln!(out, "#!/bin/sh -e")?;
     for table in tables {
         writeln!(out, "# {}", table.recipe.title.replace('\n', " "))?;
@@ -19,9 +28,19 @@ pub(super) fn print_commands(args: &Args, tables: &[Table<'_>], out: &mut impl W
             writeln!(out, "{}", command(args, job)?)?;
         }
     }
-    let names: Vec<&str> = args.tables.iter().map(String::as_str).collect();
-    writeln!(out, "equipoise reproduce {} --show -o {}", names.join(" "), quoted(&args.output))?;
+    writeln!(out, "{}", show(args))?;
     Ok(())
+}
+
+/// The command that shows the tables of these runs.
+fn show(args: &Args) -> String {
+    let names: Vec<String> = args.tables.iter().map(|table| quoted(Path::new(table))).collect();
+    let lists = [("--schedule", &args.schedule), ("--only", &args.only), ("--criteria", &args.criteria)];
+    let lists = lists.into_iter().filter(|(_, list)| !list.is_empty());
+    let options: String =
+        lists.map(|(option, list)| format!(" {option} {}", quoted(Path::new(&list.join(","))))).collect();
+    let seeds = args.seeds.map_or_else(String::new, |seeds| format!(" --seeds {seeds}"));
+    format!("equipoise reproduce {}{options}{seeds} --show -o {}", names.join(" "), quoted(&args.output))
 }
 
 /// The command of a run.
