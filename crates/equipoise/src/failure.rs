@@ -41,6 +41,12 @@ impl Failure {
         matches!(error.downcast_ref::<TrainError>(), Some(TrainError::Diverged { .. }))
     }
 
+    /// Whether another process works in the run folder.
+    pub(crate) fn is_of_a_folder_in_use(&self) -> bool {
+        let Self::Failed(error) = self else { return false };
+        error.chain().any(|cause| matches!(cause.downcast_ref::<FolderError>(), Some(FolderError::Locked { .. })))
+    }
+
     /// Whether the reader of our output has gone, which is no failure.
     pub(crate) fn is_closed_pipe(&self) -> bool {
         let Self::Failed(error) = self else { return false };

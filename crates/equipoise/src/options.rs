@@ -13,7 +13,7 @@ use equipoise_data::subset::split::SplitRule;
 use equipoise_data::{Dataset, Images, Split};
 use equipoise_train::checkpoint::CheckpointHeader;
 use equipoise_train::evaluate::TestTimeAugmentation;
-use equipoise_train::recipe::RECOMMENDED;
+use equipoise_train::recipe::{RECOMMENDED, Recipe};
 use equipoise_train::run::dataset::{LoadedDataset, load};
 use equipoise_train::run::files::{make_paths_absolute, read_text};
 use equipoise_train::run::{Feedback, RunContext};
@@ -58,7 +58,7 @@ pub(crate) struct SettingArgs {
     #[arg(long, value_name = "N")]
     seed: Option<u64>,
     /// Hold out this fraction of every class's training images, and at least 5 per class, to compare settings on
-    #[arg(long, value_name = "FRACTION", conflicts_with = "val_fraction")]
+    #[arg(long, value_name = "FRACTION", conflicts_with = "val_fraction", value_parser = share)]
     val: Option<f64>,
     /// Fraction of the training images to select the best epoch on
     #[arg(long, value_name = "FRACTION")]
@@ -106,6 +106,11 @@ pub(crate) struct SettingArgs {
     pub(crate) threads: ThreadArgs,
     #[command(flatten)]
     pub(crate) root: RootArgs,
+}
+
+fn share(text: &str) -> Result<f64, String> {
+    let share = text.parse().ok().filter(|share| *share > 0.0 && *share < 1.0);
+    share.ok_or_else(|| "must be more than 0 and less than 1, such as 0.1".to_owned())
 }
 
 fn preset(name: &str) -> Result<Preset, String> {
@@ -403,7 +408,11 @@ pub(crate) fn read_config(option: &str, path: &Path, base: &Settings) -> Result<
         }
         _ => read_text(path)?,
     };
-    Settings::from_toml(&text, base).map_err(|error| Failure::from(error).about(&path.display().to_string()))
+    let name = path.display().to_string();
+    Settings::from_toml(&text, base).map_err(|error| match Recipe::parse(&name, &text) {
+        Ok(_) => Failure::usage(format!("{option} {name}: this is a table of runs; use `equipoise reproduce {name}`")),
+        Err(_) => Failure::from(error).about(&name),
+    })
 }
 
 /// The number of threads.

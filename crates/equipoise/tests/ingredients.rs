@@ -72,12 +72,18 @@ fn what_was_chosen_on_images_held_out_is_refitted_on_all() {
     assert_eq!(held_out["best_selected_on"], "val");
     assert!(refitted["best_selected_on"].is_null());
     assert!(counts(&held_out) < counts(&refitted));
+    let reported = text(&equipoise(&place, &["report", "held-out", "--plain"]).stdout);
+    let figure = held_out["best"]["val_balanced"].as_f64().expect("a validation split");
+    assert!(reported.contains(&format!("Balanced accuracy on the validation split: {figure:.1} %.")), "{reported}");
+    let shown = text(&equipoise(&place, &["train", "--resume", "held-out"]).stdout);
+    assert!(shown.contains("; balanced ") && shown.contains(" on validation images"), "{shown}");
     assert_eq!((&refitted["last"], &refitted["train_counts"]), (&whole["last"], &whole["train_counts"]));
     // at least five images of every class of ten
     let smallest = |result: &Value| result["train_counts"].as_array().expect("counts")[8].as_u64().expect("a count");
     assert_eq!(smallest(&whole) - smallest(&held_out), (smallest(&whole) / 2).min(5));
     let again = refused(&place, &["train", "--refit", "refitted"]);
     assert!(again.contains("--refit refitted: ") && again.contains("it held none of them out"), "{again}");
+    assert!(refused(&place, &["train", "--val", "10"]).contains("must be more than 0 and less than 1, such as 0.1"));
     assert!(refused(&place, &["train", "--refit", "nowhere"]).contains("there is no finished run"));
     assert!(refused(&place, &["train", "--refit", "held-out", "--lr", "1"]).contains("cannot be used with"));
 }
@@ -156,7 +162,7 @@ fn a_trained_head_is_scaled() {
     assert!(refused(&place, &onnx).contains("scaled.onnx already exists"));
     assert!(refused(&place, &["train", "--set", "model.head=lws"]).contains("it needs 'model.weights'"));
     let new_head = ["train", "--from", "first", "--retrain-head", "--set", "model.head=lws"];
-    assert!(refused(&place, &new_head).contains("start from the run with --weights"));
+    assert!(refused(&place, &new_head).contains("start from the run with --weights RUN"));
     let no_norms = refused(&place, &["evaluate", "scaled", "--tau-norm", "0.5"]);
     assert!(no_norms.contains("the head is scaled class by class already (lws)"), "{no_norms}");
 }

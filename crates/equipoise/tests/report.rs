@@ -334,11 +334,30 @@ fn a_table_is_reproduced() {
     std::fs::write(place.join("second.toml"), second.replace("[\"fashion\"]", "[\"mnist\"]")).expect("room");
     let refused = equipoise(place, &["reproduce", "second.toml", "--show"]);
     assert!(text(&refused.stderr).contains("method 'softmax': there is no cell 'mnist'"), "{}", text(&refused.stderr));
+    // of the methods that were asked for, every table has its own; a name that none has is refused
+    std::fs::write(place.join("second.toml"), RECIPE.replace("name = \"late\"", "name = \"later\"")).expect("room");
+    let queue = plan(&["second.toml", "--criteria", "later,late"]);
+    let of = |job: &Value| [&job["table"], &job["method"]].map(|name| name.as_str().expect("a name").to_owned());
+    assert_eq!(queue.iter().map(of).collect::<Vec<_>>(), [["recipe.toml", "late"], ["second.toml", "later"]]);
+    let unknown = ["reproduce", "recipe.toml", "second.toml", "--criteria", "later,latest", "--dry-run"];
+    assert!(text(&equipoise(place, &unknown).stderr).contains("unknown method 'latest'"));
+    // two tables whose runs would be in one folder, and are not the same
+    std::fs::write(place.join("second.toml"), RECIPE.replace("batch_size = 64", "batch_size = 32")).expect("room");
+    for option in ["--dry-run", "--engine=torch", "--show"] {
+        let refused = equipoise(place, &["reproduce", "recipe.toml", "second.toml", option, "-o", "new"]);
+        let want = "recipe.toml and second.toml: their runs of 'softmax' in fashion/100 would share a folder, with different 'batch_size'";
+        assert!(refused.status.code() == Some(2) && text(&refused.stderr).contains(want), "{}", text(&refused.stderr));
+    }
     // one that was interrupted is resumed, and the others are left alone
     let run = place.join("runs/reproduce/paper/fashion-100/softmax-s1");
     let before = std::fs::read(run.join("checkpoint.eqp")).expect("there");
     std::fs::copy(run.join("previous.eqp"), run.join("checkpoint.eqp")).expect("room");
     std::fs::remove_file(run.join("result.json")).expect("there");
+    let in_use = equipoise_record::RunFolder::open(&run).expect("free");
+    let left = equipoise(place, &args);
+    assert!(left.status.success() && text(&left.stderr).contains("left to it"), "{}", text(&left.stderr));
+    assert!(text(&left.stderr).contains("1 run is not finished in other processes yet"), "{}", text(&left.stderr));
+    drop(in_use);
     assert_eq!(said(place, &[&args[..], &["--json"]].concat()), table);
     assert_eq!(std::fs::read(run.join("checkpoint.eqp")).expect("there"), before);
     let shown =
@@ -403,6 +422,11 @@ fn wrong_recipes() {
         ),
         ("[cell.published]", "[cell.schedules.shrt]\nepochs = 1\n[cell.published]", "there is no schedule 'shrt'"),
         ("title", "titel", "titel"),
+        (
+            "\"Rare\", \"overall\"",
+            "\"validation\", \"overall\"",
+            "there is a column 'validation', and the run holds no images out",
+        ),
     ] {
         assert!(RECIPE.contains(old), "{old}");
         std::fs::write(place.join("wrong.toml"), RECIPE.replacen(old, new, 1)).expect("room");

@@ -344,7 +344,9 @@ fn print_result(result: &RunResult, folder: &Path, out: &mut impl Write) -> Resu
         let groups = groups.map(|group| format!("{} {}, ", group.name, percent(group.accuracy)));
         let groups: String = groups.collect();
         let (overall, balanced) = (percent(metrics.top1), percent(metrics.balanced));
-        writeln!(out, "{which} ({}): {groups}overall {overall}, balanced {balanced}", epoch.epoch)?;
+        let val =
+            epoch.val_balanced.map_or_else(String::new, |val| format!("; balanced {val:.1} on validation {many}"));
+        writeln!(out, "{which} ({}): {groups}overall {overall}, balanced {balanced}{val}", epoch.epoch)?;
     }
     if let (true, Some(last)) = (result.stopped_early, &result.last) {
         let (done, planned) = (last.epoch, result.epochs);

@@ -7,6 +7,7 @@ use super::labels::{self, Labels};
 use super::{Baseline, Cell, Class, Comparison, Variant, significance, styles};
 use crate::run::setting_keys as keys;
 use crate::run::{RecordedRun, ReportedEpoch};
+use crate::statistics::{Spread, tenths};
 
 /// Names of groups and their numbers of classes.
 type GroupSizes = Vec<(String, usize)>;
@@ -92,6 +93,7 @@ fn build(classes: Vec<Class>, groups: &GroupSizes, runs: Vec<RecordedRun>) -> Co
             }
         });
     }
+    notes.extend(held_out(&runs, &variants, epoch));
     notes.extend(warnings(&runs));
     let baselines = baselines(&runs, &classes, &members, columns.len());
     let groups = members;
@@ -99,6 +101,26 @@ fn build(classes: Vec<Class>, groups: &GroupSizes, runs: Vec<RecordedRun>) -> Co
         Comparison { dataset, runs, variants, baselines, classes, groups, columns, epoch, shared, notes, resolution };
     significance::mark_best(&mut comparison);
     comparison
+}
+
+/// What the variants reach on images that were held out of training, by which settings are chosen.
+fn held_out(runs: &[RecordedRun], variants: &[Variant], epoch: ReportedEpoch) -> Option<String> {
+    let balanced = |run: &usize| runs[*run].evaluation(epoch)?.val_balanced;
+    let figure = |variant: &Variant| {
+        let spread = Spread::of(&variant.runs.iter().filter_map(balanced).collect::<Vec<_>>())?;
+        let sd = spread.sd.map_or_else(String::new, |sd| format!(" ± {}", tenths(sd)));
+        Some((variant.label.clone(), format!("{}{sd}", tenths(spread.mean))))
+    };
+    let figures: Vec<_> = variants.iter().filter_map(figure).collect();
+    match figures.as_slice() {
+        [] => None,
+        [(_, figure)] => Some(format!("Balanced accuracy on the validation split: {figure} %.")),
+        figures => {
+            let figures: Vec<String> = figures.iter().map(|(label, figure)| format!("{label} {figure}")).collect();
+            let figures = figures.join("; ");
+            Some(format!("Balanced accuracy on the validation split, by which to choose: {figures}."))
+        }
+    }
 }
 
 /// What the runs warn of: once if all say the same, else with their names.

@@ -2,7 +2,10 @@
 
 use std::collections::BTreeSet;
 
+use equipoise_data::acquire::catalog::KnownDataset;
+
 use super::{Cell, Recipe, TableMethod};
+use crate::settings::Settings;
 
 /// Columns that a table can have: all classes, groups by their names, and the balanced accuracy on held-out training images. More than
 /// four groups have numbers.
@@ -43,6 +46,20 @@ impl Recipe {
         }
         self.check_meant_cells()?;
         self.check_seeds()
+    }
+
+    /// Refuses a column of validation accuracies for runs that hold nothing out.
+    pub(super) fn check_validation(&self, settings: &Settings) -> Result<(), String> {
+        let data = &settings.data;
+        // a dataset of the user's may have a validation split of its own
+        let may_hold_out = KnownDataset::by_name(&data.dataset).is_none() || data.val_data.is_some();
+        let holds_out = data.val_fraction > 0.0 || data.val_per_class > 0 || may_hold_out;
+        match self.columns.iter().any(|column| column == "validation") && !holds_out {
+            true => Err("there is a column 'validation', and the run holds no images out; set 'data.val_fraction' or \
+                         'data.val_per_class'"
+                .to_owned()),
+            false => Ok(()),
+        }
     }
 
     fn check_meant_cells(&self) -> Result<(), String> {

@@ -148,6 +148,18 @@ impl Recipe {
         Ok(recipe)
     }
 
+    /// Whether the table has a cell, or cells of a dataset, by this name.
+    #[must_use]
+    pub fn has_cell(&self, name: &str) -> bool {
+        self.cells.iter().any(|cell| cell.matches(name))
+    }
+
+    /// Whether the table has a method by this name.
+    #[must_use]
+    pub fn has_method(&self, name: &str) -> bool {
+        self.methods.iter().any(|method| method.name == name)
+    }
+
     /// The default schedule: `paper` if the recipe has it, else the first.
     #[must_use]
     pub fn default_schedule(&self) -> &str {
@@ -188,6 +200,7 @@ impl Recipe {
             settings.criterion.drw = Some(DrwConfig::new(start_epoch));
         }
         settings.check().map_err(named)?;
+        self.check_validation(&settings).map_err(|what| named(TrainError::Unusable { what }))?;
         Ok(settings.with_head_of_criterion())
     }
 }

@@ -82,11 +82,11 @@ impl Recipe {
         if !self.schedules.contains_key(selection.schedule) {
             return refuse("schedule", selection.schedule, self.schedules.keys().map(String::as_str).collect());
         }
-        let is_unknown = |name: &&&str| !self.cells.iter().any(|cell| cell.matches(name));
+        let is_unknown = |name: &&&str| !self.has_cell(name);
         if let Some(name) = selection.cells.iter().find(is_unknown) {
             return refuse("cell", name, self.cells.iter().map(|cell| cell.name.as_str()).collect());
         }
-        let is_unknown = |name: &&&str| !self.methods.iter().any(|method| method.name == ***name);
+        let is_unknown = |name: &&&str| !self.has_method(name);
         if let Some(name) = selection.methods.iter().find(is_unknown) {
             return refuse("method", name, self.methods.iter().map(|method| method.name.as_str()).collect());
         }

@@ -57,6 +57,11 @@ impl Settings {
         self.check_features()?;
         let schedule = self.schedule().check(self.epochs);
         schedule.map_err(|what| TrainError::Setting { field: "optimizer.schedule".to_owned(), what })?;
+        if let Some(Sam { start, .. }) = self.optimizer.sam {
+            let must = format!("smaller, so that one of the {} epochs at least has SAM", self.epochs);
+            let is_left = self.epochs == 0 || self.sam_rho(self.epochs - 1).is_some();
+            require(is_left, "optimizer.sam.start", start, &must)?;
+        }
         self.check_augmentation()
     }
 
@@ -155,7 +160,8 @@ impl Settings {
         let augment = &self.augment;
         for (field, value) in [("augment.cutmix", augment.cutmix), ("augment.cmo", augment.cmo)] {
             let probability = value.unwrap_or(1.0);
-            require(probability > 0.0 && probability <= 1.0, field, probability, "more than 0 and at most 1")?;
+            let must = "more than 0 and at most 1, or left out";
+            require(probability > 0.0 && probability <= 1.0, field, probability, must)?;
         }
         let ways = [
             ("augment.mixup_alpha", augment.mixup_alpha > 0.0),
@@ -168,13 +174,19 @@ impl Settings {
             return Err(TrainError::Setting { field: second.to_owned(), what });
         }
         let is_always = |probability: Option<f64>| probability.is_some_and(|probability| probability >= 1.0);
-        let leaves_none = augment.mixup_alpha > 0.0 || is_always(augment.cutmix) || is_always(augment.cmo);
+        let all_mixed = [
+            ("augment.mixup_alpha, which mixes all", augment.mixup_alpha > 0.0),
+            ("augment.cutmix of 1", is_always(augment.cutmix)),
+            ("augment.cmo of 1", is_always(augment.cmo)),
+        ];
         let counting = [
             ("augment.randaugment", "the magnitude 'difficulty' counts", augment.follows_difficulty()),
             ("criterion.method", "the histograms of cwap count", self.criterion.method.id() == Id::Cwap),
         ];
-        if let Some((field, what, _)) = counting.into_iter().find(|(.., counts)| *counts && leaves_none) {
-            let what = format!("{what} only images that are not mixed; leave out mixup, or mix fewer than all images");
+        let mixing = all_mixed.into_iter().find(|(_, is_used)| *is_used);
+        if let (Some((mixing, _)), Some((field, what, _))) = (mixing, counting.into_iter().find(|(.., counts)| *counts))
+        {
+            let what = format!("{what} only images that are not mixed, and there are none with {mixing}");
             return Err(TrainError::Setting { field: field.to_owned(), what });
         }
         let too_short = augment.cmo.is_some() && self.epochs < CutMix::MIN_CMO_EPOCHS;
@@ -232,8 +244,7 @@ impl Settings {
         match self.head() == Head::Lws {
             true if !ready => Err(TrainError::Setting { field: "model.head".to_owned(), what }),
             true if self.model.reset_head => {
-                let what = "lws scales the trained head, and a new one is random; start from the run with --weights instead of \
-                            --retrain-head, or leave out 'model.reset_head'";
+                let what = "lws scales a trained head, and a new one is random; start from the run with --weights RUN --freeze-backbone";
                 Err(TrainError::Setting { field: "model.head".to_owned(), what: what.to_owned() })
             }
             _ => Ok(()),

@@ -173,7 +173,7 @@ fn wrong_value(field: String, message: &str, given: &Value) -> TrainError {
 fn about_schedule(message: &str) -> String {
     match message {
         message if message.contains("missing field `name`") => {
-            "name the schedule as well, such as --set optimizer.schedule.name=multi-step".to_owned()
+            "name the schedule as well, such as --set optimizer.schedule.name=cosine".to_owned()
         }
         message if message.contains("struct Milestone") => {
             "'milestones' is a list of { epoch, factor }, such as [{ epoch = 30, factor = 0.1 }]".to_owned()

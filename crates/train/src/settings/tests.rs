@@ -209,7 +209,7 @@ fn values_that_cannot_be_used_are_refused() {
         ),
         (
             "[optimizer.schedule]\nmilestones = [3]",
-            "setting 'optimizer.schedule': name the schedule as well, such as --set optimizer.schedule.name=multi-step",
+            "setting 'optimizer.schedule': name the schedule as well, such as --set optimizer.schedule.name=cosine",
         ),
         (
             "[optimizer.schedule]\nname = \"multi-step\"\nmilestones = [3]",
@@ -252,6 +252,10 @@ fn values_that_cannot_be_used_are_refused() {
         ),
         ("[augment]\ncolor_jitter = [0.4, 0.4, 0.4, 0.75]", "setting 'augment.color_jitter': color_jitter.hue = 0.75"),
         ("[augment]\ncutmix = 1.5", "setting 'augment.cutmix' is 1.5; it must be more than 0 and at most 1"),
+        (
+            "epochs = 3\n[optimizer.sam]\nrho = 0.1\nstart = 0.9",
+            "setting 'optimizer.sam.start' is 0.9; it must be smaller, so that one of the 3 epochs at least has SAM",
+        ),
         ("[augment]\ncmo = 0.0", "setting 'augment.cmo' is 0; it must be more than 0 and at most 1"),
         (
             "[augment]\ncmo = 0.5\nmixup_alpha = 0.2",
@@ -275,7 +279,7 @@ fn values_that_cannot_be_used_are_refused() {
         ),
         (
             "[model]\nhead = \"lws\"\nweights = \"run\"\nfreeze_backbone = true\nreset_head = true",
-            "setting 'model.head': lws scales the trained head, and a new one is random",
+            "setting 'model.head': lws scales a trained head, and a new one is random",
         ),
         ("epochs = 6\n[augment]\ncmo = 0.5", "setting 'epochs' is 6; it must be at least 7 with 'augment.cmo'"),
         ("[augment]\nmixup_alpha = -1.0", "setting 'augment.mixup_alpha' is -1; it must be finite and at least 0"),

@@ -7,7 +7,7 @@ mod plan;
 mod table;
 mod torch;
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io::Write;
 use std::path::PathBuf;
 
@@ -16,6 +16,7 @@ use equipoise_record::RunResult;
 use equipoise_train::recipe::Recipe;
 use equipoise_train::recipe::plan::{PlannedRun, Selection};
 use equipoise_train::run::ExistingRun;
+use equipoise_train::settings::Settings;
 
 use crate::failure::Failure;
 use crate::options::{RootArgs, ThreadArgs};
@@ -28,7 +29,8 @@ iNaturalist 2017 by group, ResNet-50), table3 (the ablation), and five that are 
 schedule), live (what in the live margin works), within (whether a balance within classes helps on top of it), choices (for the recommended \
 recipe, on held-out images), ingredients (what each part of it is worth). Methods without a published number are run if --criteria names them.
 
-Several tables are worked through in the order they are named: put what matters most first. A run that two tables share is made once.
+Several tables are worked through in the order they are named: put what matters most first. A run that two tables share is made once. Each \
+table takes those of --schedule, --only and --criteria that it has. Several of these commands can work on the same folder at the same time.
 
 Finished runs are kept and interrupted ones are resumed: repeat the command to continue. The numbers are those of the last epoch; with the \
 paper's schedule, the best epoch on the test split is shown too, as in the paper.
@@ -47,7 +49,7 @@ pub(crate) struct Args {
     /// Only these cells, separated by commas: a dataset, or a dataset with its imbalance factor
     #[arg(long, value_name = "CELL,..", value_delimiter = ',')]
     only: Vec<String>,
-    /// Only these methods, separated by commas [default: those with a published number]
+    /// Only these methods, separated by commas [default: those with a published number, or all of a table that has none]
     #[arg(long, value_name = "NAME,..", value_delimiter = ',')]
     criteria: Vec<String>,
     /// Number of runs per method, with seeds from 0 on [default: the recipe's, usually 1]
@@ -115,6 +117,8 @@ impl Args {
 
 /// A recipe and its selected runs.
 struct Table<'r> {
+    /// What the user calls it.
+    name: &'r str,
     recipe: &'r Recipe,
     schedule: &'r str,
     jobs: Vec<Job<'r>>,
@@ -122,8 +126,14 @@ struct Table<'r> {
 
 pub(crate) fn run(args: &Args, out: &mut impl Write) -> Result<(), Failure> {
     let recipes = args.tables.iter().map(|table| Recipe::load(table)).collect::<Result<Vec<_>, _>>()?;
-    let table = |recipe| Ok(Table { recipe, schedule: args.schedule(recipe), jobs: jobs(args, recipe)? });
-    let mut tables = recipes.iter().map(table).collect::<Result<Vec<_>, Failure>>()?;
+    let mut tables = Vec::new();
+    for (name, recipe) in args.tables.iter().zip(&recipes) {
+        let jobs = jobs(args, recipe, &recipes)?;
+        if recipes.len() == 1 || !jobs.is_empty() {
+            tables.push(Table { name, recipe, schedule: args.schedule(recipe), jobs });
+        }
+    }
+    check_shared(&tables)?;
     if args.engine == TableEngine::Torch {
         return torch::print_commands(args, &tables, out);
     }
@@ -158,17 +168,50 @@ fn split_shared<'j, 'r>(jobs: impl Iterator<Item = &'j mut Job<'r>>) -> (Vec<&'j
     jobs.partition(|job| folders.insert(job.run.folder.clone()))
 }
 
-/// The selected runs of a table.
-fn jobs<'r>(args: &'r Args, recipe: &'r Recipe) -> Result<Vec<Job<'r>>, Failure> {
-    fn names(names: &[String]) -> Vec<&str> {
-        names.iter().map(|name| name.trim()).filter(|name| !name.is_empty()).collect()
+/// Refuses tables whose runs would be in the same folder and are not the same.
+fn check_shared(tables: &[Table<'_>]) -> Result<(), Failure> {
+    let mut folders = BTreeMap::new();
+    for (table, job) in tables.iter().flat_map(|table| table.jobs.iter().map(move |job| (table, job))) {
+        let PlannedRun { folder, settings, cell, method, .. } = &job.run;
+        let (first, other) = *folders.entry(folder).or_insert((table.name, settings));
+        if let Some(field) = first_difference(settings, other) {
+            return Err(Failure::usage(format!(
+                "{first} and {}: their runs of '{}' in {} would share a folder, with different '{field}'; rename one of the methods",
+                table.name, method.name, cell.name
+            )));
+        }
     }
-    let selection = Selection {
-        schedule: args.schedule(recipe),
-        cells: names(&args.only),
-        methods: names(&args.criteria),
-        seeds: args.seeds,
-    };
+    Ok(())
+}
+
+/// The first setting that makes two runs different.
+fn first_difference(a: &Settings, b: &Settings) -> Option<String> {
+    let (mut own, mut other) = (a.clone(), b.clone());
+    own.choose_as(b);
+    other.choose_as(a);
+    own.difference(&other)
+}
+
+/// The names that a table has, of those in an option. A name that no table has stays, so that it is refused.
+fn names_of<'a>(names: &'a [String], has: impl Fn(&str) -> bool, anyone_has: impl Fn(&str) -> bool) -> Vec<&'a str> {
+    let names = names.iter().map(|name| name.trim()).filter(|name| !name.is_empty());
+    names.filter(|name| has(name) || !anyone_has(name)).collect()
+}
+
+/// The selected runs of a table. Of the cells and methods that were asked for, every table has its own.
+fn jobs<'r>(args: &'r Args, recipe: &'r Recipe, all: &[Recipe]) -> Result<Vec<Job<'r>>, Failure> {
+    let cells =
+        names_of(&args.only, |name| recipe.has_cell(name), |name| all.iter().any(|recipe| recipe.has_cell(name)));
+    let methods = names_of(
+        &args.criteria,
+        |name| recipe.has_method(name),
+        |name| all.iter().any(|recipe| recipe.has_method(name)),
+    );
+    let none_of = |asked: &[String], own: &[&str]| own.is_empty() && asked.iter().any(|name| !name.trim().is_empty());
+    if none_of(&args.only, &cells) || none_of(&args.criteria, &methods) {
+        return Ok(Vec::new());
+    }
+    let selection = Selection { schedule: args.schedule(recipe), cells, methods, seeds: args.seeds };
     let job = |run: PlannedRun<'r>| {
         let is_finished = run.existing == ExistingRun::Finished;
         let result = is_finished.then(|| read_result(&run.folder, &run.settings)).transpose()?;

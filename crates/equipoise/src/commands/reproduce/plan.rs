@@ -60,15 +60,16 @@ pub(super) fn print(args: &Args, tables: &[Table<'_>], speeds: &Speeds, out: &mu
     if !args.json {
         return print_tables(args, tables, speeds, out);
     }
-    let line = |job: &Job<'_>| -> Result<Value, Failure> {
+    let line = |(table, job): (&Table<'_>, &Job<'_>)| -> Result<Value, Failure> {
         let run = &job.run;
         Ok(json!({
-            "cell": run.cell.name, "method": run.method.name, "seed": run.settings.seed,
+            "table": table.name, "cell": run.cell.name, "method": run.method.name, "seed": run.settings.seed,
             "epochs": run.settings.epochs, "done": run.epochs_done(),
             "seconds": speeds.seconds(job)?.round(), "folder": run.folder.display().to_string(),
         }))
     };
-    let plan = tables.iter().flat_map(|table| &table.jobs).map(line).collect::<Result<Vec<_>, _>>()?;
+    let jobs = tables.iter().flat_map(|table| table.jobs.iter().map(move |job| (table, job)));
+    let plan = jobs.map(line).collect::<Result<Vec<_>, _>>()?;
     Ok(writeln!(out, "{}", serde_json::to_string_pretty(&plan)?)?)
 }
 
@@ -106,7 +107,13 @@ pub(super) fn print_tables(
         }
         writeln!(out)?;
     }
-    Ok(writeln!(out, "{} in total on this machine, by a short measurement", duration(total))?)
+    let shared = tables.iter().map(|table| table.jobs.len()).sum::<usize>() - folders.len();
+    let shared = match shared {
+        0 => String::new(),
+        1 => ", with 1 run that two tables share".to_owned(),
+        _ => format!(", with {shared} runs that tables share"),
+    };
+    Ok(writeln!(out, "{} in total on this machine, by a short measurement{shared}", duration(total))?)
 }
 
 /// Whether the dataset of a run is available.

@@ -33,12 +33,12 @@ impl<'a> CellTable<'a> {
     }
 
     /// The rows of methods that were asked for, and every number of ours as JSON.
-    fn rows(&self, values: &mut Vec<Value>) -> Vec<Vec<Entry>> {
-        let rows = self.recipe.methods.iter().filter_map(|method| self.row(method, values));
+    fn rows(&self, table: &str, values: &mut Vec<Value>) -> Vec<Vec<Entry>> {
+        let rows = self.recipe.methods.iter().filter_map(|method| self.row(table, method, values));
         rows.collect()
     }
 
-    fn row(&self, method: &TableMethod, values: &mut Vec<Value>) -> Option<Vec<Entry>> {
+    fn row(&self, table: &str, method: &TableMethod, values: &mut Vec<Value>) -> Option<Vec<Entry>> {
         let jobs: Vec<&&Job<'_>> = self.jobs.iter().filter(|job| job.run.method.name == method.name).collect();
         let seeds = jobs.iter().filter(|job| job.result.is_some()).count();
         if jobs.is_empty() {
@@ -54,7 +54,7 @@ impl<'a> CellTable<'a> {
                 let spread = Spread::of(&jobs.iter().filter_map(|job| accuracy(job, column, best)).collect::<Vec<_>>());
                 let best_on = self.selected_on.filter(|_| best).map(|split| format!("best on {split}"));
                 values.push(json!({
-                    "cell": self.cell.name, "method": method.name, "column": column, "published": published, "seeds": seeds,
+                    "table": table, "cell": self.cell.name, "method": method.name, "column": column, "published": published, "seeds": seeds,
                     "epoch": best_on.unwrap_or_else(|| "last".to_owned()),
                     "mean": spread.map(|spread| spread.mean), "sd": spread.and_then(|spread| spread.sd),
                 }));
@@ -103,25 +103,28 @@ fn accuracy(job: &Job<'_>, column: &str, best: bool) -> Option<f64> {
 pub(super) fn print(args: &Args, tables: &[super::Table<'_>], out: &mut impl Write) -> Result<(), Failure> {
     let mut values = Vec::new();
     let mut printed = Vec::new();
-    for super::Table { recipe, schedule, jobs } in tables {
+    for super::Table { name, recipe, schedule, jobs } in tables {
         for cell in &recipe.cells {
             let of_cell = CellTable::new(recipe, cell, jobs);
-            let rows = of_cell.rows(&mut values);
+            let rows = of_cell.rows(name, &mut values);
             if !rows.is_empty() {
                 let title = format!("{}, {}, {schedule} schedule", recipe.title, cell.name);
-                printed.push((&cell.name, Table { title, columns: of_cell.columns(), rows }));
+                // a title where there is more than one table
+                let short =
+                    if tables.len() > 1 { format!("{}, {}", recipe.title, cell.name) } else { cell.name.clone() };
+                printed.push((short, Table { title, columns: of_cell.columns(), rows }));
             }
         }
     }
     if args.json {
         return Ok(writeln!(out, "{}", serde_json::to_string_pretty(&values)?)?);
     }
-    for (number, (cell, table)) in printed.iter().enumerate() {
+    for (number, (title, table)) in printed.iter().enumerate() {
         if number > 0 {
             writeln!(out)?;
         }
         if args.markdown && printed.len() > 1 {
-            writeln!(out, "**{cell}**\n")?;
+            writeln!(out, "**{title}**\n")?;
         }
         write!(out, "{}", if args.markdown { table.markdown() } else { table.plain() })?;
     }

@@ -1,5 +1,6 @@
 //! The commands that train the runs of a table with PyTorch.
 
+use std::collections::BTreeSet;
 use std::io::Write;
 use std::path::Path;
 
@@ -22,9 +23,14 @@ pub(super) fn print_commands(args: &Args, tables: &[Table<'_>], out: &mut impl W
         return Err(Failure::usage(format!("{what}; choose a schedule without one")));
     }
     writeln!(out, "#!/bin/sh -e")?;
+    let mut folders = BTreeSet::new();
     for table in tables {
         writeln!(out, "# {}", table.recipe.title.replace('\n', " "))?;
-        for job in table.jobs.iter().filter(|job| job.run.existing != ExistingRun::Finished) {
+        let is_left = |job: &&Job<'_>| job.run.existing != ExistingRun::Finished;
+        for job in table.jobs.iter().filter(is_left) {
+            if !folders.insert(&job.run.folder) {
+                continue;
+            }
             writeln!(out, "{}", command(args, job)?)?;
         }
     }
