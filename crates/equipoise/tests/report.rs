@@ -334,6 +334,12 @@ fn a_table_is_reproduced() {
     std::fs::write(place.join("second.toml"), second.replace("[\"fashion\"]", "[\"mnist\"]")).expect("room");
     let refused = equipoise(place, &["reproduce", "second.toml", "--show"]);
     assert!(text(&refused.stderr).contains("method 'softmax': there is no cell 'mnist'"), "{}", text(&refused.stderr));
+    // the recipe of the manual
+    let manual = include_str!("../../../docs/usage.md");
+    let manual =
+        manual.split("```toml\n").find(|text| text.starts_with("title")).and_then(|text| text.split("```").next());
+    std::fs::write(place.join("manual.toml"), manual.expect("an example")).expect("room");
+    assert!(said(place, &["reproduce", "manual.toml", "--dry-run"]).contains("fashion-mini/50"));
     // of the methods that were asked for, every table has its own; a name that none has is refused
     std::fs::write(place.join("second.toml"), RECIPE.replace("name = \"late\"", "name = \"later\"")).expect("room");
     let queue = plan(&["second.toml", "--criteria", "later,late"]);

@@ -31,7 +31,8 @@
 //! uniform pseudo-histogram keeps W bounded (`prior: 5`). The paper to the letter is `normalize: none, prior: 0` (preset
 //! `paper`); it trains badly, and without gradient clipping not at all. 1 / ln(v), infinite at v = 1, becomes
 //! 1 / ln(e + v). Two-sided margins (the default) are ours; preset `reference` has the paper's. So are quantile weights,
-//! unbiased margins and gradient norms with the margins (`norm: adjusted`). Live histograms are what the authors' published
+//! unbiased margins and gradient norms with the margins (`norm: adjusted`). `normalize: batch-power` with `prior: 0` and
+//! `intra_alpha: 0.1` is v^-0.1 over its mean in the batch, as in an early script of the authors. Live histograms are what the authors' published
 //! scripts do for the paper's Table 1: preset `reference` with `memory: live, intra: false, alpha: 1.2, bins: 10,
 //! regions: squared, norm: sigmoid-own, momentum: 0.7`.
 //!
