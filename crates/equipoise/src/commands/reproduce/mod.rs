@@ -193,7 +193,7 @@ fn first_difference(a: &Settings, b: &Settings) -> Option<String> {
 }
 
 /// The names that a table has, of those in an option. A name that no table has stays, so that it is refused.
-fn names_of<'a>(names: &'a [String], has: impl Fn(&str) -> bool, anyone_has: impl Fn(&str) -> bool) -> Vec<&'a str> {
+fn names_of(names: &[String], has: impl Fn(&str) -> bool, anyone_has: impl Fn(&str) -> bool) -> Vec<&str> {
     let names = names.iter().map(|name| name.trim()).filter(|name| !name.is_empty());
     names.filter(|name| has(name) || !anyone_has(name)).collect()
 }
