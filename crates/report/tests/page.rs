@@ -159,7 +159,8 @@ fn the_table_shows_the_results() {
     assert_eq!(with(&page, "others").flat_map(|list| list.children()).count(), 1);
     assert!(text(table).contains("last epoch"));
     assert!(with(&page, "context").next().map(text).expect("a context").contains(
-        "resnet8 · 12 epochs · 3 seeds · batch size 32 · bf16 · 1 warm-up epoch, learning rate × 0.01 from epoch 10"
+        "resnet8 · 12 epochs · 3 seeds · batch size 32 · bf16 · 1 warm-up epoch, learning rate × 0.01 from epoch 10 · cutout 16 · \
+         Nesterov momentum · SAM 0.1"
     ));
 }
 

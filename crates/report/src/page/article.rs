@@ -166,6 +166,12 @@ fn context(comparison: &Comparison) -> String {
     {
         parts.push(label(&schedule(first)));
     }
+    let ingredient = |(key, name): &(&str, &str)| match shared(key)?.as_str() {
+        "0" | "0.0" | "false" | "none" => None,
+        "true" => Some((*name).to_owned()),
+        value => Some(format!("{name} {value}")),
+    };
+    parts.extend(keys::INGREDIENTS.iter().filter_map(ingredient));
     let (train, test) = comparison.classes.iter().fold((0u64, 0u64), |(train, test), class| {
         (train.saturating_add(class.train), test.saturating_add(class.test))
     });

@@ -28,6 +28,21 @@ pub(crate) const SAM_RHO: &str = "optimizer.sam.rho";
 pub(crate) const SCHEDULE: &str = "optimizer.schedule.name";
 pub(crate) const MIXUP_ALPHA: &str = "augment.mixup_alpha";
 
+/// What a recipe may add to plain training, in the words of a reader; 0, `false` and `none` are no addition.
+pub(crate) const INGREDIENTS: [(&str, &str); 11] = [
+    ("model.freeze_backbone", "frozen backbone"),
+    ("augment.randaugment", "RandAugment"),
+    ("augment.policy", "policy"),
+    ("augment.cutout", "cutout"),
+    (MIXUP_ALPHA, "mixup"),
+    ("augment.cutmix", "CutMix"),
+    ("augment.cmo", "CMO"),
+    ("optimizer.nesterov", "Nesterov momentum"),
+    (EMA_DECAY, "EMA"),
+    ("optimizer.ema_epochs", "EMA epochs"),
+    (SAM_RHO, "SAM"),
+];
+
 /// Prefix of every setting of the criterion.
 pub(crate) const CRITERION_PREFIX: &str = "criterion.";
 /// Prefix of the criterion's own parameters.

@@ -284,7 +284,7 @@ impl FakeRun {
             CONFIG,
             format!(
                 "seed = {seed}\nepochs = {epochs}\nbatch_size = 32\nprecision = \"bf16\"\n[data]\ndataset = {dataset}\nsubset_seed = 0\n[model]\nname = \"resnet8\"\n\
-                 [criterion]\nmethod = \"{criterion}\"\n[criterion.params]\n{params}\n"
+                 [augment]\ncutout = 16\nmixup_alpha = 0.0\n[optimizer]\nnesterov = true\n[optimizer.sam]\nrho = 0.1\n[criterion]\nmethod = \"{criterion}\"\n[criterion.params]\n{params}\n"
             ),
         );
         put(METRICS, lines((1..=self.done).map(|epoch| self.epoch(epoch))));
