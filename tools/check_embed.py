@@ -217,7 +217,7 @@ def several(program, folder, images):
         check("and say how many they are", text.count(f"{processes} processes with 1 thread each\n") == 1, text)
         output = folder / f"stopped{processes}.safetensors"
         partial = Path(f"{output}.partial")
-        # mpirun waits for a second before it passes the signal on, so there is work for some ten
+        # mpirun waits for a second before it passes the signal on, so there is work for some ten seconds
         arguments = [path, images, "-o", output, "--augmented-copies", 200, "--threads", 1]
         code, text = embed(program, arguments, send(signal.SIGINT, partial, 100), start)
         check("Ctrl-C at mpirun is told", code != 0 and interrupted(text, partial), f"{code} {text}")

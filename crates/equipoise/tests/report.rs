@@ -347,6 +347,8 @@ fn a_table_is_reproduced() {
     assert_eq!(queue.iter().map(of).collect::<Vec<_>>(), [["recipe.toml", "late"], ["second.toml", "later"]]);
     let unknown = ["reproduce", "recipe.toml", "second.toml", "--criteria", "later,latest", "--dry-run"];
     assert!(text(&equipoise(place, &unknown).stderr).contains("unknown method 'latest'"));
+    let nothing = ["reproduce", "recipe.toml", "readings", "--only", "fashion/100", "--criteria", "live", "--dry-run"];
+    assert!(text(&equipoise(place, &nothing).stderr).contains("none of the tables has both"));
     // two tables whose runs would be in one folder, and are not the same
     std::fs::write(place.join("second.toml"), RECIPE.replace("batch_size = 64", "batch_size = 32")).expect("room");
     for option in ["--dry-run", "--engine=torch", "--show"] {

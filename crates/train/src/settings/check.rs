@@ -58,7 +58,7 @@ impl Settings {
         let schedule = self.schedule().check(self.epochs);
         schedule.map_err(|what| TrainError::Setting { field: "optimizer.schedule".to_owned(), what })?;
         if let Some(Sam { start, .. }) = self.optimizer.sam {
-            let must = format!("smaller, so that one of the {} epochs at least has SAM", self.epochs);
+            let must = format!("smaller, so that at least one of the {} epochs has SAM", self.epochs);
             let is_left = self.epochs == 0 || self.sam_rho(self.epochs - 1).is_some();
             require(is_left, "optimizer.sam.start", start, &must)?;
         }

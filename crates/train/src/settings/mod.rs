@@ -431,6 +431,16 @@ impl Settings {
         }
     }
 
+    /// The first setting by which the runs of two settings differ. What one of them leaves to the images and the network is what the
+    /// other says.
+    #[must_use]
+    pub fn difference_as_runs(&self, other: &Self) -> Option<String> {
+        let (mut a, mut b) = (self.clone(), other.clone());
+        a.choose_as(other);
+        b.choose_as(self);
+        a.difference(&b)
+    }
+
     /// The settings of a run with the same settings on all training images, without a validation split. It ends with its
     /// last epoch.
     ///

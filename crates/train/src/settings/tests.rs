@@ -254,7 +254,7 @@ fn values_that_cannot_be_used_are_refused() {
         ("[augment]\ncutmix = 1.5", "setting 'augment.cutmix' is 1.5; it must be more than 0 and at most 1"),
         (
             "epochs = 3\n[optimizer.sam]\nrho = 0.1\nstart = 0.9",
-            "setting 'optimizer.sam.start' is 0.9; it must be smaller, so that one of the 3 epochs at least has SAM",
+            "setting 'optimizer.sam.start' is 0.9; it must be smaller, so that at least one of the 3 epochs has SAM",
         ),
         ("[augment]\ncmo = 0.0", "setting 'augment.cmo' is 0; it must be more than 0 and at most 1"),
         (

@@ -59,7 +59,8 @@ pub(super) fn execute(args: &Args, jobs: &mut [&mut Job<'_>]) -> Result<usize, F
             // the other process may have finished it
             job.result = read_result(&job.run.folder, &job.run.settings).ok();
         }
-        let missing = jobs.iter().filter(|job| job.result.is_none()).count() - failed.load(Ordering::Relaxed);
+        let missing = jobs.iter().filter(|job| job.result.is_none()).count();
+        let missing = missing.saturating_sub(failed.load(Ordering::Relaxed));
         if missing > 0 {
             let verb = if missing == 1 { "is" } else { "are" };
             let runs = counted(missing, "run");

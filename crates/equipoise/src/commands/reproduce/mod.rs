@@ -16,7 +16,6 @@ use equipoise_record::RunResult;
 use equipoise_train::recipe::Recipe;
 use equipoise_train::recipe::plan::{PlannedRun, Selection};
 use equipoise_train::run::ExistingRun;
-use equipoise_train::settings::Settings;
 
 use crate::failure::Failure;
 use crate::options::{RootArgs, ThreadArgs};
@@ -133,6 +132,9 @@ pub(crate) fn run(args: &Args, out: &mut impl Write) -> Result<(), Failure> {
             tables.push(Table { name, recipe, schedule: args.schedule(recipe), jobs });
         }
     }
+    if tables.is_empty() {
+        return Err(Failure::usage("none of the tables has both a cell of --only and a method of --criteria"));
+    }
     check_shared(&tables)?;
     if args.engine == TableEngine::Torch {
         return torch::print_commands(args, &tables, out);
@@ -174,7 +176,7 @@ fn check_shared(tables: &[Table<'_>]) -> Result<(), Failure> {
     for (table, job) in tables.iter().flat_map(|table| table.jobs.iter().map(move |job| (table, job))) {
         let PlannedRun { folder, settings, cell, method, .. } = &job.run;
         let (first, other) = *folders.entry(folder).or_insert((table.name, settings));
-        if let Some(field) = first_difference(settings, other) {
+        if let Some(field) = settings.difference_as_runs(other) {
             return Err(Failure::usage(format!(
                 "{first} and {}: their runs of '{}' in {} would share a folder, with different '{field}'; rename one of the methods",
                 table.name, method.name, cell.name
@@ -182,14 +184,6 @@ fn check_shared(tables: &[Table<'_>]) -> Result<(), Failure> {
         }
     }
     Ok(())
-}
-
-/// The first setting that makes two runs different.
-fn first_difference(a: &Settings, b: &Settings) -> Option<String> {
-    let (mut own, mut other) = (a.clone(), b.clone());
-    own.choose_as(b);
-    other.choose_as(a);
-    own.difference(&other)
 }
 
 /// The names that a table has, of those in an option. A name that no table has stays, so that it is refused.
