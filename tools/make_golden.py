@@ -91,6 +91,8 @@ for name, params in {
 literal = {"normalize": "none", "prior": 0.0}
 case("cwap_literal_empty", "cwap", [40, 0, 7], [batch(5, 3, 0), END, batch(5, 3, 1)], literal)
 case("cwap_unbiased_517", "cwap", counts(517, 1280, 256), [batch(3, 517, 0, b=4.0)], {"margin": "unbiased", "bins": 4})
+case("cwap_reference", "cwap", six, epochs,
+     {"memory": "live", "momentum": 0.7, "norm": "sigmoid-own", "alpha": 1.2, "intra_alpha": 0.9})
 case("cwap_live_evaluate", "cwap", six, [batch(9, 6, 0), batch(9, 6, 1, train=False), batch(9, 6, 2)], {"memory": "live"})
 case("seesaw_wide", "seesaw", six, epochs, {"p": 40.0})
 case("seesaw_wide_mitigation", "seesaw", six, epochs, {"p": 40.0, "q": 0.0})

@@ -14,7 +14,7 @@ def load(path):
 
 
 def options(case):
-    return {"preset": case.get("preset", "reference"), "params": case.get("params", {}), "drw": case.get("drw")}
+    return {"preset": case.get("preset", "printed"), "params": case.get("params", {}), "drw": case.get("drw")}
 
 
 def arguments(step):

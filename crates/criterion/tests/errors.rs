@@ -183,7 +183,7 @@ fn states_that_do_not_fit() {
     let mut ghm = GhmConfig::default().init(&[50, 5, 2]).expect("valid");
     let bad = State::Ghm(GhmState { mass: [vec![0.0; 29], vec![f64::NAN]].concat() });
     assert_eq!(ghm.restore(&bad), Err(StateError::Value { field: "mass", index: 29, want: "at least 0" }));
-    let mut cwap = CwapConfig::preset(Preset::Reference).init(&[50, 5, 2]).expect("valid");
+    let mut cwap = CwapConfig::preset(Preset::Printed).init(&[50, 5, 2]).expect("valid");
     let State::Cwap(good) = cwap.state() else { panic!("not a state of cwap") };
     type Spoil<'a> = &'a dyn Fn(&mut CwapState);
     let spoilt = |f: Spoil<'_>| {
@@ -219,7 +219,7 @@ fn states_that_cannot_be_merged() {
     b.end_epoch();
     assert_eq!(a.merge(&[b.state()]), Err(StateError::DifferentStart { field: "before" }));
     assert_eq!(a.merge(&[State::Stateless]), Err(StateError::Method { got: "stateless", want: "seesaw" }));
-    let mut cwap = CwapConfig::preset(Preset::Reference).init(&[50, 5, 2]).expect("valid");
+    let mut cwap = CwapConfig::preset(Preset::Printed).init(&[50, 5, 2]).expect("valid");
     let mut later = cwap.clone();
     drop(train(&mut later, &Batch::new(&[0.0; 3], &[1])));
     later.end_epoch();

@@ -38,7 +38,7 @@ fn a_hundred_thousand_extreme_inputs() {
             Normalize::ClassGradient,
         ] {
             let config =
-                CwapConfig { alpha: 10.0, prior: 0.0, memory, normalize, ..CwapConfig::preset(Preset::Reference) };
+                CwapConfig { alpha: 10.0, prior: 0.0, memory, normalize, ..CwapConfig::preset(Preset::Printed) };
             configs.push((format!("reckless {memory:?} {normalize:?}"), MethodConfig::Cwap(config).into()));
         }
     }
@@ -185,7 +185,7 @@ fn sigmoid_forms_at_the_largest_logits() {
 #[test]
 fn weights_beyond_f32_are_refused() {
     let config =
-        CwapConfig { alpha: 10.0, prior: 0.0, normalize: Normalize::None, ..CwapConfig::preset(Preset::Reference) };
+        CwapConfig { alpha: 10.0, prior: 0.0, normalize: Normalize::None, ..CwapConfig::preset(Preset::Printed) };
     let mut criterion = config.init(&[100_000, 1]).expect("valid");
     (0..20_000).for_each(|_| drop(train(&mut criterion, &Batch::new(&[9.0, 0.0], &[0]))));
     criterion.end_epoch();

@@ -109,12 +109,12 @@ fn equation(config: &MethodConfig, e: &Example<'_>) -> Loss {
 fn loss_and_gradient_follow_the_equations() {
     let (rows, classes) = (6, 21);
     let n: Vec<u64> = counts(classes);
-    let mut configs: Vec<MethodConfig> = Id::ALL.iter().map(|id| id.preset(Preset::Reference)).collect();
+    let mut configs: Vec<MethodConfig> = Id::ALL.iter().map(|id| id.preset(Preset::Printed)).collect();
     configs.push(MethodConfig::Focal(FocalConfig { gamma: 2.0 }));
     configs.push(MethodConfig::LogitAdjusted(LogitAdjustedConfig { tau: 1.7 }));
     configs.push(MethodConfig::Vs(VsConfig { gamma: 0.15, tau: 1.2 }));
     configs.push(MethodConfig::Cwap(CwapConfig { bins: 1, ..live_margin() }));
-    let cwap = CwapConfig::preset(Preset::Reference);
+    let cwap = CwapConfig::preset(Preset::Printed);
     configs.push(MethodConfig::Cwap(CwapConfig { margin: MarginKind::Unbiased, ..cwap.clone() }));
     configs.push(MethodConfig::Cwap(CwapConfig { weighting: Weighting::Quantile, norm: Norm::Adjusted, ..cwap }));
     configs.push(MethodConfig::Seesaw(SeesawConfig { p: 0.5, q: 1.0, eps: 0.2 }));

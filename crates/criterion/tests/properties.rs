@@ -102,7 +102,7 @@ fn filled_regions_are_counted() {
     for (memory, momentum) in
         [(Memory::Epoch, 0.75), (Memory::Ema, 0.75), (Memory::Ema, 0.0), (Memory::Live, 0.75), (Memory::Live, 0.0)]
     {
-        let config = CwapConfig { memory, momentum, bins: 5, ..CwapConfig::preset(Preset::Reference) };
+        let config = CwapConfig { memory, momentum, bins: 5, ..CwapConfig::preset(Preset::Printed) };
         let mut criterion = config.init(&counts(4)).expect("valid");
         for seed in 0..200 {
             let owned = Owned::new(seed, 6, 4, 4.0);

@@ -103,7 +103,7 @@ fn loss_reads_standard_input() {
     assert!((got["steps"][0]["weights"][0].as_f64().expect("a weight") - (1.0 - p)).abs() < 1e-6);
 }
 
-/// The literal reading is a preset, and parameters override presets.
+/// `loss` starts from the printed equations, and parameters override presets.
 #[test]
 fn presets_can_be_named_and_overridden() {
     let weights = |more: Value| {
@@ -114,8 +114,27 @@ fn presets_can_be_named_and_overridden() {
     };
     assert_eq!(weights(json!({})), 1.0);
     // S / v^alpha of an even histogram is the number of regions
-    assert_eq!(weights(json!({"preset": "paper"})), 30.0);
-    assert_eq!(weights(json!({"preset": "paper", "params": {"bins": 7}})), 7.0);
+    let literal = |bins: u32| json!({"preset": "printed", "params": {"bins": bins, "normalize": "none", "prior": 0.0}});
+    assert_eq!(weights(literal(30)), 30.0);
+    assert_eq!(weights(literal(7)), 7.0);
+}
+
+/// The presets `reference` and `paper` of `cwap` are the reading of `more_cwap_reference.json`.
+#[test]
+fn the_reference_of_cwap_has_its_golden_values() {
+    let file = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/golden/more_cwap_reference.json");
+    let mut case: Value = serde_json::from_str(&std::fs::read_to_string(file).expect("readable")).expect("JSON");
+    let golden = case["expected"].take();
+    for preset in ["reference", "paper"] {
+        case["params"] = json!({});
+        case["preset"] = json!(preset);
+        let got: Value = serde_json::from_str(&stdout(&equipoise(&["loss", "-"], &case.to_string()))).expect("JSON");
+        let (got, want) = (got["steps"].as_array().expect("steps"), golden.as_array().expect("steps"));
+        for (got, want) in got.iter().zip(want).filter(|(_, want)| want["loss"].is_number()) {
+            let [got, want] = [got, want].map(|step| step["loss"].as_f64().expect("a loss"));
+            assert!((got - want).abs() < 1e-6, "{preset}: {got}, not {want}");
+        }
+    }
 }
 
 #[test]

@@ -13,7 +13,7 @@ import numpy.typing as npt
 from equipoise import _equipoise
 from equipoise._check import integer, whole_numbers
 
-Preset: TypeAlias = Literal["recommended", "reference", "paper"]
+Preset: TypeAlias = Literal["recommended", "reference", "printed", "paper"]
 Params: TypeAlias = Mapping[str, Any]
 
 
@@ -149,8 +149,8 @@ class Criterion:
         Args:
             method: The name of the criterion, one of those in `equipoise.criteria()`.
             counts: Number of training images per class.
-            preset: A named choice of parameters: `recommended`, `reference` (as published) or `paper` (as run for the
-                tables of the GHM-CWAP paper).
+            preset: A named choice of parameters: `recommended`, `reference` (as published), `printed` (the published
+                equations to the letter, where that differs) or `paper` (as run for the tables of the GHM-CWAP paper).
             drw: Deferred re-weighting: the first epoch with class weights, or a mapping with `start_epoch`, and
                 optionally `beta` and `reduction`.
             threads: Threads that a large batch is split over. 0 means one per core.

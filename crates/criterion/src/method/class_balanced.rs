@@ -45,7 +45,7 @@ impl Parameters for ClassBalancedConfig {
     fn preset(preset: Preset) -> Self {
         match preset {
             Preset::Paper => Self { power: 1.0, reduction: Reduction::Batch },
-            Preset::Reference => Self { power: 1.0, ..Self::default() },
+            Preset::Reference | Preset::Printed => Self { power: 1.0, ..Self::default() },
             Preset::Recommended => Self::default(),
         }
     }

@@ -205,11 +205,17 @@ impl Parameters for CwapConfig {
     type Method = Cwap;
     const CORRECTS_FOR_COUNTS: bool = true;
     fn preset(preset: Preset) -> Self {
-        let reference = Self { gamma: 0.8, margin: MarginKind::OneSided, ..Self::default() };
+        let printed = Self { gamma: 0.8, margin: MarginKind::OneSided, ..Self::default() };
         match preset {
-            // the paper to the letter
-            Preset::Paper => Self { normalize: Normalize::None, prior: 0.0, ..reference },
-            Preset::Reference => reference,
+            Preset::Paper | Preset::Reference => Self {
+                memory: Memory::Live,
+                momentum: 0.7,
+                norm: Norm::SigmoidOwn,
+                alpha: 1.2,
+                intra_alpha: Some(0.9),
+                ..printed
+            },
+            Preset::Printed => printed,
             Preset::Recommended => Self::default(),
         }
     }

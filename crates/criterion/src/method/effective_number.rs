@@ -46,7 +46,7 @@ impl Parameters for EffectiveNumberConfig {
     fn preset(preset: Preset) -> Self {
         match preset {
             Preset::Paper => Self { reduction: Reduction::Batch, ..Self::default() },
-            Preset::Reference | Preset::Recommended => Self::default(),
+            Preset::Reference | Preset::Printed | Preset::Recommended => Self::default(),
         }
     }
     fn build(&self, counts: &Counts) -> EffectiveNumber {

@@ -68,7 +68,7 @@ impl Parameters for EqualizationConfig {
     fn preset(preset: Preset) -> Self {
         match preset {
             Preset::Paper => Self { form: EqualizationForm::Sigmoid, ..Self::default() },
-            Preset::Reference | Preset::Recommended => Self::default(),
+            Preset::Reference | Preset::Printed | Preset::Recommended => Self::default(),
         }
     }
     fn build(&self, counts: &Counts) -> Equalization {

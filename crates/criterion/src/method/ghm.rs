@@ -84,7 +84,7 @@ impl Parameters for GhmConfig {
     fn preset(preset: Preset) -> Self {
         match preset {
             Preset::Paper => Self { form: GhmForm::Sigmoid, ..Self::default() },
-            Preset::Reference | Preset::Recommended => Self::default(),
+            Preset::Reference | Preset::Printed | Preset::Recommended => Self::default(),
         }
     }
     fn build(&self, _counts: &Counts) -> Ghm {

@@ -57,7 +57,7 @@ impl Parameters for SeesawConfig {
     fn preset(preset: Preset) -> Self {
         match preset {
             Preset::Paper => Self { q: 0.0, ..Self::default() },
-            Preset::Reference | Preset::Recommended => Self::default(),
+            Preset::Reference | Preset::Printed | Preset::Recommended => Self::default(),
         }
     }
     fn build(&self, counts: &Counts) -> Seesaw {

@@ -39,14 +39,14 @@ pub fn configs() -> Vec<(String, Config)> {
     let mut all: Vec<(String, Config)> =
         Id::ALL.iter().map(|id| (id.to_string(), Config::from(id.preset(Preset::Reference)))).collect();
     for id in Id::ALL {
-        for (name, preset) in [("paper", Preset::Paper), ("recommended", Preset::Recommended)] {
+        for preset in [Preset::Paper, Preset::Printed, Preset::Recommended] {
             let config = id.preset(preset);
             if config != id.preset(Preset::Reference) {
-                all.push((format!("{id} {name}"), config.into()));
+                all.push((format!("{id} {}", preset.name()), config.into()));
             }
         }
     }
-    let cwap = CwapConfig::preset(Preset::Reference);
+    let cwap = CwapConfig::preset(Preset::Printed);
     let mut add = |name: &str, method: MethodConfig| all.push((name.to_owned(), method.into()));
     add("cwap ema", MethodConfig::Cwap(CwapConfig { memory: Memory::Ema, ..cwap.clone() }));
     add("cwap batch-mean", MethodConfig::Cwap(CwapConfig { normalize: Normalize::BatchMean, ..cwap.clone() }));
@@ -76,7 +76,7 @@ pub fn live_margin() -> CwapConfig {
         memory: Memory::Live,
         momentum: 0.7,
         norm: Norm::SigmoidOwn,
-        ..CwapConfig::preset(Preset::Reference)
+        ..CwapConfig::preset(Preset::Printed)
     }
 }
 
@@ -85,13 +85,13 @@ pub fn live_margin() -> CwapConfig {
 pub fn depends_on_the_batch(name: &str) -> bool {
     name.starts_with("ghm")
         || name.starts_with("seesaw")
-        || ["cwap ema", "cwap batch-mean", "cwap live", "cwap live margin"].contains(&name)
+        || ["cwap", "cwap ema", "cwap batch-mean", "cwap live", "cwap live margin"].contains(&name)
 }
 
 /// Whether the criterion is a softmax of raw logits plus something: its gradient's rows sum to 0 and a constant added
 /// to a row's logits changes nothing.
 pub fn shift_invariant(name: &str) -> bool {
-    !["vs", "cdt", "ghm paper", "equalization paper", "cwap live margin"].contains(&name)
+    !["vs", "cdt", "ghm paper", "equalization paper", "cwap", "cwap live margin"].contains(&name)
 }
 
 /// Images per class: exponential, 500 to 5.

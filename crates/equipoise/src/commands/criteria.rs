@@ -46,10 +46,10 @@ impl Topic {
         };
         let values = of(Preset::default());
         let mut presets = Vec::new();
-        for (name, preset) in [("paper", Preset::Paper), ("reference", Preset::Reference)] {
+        for preset in Preset::ALL {
             let changed: Map<_, _> = of(preset).into_iter().filter(|(key, value)| values[key] != *value).collect();
             if !changed.is_empty() {
-                presets.push((name, changed));
+                presets.push((preset.name(), changed));
             }
         }
         Self { name: id.name(), page: id.documentation(), fields: id.fields(), values, presets }

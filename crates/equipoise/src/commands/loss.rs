@@ -90,8 +90,8 @@ pub(crate) fn run(args: &Args, out: &mut impl Write) -> Result<(), Failure> {
         bytes = read.map_err(|error| Failure::usage(format!("cannot read {}: {error}", args.case.display())))?;
     }
     let case = parse(&bytes)?;
-    // cases are checks of the published methods, so without a preset their parameters are laid over the reference
-    let preset = case.preset.unwrap_or(Preset::Reference);
+    // cases are checks of published equations, so without a preset their parameters override the printed ones
+    let preset = case.preset.unwrap_or(Preset::Printed);
     let config = Config::from_parts(case.method, preset, &case.params, case.drw.clone())?;
     let mut criterion = config.init(&case.counts)?;
     criterion.warnings(|class| class.to_string()).iter().for_each(|warning| warn(warning));

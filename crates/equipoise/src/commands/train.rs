@@ -318,8 +318,8 @@ fn split_sizes(data: &RunData, examples: Examples) -> String {
 /// The criterion with its preset, unless all are the same.
 fn criterion(config: &Config) -> String {
     let (id, (preset, changed)) = (config.method.id(), config.method.nearest_preset());
-    let presets = [Preset::Paper, Preset::Reference, Preset::Recommended].map(|preset| id.preset(preset));
-    let preset = (presets[0] != presets[1] || presets[1] != presets[2]).then(|| format!("preset {}", preset.name()));
+    let differ = Preset::ALL.iter().any(|other| id.preset(*other) != id.default_config());
+    let preset = differ.then(|| format!("preset {}", preset.name()));
     match preset.into_iter().chain(changed).collect::<Vec<_>>() {
         notes if notes.is_empty() => id.to_string(),
         notes => format!("{id} ({})", notes.join(", ")),

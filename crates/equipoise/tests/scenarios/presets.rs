@@ -70,11 +70,11 @@ fn the_preset_is_named_in_the_first_line_the_folder_and_the_tables() {
     assert!(first_line(&[]).contains("; balanced-softmax, resnet8"), "{}", first_line(&[]));
     let cwap = first_line(&["--criterion", "cwap"]);
     assert!(cwap.contains("; cwap (preset recommended), resnet8"), "{cwap}");
-    let reference = first_line(&["--criterion", "cwap", "--preset", "reference", "--set", "criterion.params.bins=7"]);
-    assert!(reference.contains("; cwap (preset reference, bins 7), resnet8"), "{reference}");
-    assert!(reference.ends_with("runs/fashion-mini-if200-cwap-reference-resnet8-s0"), "{reference}");
+    let printed = first_line(&["--criterion", "cwap", "--preset", "printed", "--set", "criterion.params.bins=7"]);
+    assert!(printed.contains("; cwap (preset printed, bins 7), resnet8"), "{printed}");
+    assert!(printed.ends_with("runs/fashion-mini-if200-cwap-printed-resnet8-s0"), "{printed}");
     let table = place.stdout(&["report", "runs", "--plain"]);
-    assert!(table.contains("\ncwap (reference, bins 7) ") && table.contains("\ncwap "), "{table}");
+    assert!(table.contains("\ncwap (printed, bins 7) ") && table.contains("\ncwap "), "{table}");
     let csv = place.stdout(&["report", "runs", "--format", "csv", "--table", "runs"]);
-    assert!(csv.contains("\"cwap (reference, bins 7)\""), "{csv}");
+    assert!(csv.contains("\"cwap (printed, bins 7)\""), "{csv}");
 }

@@ -219,7 +219,7 @@ pub const KEYS: &[Key] = &[
     required("criterion.method", "a name that `equipoise criteria` lists", "The criterion."),
     optional(
         "criterion.preset",
-        "`recommended`, `reference` or `paper`",
+        "`recommended`, `reference`, `printed` or `paper`",
         "`recommended`",
         "Parameters of the criterion to start from.",
     ),

@@ -25,7 +25,7 @@ fn settings_survive_a_round_trip() {
     settings.optimizer.schedule = Some(Schedule::Cosine { warmup_epochs: Some(1.0), floor: 0.1 });
     settings.model.weights = Some("a \"path\"".to_owned());
     for id in Id::ALL {
-        for preset in [Preset::Paper, Preset::Reference, Preset::Recommended] {
+        for preset in Preset::ALL {
             settings.criterion = Config::from(id.preset(preset));
             assert_eq!(read(&settings), settings, "{id}");
         }

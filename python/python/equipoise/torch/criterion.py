@@ -50,8 +50,8 @@ class Criterion(nn.Module):
         Args:
             method: The name of the criterion, one of those in `equipoise.criteria()`.
             counts: Number of training images per class.
-            preset: A named choice of parameters: `recommended`, `reference` (as published) or `paper` (as run for the
-                tables of the GHM-CWAP paper).
+            preset: A named choice of parameters: `recommended`, `reference` (as published), `printed` (the published
+                equations to the letter, where that differs) or `paper` (as run for the tables of the GHM-CWAP paper).
             reduction: `mean` gives the loss of the batch, `none` a loss per row whose mean is the loss of the batch.
             drw: Deferred re-weighting: the first epoch with class weights, or a mapping with `start_epoch`, and
                 optionally `beta` and `reduction`.

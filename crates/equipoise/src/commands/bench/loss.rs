@@ -77,7 +77,7 @@ fn measure(
     // 1280 images in the largest class, 5 in the smallest
     let count = |c: usize| (1280.0 * 256f64.powf(-(c as f64) / (classes - 1) as f64)).max(1.0) as u64;
     let counts: Vec<u64> = (0..classes).map(count).collect();
-    let mut criterion = Config::from(id.preset(Preset::Reference)).init(&counts)?;
+    let mut criterion = Config::from(id.preset(Preset::Printed)).init(&counts)?;
     let (mut grad, mut weights) = (vec![0.0; batch.logits.len()], vec![0.0; batch.labels.len()]);
     let warmup = repeats.min(20);
     let mut times = Vec::new();
