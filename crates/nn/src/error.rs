@@ -36,7 +36,7 @@ pub enum NnError {
         most: usize,
     },
     /// A network and a batch size need more memory than there is.
-    #[error("a batch of {batch_size} images takes about {} GB, more than there is: use a smaller batch size or image size", bytes.div_ceil(1 << 30))]
+    #[error("a batch of {batch_size} {} takes about {} GB, more than there is: use a smaller batch size or image size", if *batch_size == 1 { "image" } else { "images" }, bytes.div_ceil(1 << 30))]
     Memory {
         /// Number of images.
         batch_size: usize,

@@ -283,6 +283,21 @@ fn a_bad_image_ends_the_pass_of_all() {
     assert!(matches!(second, NnError::NotFinite { image: 0, .. }));
 }
 
+/// Heads on features are trained by one process.
+#[test]
+fn heads_on_features_are_refused() {
+    let room = Arc::new(Room {
+        barrier: Barrier::new(1),
+        lists: Mutex::new(vec![Vec::new(); 2]),
+        short_lists: Mutex::new(vec![Vec::new(); 2]),
+    });
+    let peers = Thread { rank: 0, size: 2, room, started: VecDeque::new(), gathered: VecDeque::new() };
+    let options = CpuOptions { peers: Some(Box::new(peers)), ..CpuOptions::default() };
+    let network = network(Architecture::Linear, [1, 1], Head::Linear);
+    let refused = Cpu::with_options(network, 100, 7, Pool::single(), options).err().expect("refused").to_string();
+    assert_eq!(refused, "processes = 2: must be 1 for a head on features");
+}
+
 /// A share of a batch that is larger than the slices of a process is refused: its gradients would have no place.
 #[test]
 fn more_images_than_slices() {

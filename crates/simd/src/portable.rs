@@ -23,10 +23,19 @@ fn mul_add(a: f32, b: f32, c: f32) -> f32 {
 #[inline(always)]
 fn dot(a: f32, b: f32, c: f32) -> f32 {
     let [a, b] = [a.to_bits(), b.to_bits()];
-    // a product is exact, so that the sum is rounded once
     let flushed = |sum: f32| f32::from_bits(flush(sum.to_bits(), sum.abs().to_bits()));
-    let upper = flushed(f32::from_bits(a & 0xffff_0000) * f32::from_bits(b & 0xffff_0000) + c);
-    flushed(f32::from_bits(a << 16) * f32::from_bits(b << 16) + upper)
+    let upper = flushed(fused(f32::from_bits(a & 0xffff_0000), f32::from_bits(b & 0xffff_0000), c));
+    flushed(fused(f32::from_bits(a << 16), f32::from_bits(b << 16), upper))
+}
+
+/// c plus the product of two bf16 numbers, rounded once.
+#[inline(always)]
+fn fused(a: f32, b: f32, c: f32) -> f32 {
+    // a product of normal numbers is exact unless it overflows; then both factors are at least 1, and scaling is exact
+    const SMALL: f32 = 1.0 / (1u64 << 32) as f32;
+    const LARGE: f32 = (1u64 << 32) as f32;
+    let product = a * b;
+    if product.is_infinite() { ((a * SMALL) * b + c * SMALL) * LARGE } else { product + c }
 }
 
 /// Functions of [`Simd`] by lane.

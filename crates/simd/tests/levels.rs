@@ -141,8 +141,10 @@ fn bf16_at_every_level_is_what_its_definition_says() {
     };
     let number = |bits: u32| f32::from_bits(bits << 16);
     let flushed = |x: f32| if x.abs() < f32::MIN_POSITIVE { 0.0 * x } else { x };
-    for salt in 0..500 {
-        let [a, b, c] = [3 * salt, 3 * salt + 1, 3 * salt + 2].map(any_numbers);
+    let any = (0..500).map(|salt| [3 * salt, 3 * salt + 1, 3 * salt + 2].map(any_numbers));
+    // 2^127 * 2 alone would overflow, but not the sum with 2 * -2^126 - 2^126
+    let overflowing = [[2f32.powi(127); 16], [2.0; 16], [-2f32.powi(126); 16]];
+    for [a, b, c] in any.chain([overflowing]) {
         let c = c.map(flushed);
         for &level in SimdLevel::available() {
             let [pairs, loaded, dot, back] = bf16(level, &a, &b, &c);

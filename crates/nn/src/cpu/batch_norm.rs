@@ -76,9 +76,12 @@ impl<T: Activation> CpuOf<T> {
             let mean = f64::from(self.statistics[at_mean]) + sum;
             let variance = (squares - sum * sum).max(0.0);
             let unbiased = variance * pixels / (pixels - 1.0).max(1.0);
-            let update = |old: &mut f32, new: f64| *old = (1.0 - share) * *old + share * new as f32;
-            update(&mut self.statistics[at_mean], mean);
-            update(&mut self.statistics[at_variance], unbiased);
+            // a share of 0 would turn infinity into NaN
+            if share > 0.0 {
+                let update = |old: &mut f32, new: f64| *old = (1.0 - share) * *old + share * new as f32;
+                update(&mut self.statistics[at_mean], mean);
+                update(&mut self.statistics[at_variance], unbiased);
+            }
             layer.set_norm(c, mean, variance, &self.parameters);
         }
     }

@@ -182,10 +182,13 @@ fn round_rows<T: Activation>(simd: SimdLevel, from: &[f32], to: &mut [T], (width
     rows.fold(true, |is_finite, (from, to)| round(simd, from, &mut to[..width]) && is_finite)
 }
 
-/// Adds the bias to the rows of a layer's output, and cuts off what is negative.
+/// Adds the bias to the rows of a layer's output, and cuts off what is negative. NaN stays.
 fn rectify(output: &mut [f32], bias: &[f32]) {
     for output in output.chunks_exact_mut(bias.len()) {
-        output.iter_mut().zip(bias).for_each(|(y, b)| *y = (*y + b).max(0.0));
+        for (y, b) in output.iter_mut().zip(bias) {
+            let sum = *y + b;
+            *y = if sum <= 0.0 { 0.0 } else { sum };
+        }
     }
 }
 

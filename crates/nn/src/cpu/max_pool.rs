@@ -79,25 +79,29 @@ unsafe fn pool_kernel<I: Simd, T: Activation>(
     taps: Option<*mut u8>,
 ) {
     let columns = pooled([height, width])[1];
-    let zero = simd.splat(0.0);
+    let [zero, one] = [0.0, 1.0].map(|x| simd.splat(x));
     for pixel in rows.start * columns..rows.end * columns {
         for k in (0..channels).step_by(I::WIDTH) {
             // SAFETY: k and the pixels lie inside the channels and the images, for which the contract makes the pointers valid.
             unsafe {
                 let (a, b) = (simd.load(normed.a.add(k)), simd.load(normed.b.add(k)));
                 let (mut best, mut taken) = (simd.splat(-1.0), zero);
+                // 1, or 0 once there was a NaN, which no maximum hides
+                let mut numbers = one;
                 for tap in 0..9 {
                     let from = (inside(pixel / columns, tap / 3, height), inside(pixel % columns, tap % 3, width));
                     let (Some(row), Some(column)) = from else { continue };
                     let y = T::load(simd, normed.y.add((row * width + column) * channels + k));
-                    let value = simd.max(simd.add(simd.mul(a, y), b), zero);
+                    let value = simd.max(zero, simd.add(simd.mul(a, y), b));
+                    numbers = simd.where_positive(simd.add(value, one), numbers);
                     // the first of equal values, as in PyTorch
                     let more = simd.sub(value, best);
                     taken = simd.add(taken, simd.where_positive(more, simd.sub(simd.splat(tap as f32), taken)));
                     best = simd.max(value, best);
                 }
                 let at = pixel * channels + k;
-                T::store(simd, z.add(at), best);
+                let nan = simd.where_positive(simd.sub(one, numbers), simd.splat(f32::NAN));
+                T::store(simd, z.add(at), simd.add(best, nan));
                 if let Some(taps) = taps {
                     let mut lanes = [0.0; CHANNELS];
                     simd.store(lanes.as_mut_ptr(), taken);

@@ -399,14 +399,16 @@ pub(super) fn bytes(network: &Network, batch_size: usize, threads: usize, size: 
     let per_image = 4 * (2 * image + heads) + taps;
     let head = 8 * (stored(network.features()) * stored(network.classes)) as u64;
     let parameters = 12 * network.parameter_count() as u64 + head;
-    // a thread's frames and tiles of a few images, and the transformed weights of a layer; once more the activations, for
-    // images that all threads evaluate together
+    // a thread's frame of an image, tiles and the transformed weights of a layer
     let windows = layers.iter().filter(|layer| layer.kernel > 1);
     let transformed = windows.map(|layer| 36 * (stored(layer.inputs) * stored(layer.outputs)) as u64);
     let largest = needs.layers.iter().map(|layer| layer.output).max().unwrap_or(0);
-    let group = evaluation::GROUP as u64 * largest;
-    let per_thread = 4 * (transformed.max().unwrap_or(0) + 7 * group);
-    let all = most_bytes(&needs.tensors().all).saturating_add(parameters + 4 * 6 * group);
+    let per_thread = 4 * (transformed.max().unwrap_or(0) + 2 * largest);
+    // an evaluation keeps six tensors of a group of images: one group if all threads share it, else one per thread
+    let group = evaluation::GROUP.min(batch_size);
+    let groups = if batch_size.div_ceil(group) < threads { 1 } else { threads } as u64;
+    let evaluation = groups * (6 * size * group) as u64 * largest;
+    let all = most_bytes(&needs.tensors().all).saturating_add(parameters + evaluation);
     let all = all.saturating_add((batch_size as u64).saturating_mul(per_image));
     all.saturating_add(per_thread.saturating_mul(threads as u64))
 }

@@ -151,7 +151,12 @@ impl<T: Activation> CpuOf<T> {
         if !(1..=MOST_IMAGES).contains(&batch_size) {
             return Err(NnError::BatchSize { got: batch_size, most: MOST_IMAGES });
         }
-        let slices = Slices::new(batch_size, peers.as_ref().map_or(1, |peers| peers.size()));
+        let processes = peers.as_ref().map_or(1, |peers| peers.size());
+        if network.is_on_features() && processes > 1 {
+            let (field, must) = ("processes", "1 for a head on features".to_owned());
+            return Err(NnError::Description { field, got: processes.to_string(), must });
+        }
+        let slices = Slices::new(batch_size, processes);
         let [own_slices, batch_size] = sums::share(batch_size, &slices, peers.as_deref());
         let bytes = memory::bytes(&network, batch_size, pool.threads(), size_of::<T>());
         if bytes > MOST_BYTES {

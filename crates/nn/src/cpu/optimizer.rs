@@ -98,10 +98,14 @@ impl<T: Activation> CpuOf<T> {
     /// Updates the parameters unless the gradients' norm, which is returned, is not finite.
     pub(super) fn optimizer_step(&mut self, optimizer: &Optimizer) -> Result<f64, NnError> {
         let norm = self.global_norm()?;
+        let returned = self.return_from_ascent();
         if !norm.is_finite() {
+            if returned {
+                self.state_changed();
+                self.share_parameters()?;
+            }
             return Ok(norm);
         }
-        self.return_from_ascent();
         let scale = match optimizer.clip_grad_norm {
             Some(most) if norm > f64::from(most) => (f64::from(most) / norm) as f32,
             _ => 1.0,

@@ -47,7 +47,7 @@ impl Precision {
                 "this CPU has no AVX512_BF16, without which precision bf16 is several times slower than f32; results are those of CPUs that have it",
             ),
             Self::Bf16Amx if self.is_software(SimdLevel::best()) => Some(
-                "this CPU has no AMX, without which precision bf16-amx is much slower than f32 or bf16; results are those of CPUs that have it",
+                "this CPU lacks AMX, so that precision bf16-amx is much slower than f32 or bf16 here; the results are the same",
             ),
             _ => None,
         }

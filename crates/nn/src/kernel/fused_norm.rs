@@ -5,6 +5,7 @@ use std::ops::Range;
 
 use equipoise_simd::{Simd, dispatch};
 
+use super::CHANNELS;
 use super::convolution::{F32_SUMS, flush};
 use super::prefetch::Prefetch;
 use super::value::Activation;
@@ -380,7 +381,8 @@ impl Row {
                 ShortcutBack::Strided { g: other, size, stored, before, step } => {
                     if self.y.is_multiple_of(step) && x.is_multiple_of(step) {
                         let pixel = (self.image * size[0] + self.y / step) * size[1] + x / step;
-                        simd.add(g, S::load(simd, other.add(pixel * stored + before + k)))
+                        let from = other.add(pixel * stored);
+                        simd.add(g, load_within(simd, from, before + k..stored))
                     } else {
                         g
                     }
@@ -388,6 +390,25 @@ impl Row {
             }
         }
     }
+}
+
+/// Reads a vector from the start of a range on, with zeros from its end on.
+///
+/// # Safety
+/// `from` is valid for reading the values in the range.
+#[inline(always)]
+unsafe fn load_within<I: Simd, S: Activation>(simd: I, from: *const S, range: Range<usize>) -> I::V {
+    if range.start + I::WIDTH <= range.end {
+        // SAFETY: the whole vector lies in the range.
+        return unsafe { S::load(simd, from.add(range.start)) };
+    }
+    let mut values = [S::default(); CHANNELS];
+    for (value, at) in values.iter_mut().zip(range) {
+        // SAFETY: `at` lies in the range.
+        *value = unsafe { *from.add(at) };
+    }
+    // SAFETY: an array of 16 values has a vector.
+    unsafe { S::load(simd, values.as_ptr()) }
 }
 
 /// Moves the gradient of a band from a frame to a sink, and adds its sums of g, g (y - mean) and, with a
@@ -523,6 +544,26 @@ unsafe fn drain_joined<I: Simd, S: Activation>(
                 }
                 simd.store(sums.add(2 * channels + k), product);
             }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use equipoise_simd::Portable;
+
+    use super::*;
+
+    /// The last channels of a padded shortcut, at the very end of their memory.
+    #[test]
+    fn nothing_is_read_behind_the_end_of_a_range() {
+        let values: Box<[f32]> = (0..19).map(|i| i as f32).collect();
+        for start in 0..22 {
+            let mut got = [0.0; 4];
+            // SAFETY: all values are valid for reading, and the array has a vector of this level.
+            unsafe { Portable.store(got.as_mut_ptr(), load_within(Portable, values.as_ptr(), start..values.len())) };
+            let want: Vec<f32> = (start..start + 4).map(|i| values.get(i).copied().unwrap_or(0.0)).collect();
+            assert_eq!(got, want[..], "{start}");
         }
     }
 }

@@ -385,8 +385,8 @@ impl OutputTile {
     }
 }
 
-/// The output of one tile. With `sums`, adds every value less its channel's shift, and its square, to the channel's two
-/// sums.
+/// The output of one tile. With `sums`, adds every value as it is stored, less its channel's shift, and its square, to the channel's
+/// two sums.
 ///
 /// # Safety
 /// `m` is valid for reading `channels` values at each of the 36 positions, `into` for writing them at each pixel inside
@@ -404,19 +404,23 @@ pub(super) unsafe fn tile_out<I: Simd, T: Activation>(
     for k in (0..channels).step_by(I::WIDTH) {
         // SAFETY: by the contract, every position, every pixel inside the output, and the sums have a vector at `k`.
         unsafe {
-            let values = output_values(simd, m.add(k), stride);
+            let mut values = output_values(simd, m.add(k), stride);
             if tile.is_whole() {
                 store_whole(simd, &values, into.add(k), pixel, row);
                 if let Some((shift, sums)) = sums {
+                    if T::IS_BF16 {
+                        values = load_whole(simd, into.add(k), pixel, row);
+                    }
                     add_sums(simd, &values, simd.load(shift.add(k)), sums.add(k), channels);
                 }
                 continue;
             }
             for (y, values) in values.iter().enumerate().take(inside[0]) {
                 for (x, value) in values.iter().enumerate().take(inside[1]) {
-                    T::store(simd, into.add(y * row + x * pixel + k), *value);
+                    let into = into.add(y * row + x * pixel + k);
+                    T::store(simd, into, *value);
                     if let Some((shift, sums)) = sums {
-                        let value = simd.sub(*value, simd.load(shift.add(k)));
+                        let value = simd.sub(T::load(simd, into), simd.load(shift.add(k)));
                         simd.store(sums.add(k), simd.add(simd.load(sums.add(k)), value));
                         let squares = sums.add(channels + k);
                         simd.store(squares, simd.fma(value, value, simd.load(squares)));
@@ -469,6 +473,25 @@ unsafe fn store_whole<I: Simd, T: Activation>(
         }
         at = at.wrapping_add(row);
     }
+}
+
+/// Reads all 4 x 4 pixels of a tile.
+///
+/// # Safety
+/// `from` is valid for reading a vector at each of the 4 x 4 pixels: rows `row` apart, pixels `pixel` apart.
+#[inline(always)]
+unsafe fn load_whole<I: Simd, T: Activation>(simd: I, from: *mut T, pixel: usize, row: usize) -> [[I::V; OUT]; OUT] {
+    let mut values = [[simd.splat(0.0); OUT]; OUT];
+    let mut at = from;
+    for values in &mut values {
+        at = opaque(at);
+        for (x, value) in values.iter_mut().enumerate() {
+            // SAFETY: `at` is the first pixel of one of the tile's rows, for which the contract makes it valid.
+            *value = unsafe { T::load(simd, at.add(x * pixel)) };
+        }
+        at = at.wrapping_add(row);
+    }
+    values
 }
 
 /// Adds the shifted values of a whole tile and their squares to two sums.
