@@ -89,7 +89,7 @@ impl Layout {
         if python(path) || python(&path.join(self.python)) {
             return Err(DataError::PythonCifar { path: path.to_owned(), archive: self.archive });
         }
-        self.dataset(path, &wanted_files(path, self.folder, &self.files(), self.max_bytes())?)
+        self.dataset(path, wanted_files(path, self.folder, &self.files(), self.max_bytes())?)
     }
 
     /// Reads the dataset from an archive, packed or not; `path` is for messages.
@@ -98,7 +98,7 @@ impl Layout {
     /// Names the file that is missing, truncated or has a label out of range.
     pub fn archive(&self, path: &Path, reader: &mut dyn Read) -> Result<Dataset, DataError> {
         let mut reader = unpacked(reader).map_err(cannot_read(path))?;
-        self.dataset(path, &wanted_entries(path, &mut *reader, &self.files(), self.max_bytes())?)
+        self.dataset(path, wanted_entries(path, &mut *reader, &self.files(), self.max_bytes())?)
     }
 
     fn files(&self) -> Vec<&'static str> {
@@ -109,12 +109,14 @@ impl Layout {
         MAX_RECORDS * (self.labels + IMAGE) as u64
     }
 
-    fn dataset(&self, path: &Path, files: &BTreeMap<String, LoadedFile>) -> Result<Dataset, DataError> {
-        let split = |names: &[&str]| {
-            let (mut bytes, mut labels) = (Vec::new(), Vec::new());
+    fn dataset(&self, path: &Path, mut files: BTreeMap<String, LoadedFile>) -> Result<Dataset, DataError> {
+        let mut split = |names: &[&str]| {
+            let sizes = names.iter().filter_map(|name| Some(files.get(*name)?.bytes.len()));
+            let (mut bytes, mut labels) = (Vec::with_capacity(sizes.sum()), Vec::new());
             for name in names {
                 let missing = || DataError::Missing { folder: path.to_owned(), name: (*name).to_owned() };
-                let file = files.get(*name).ok_or_else(missing)?;
+                // each file is dropped when it has been read
+                let file = files.remove(*name).ok_or_else(missing)?;
                 self.records(&file.path, &file.bytes, &mut bytes, &mut labels)?;
             }
             let pixels = Pixels { channels: 3, height: 32, width: 32, bytes: bytes.into() };
