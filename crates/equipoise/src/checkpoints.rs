@@ -8,7 +8,7 @@ use equipoise_record::names::{FAILURE, RESULT};
 use equipoise_train::checkpoint::{Checkpoint, CheckpointHeader};
 use equipoise_train::run::build::second_correction;
 use equipoise_train::run::weights::load_checkpoint;
-use equipoise_train::settings::SelectBest;
+use equipoise_train::settings::{Precision, SelectBest};
 
 use crate::failure::Failure;
 use crate::options::PostHocArgs;
@@ -39,9 +39,13 @@ pub(crate) fn selected_by(header: &CheckpointHeader) -> &'static str {
 
 /// How far the weights of a checkpoint are trained.
 pub(crate) fn describe(header: &CheckpointHeader) -> String {
-    match header.position.step {
+    let weights = match header.position.step {
         0 => format!("weights of epoch {}, {}", header.position.epoch, selected_by(header)),
         step => format!("weights after epoch {} and {}", header.position.epoch, counted(step as usize, "step")),
+    };
+    match header.settings.precision {
+        Precision::F32 => weights,
+        precision => format!("{weights}, in {precision}"),
     }
 }
 

@@ -44,6 +44,9 @@ pub struct RunResult {
     pub logit_adjustment: f64,
     /// Name of the network.
     pub model: String,
+    /// Number format of activations and products; `None` in results of older versions.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub precision: Option<String>,
     /// Seed of everything random except the subset.
     pub seed: u64,
     /// Seed of the subset.

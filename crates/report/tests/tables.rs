@@ -134,14 +134,15 @@ fn tables_of_a_comparison() {
             .starts_with("class,group,training images,test images,softmax,softmax low end of the 95 % interval,softmax high end of the 95 % interval,seesaw,")
     );
     let runs = Table::runs(&comparison);
-    assert_eq!(runs.columns, ["criterion", "seed", "epochs", "overall", "images/s", "seconds", "commit"]);
+    assert_eq!(runs.columns, ["criterion", "seed", "epochs", "precision", "overall", "images/s", "seconds", "commit"]);
     assert_eq!(runs.rows.len(), 9);
     for (row, run) in runs.rows.iter().zip(comparison.variants.iter().flat_map(|variant| &variant.runs)) {
         let run = &comparison.runs[*run];
         let result = run.result.as_ref().expect("it has finished");
         let top1 = result.last.as_ref().and_then(|last| last.metrics.top1).expect("a value");
         assert_eq!(row[1], Entry::Count(run.seed()));
-        assert_eq!(row[3], Entry::Accuracy { mean: top1, sd: None, best: false });
-        assert_eq!(row[6], Entry::Text(result.commit.clone()));
+        assert_eq!(row[3], Entry::Text("f32".to_owned()));
+        assert_eq!(row[4], Entry::Accuracy { mean: top1, sd: None, best: false });
+        assert_eq!(row[7], Entry::Text(result.commit.clone()));
     }
 }

@@ -154,11 +154,16 @@ impl Comparison {
         Ok(self)
     }
 
-    /// The dataset and, if all runs share them, the model and the number of epochs.
+    /// The dataset and, if all runs share them, the model, its precision if that is not f32, and the number of epochs.
     #[must_use]
     pub fn title(&self) -> String {
         let shared = |key: &str| self.shared.iter().find(|(known, _)| known == key).map(|(_, value)| value);
-        let model = shared(keys::MODEL).map(|model| model.trim_matches('"').to_owned());
+        let word = |key: &str| shared(key).map(|value| value.trim_matches('"').to_owned());
+        let precision = word(keys::PRECISION).filter(|precision| precision != "f32");
+        let model = match (word(keys::MODEL), precision) {
+            (Some(model), Some(precision)) => Some(format!("{model} in {precision}")),
+            (model, _) => model,
+        };
         let epochs =
             shared(keys::EPOCHS).map(|epochs| format!("{epochs} {}", if epochs == "1" { "epoch" } else { "epochs" }));
         [Some(self.dataset.clone()), model, epochs].into_iter().flatten().collect::<Vec<_>>().join(", ")

@@ -3,6 +3,7 @@
 use super::{Entry, Table};
 use crate::comparison::{Cell, Comparison, captions};
 use crate::run::RecordedRun;
+use crate::run::setting_keys as keys;
 
 impl Table {
     /// Accuracy of each variant by group and overall.
@@ -91,13 +92,14 @@ impl Table {
     #[must_use]
     pub fn runs(comparison: &Comparison) -> Self {
         let title = captions::titled(comparison, &captions::runs(comparison));
-        let columns = ["criterion", "seed", "epochs", "overall", "images/s", "seconds", "commit"];
+        let columns = ["criterion", "seed", "epochs", "precision", "overall", "images/s", "seconds", "commit"];
         let columns = columns.map(|column| comparison.examples().say(column)).to_vec();
         let rounded = |x: f64| Entry::Count(x.round().max(0.0) as u64);
         let row = |label: &String, run: &RecordedRun| {
             let overall = run.evaluation(comparison.epoch).and_then(|evaluation| evaluation.metrics.top1);
             let mut row =
                 vec![Entry::Text(label.clone()), Entry::Count(run.seed()), Entry::Count(run.planned_epochs())];
+            row.push(Entry::Text(run.setting(keys::PRECISION).unwrap_or("f32").to_owned()));
             row.push(Entry::single(overall));
             row.extend(match &run.result {
                 None => [Entry::Missing, Entry::Missing, Entry::Text("not finished".to_owned())],

@@ -254,6 +254,7 @@ impl FakeRun {
             drw: None,
             logit_adjustment: 0.0,
             model: "resnet8".to_owned(),
+            precision: None,
             seed: self.seed,
             subset_seed: 0,
             epochs: self.epochs,

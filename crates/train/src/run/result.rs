@@ -43,6 +43,7 @@ pub(super) fn result<E: Engine, W: Workers>(
         drw: criterion.get_mut("drw").map(Value::take),
         logit_adjustment: settings.logit_adjustment,
         model: settings.architecture().to_string(),
+        precision: Some(settings.precision.to_string()),
         seed: settings.seed,
         subset_seed: settings.data.subset_seed,
         epochs: settings.epochs,
