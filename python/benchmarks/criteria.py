@@ -91,7 +91,7 @@ def main() -> None:
         z = (torch.randn(batch, classes) * 2).requires_grad_()
         y = torch.randint(0, classes, (batch,))
         counts = (1280 * (256 ** -(torch.arange(classes) / (classes - 1)))).floor().clamp(min=1).long()
-        criterion = et.Criterion(method, counts, preset="reference")
+        criterion = et.Criterion(method, counts, preset="printed")
 
         def ours(criterion: et.Criterion = criterion, z: Tensor = z, y: Tensor = y) -> Tensor:
             loss: Tensor = criterion(z, y)

@@ -47,7 +47,7 @@ pub(crate) struct SettingArgs {
     /// Images per optimizer step
     #[arg(long, value_name = "N")]
     batch_size: Option<usize>,
-    /// Numbers of activations and products: f32; bf16, which takes less memory and is faster on CPUs with AVX512_BF16; or bf16-amx,
+    /// Number format of activations and products: f32; bf16, which takes less memory and is faster on CPUs with AVX512_BF16; or bf16-amx,
     /// which is fastest on CPUs with AMX. Other CPUs give the same results as those, slowly [default: f32]
     #[arg(long, value_name = "PRECISION")]
     precision: Option<Precision>,
@@ -457,7 +457,7 @@ pub(crate) struct PostHocArgs {
 /// How a trained network computes.
 #[derive(clap::Args, Clone, Copy)]
 pub(crate) struct PrecisionArg {
-    /// Numbers of activations and products: f32, bf16 or bf16-amx. Another precision than in training changes probabilities a little
+    /// Number format of activations and products: f32, bf16 or bf16-amx. Another precision than in training changes probabilities a little
     /// [default: that of the run]
     #[arg(long, value_name = "PRECISION")]
     precision: Option<Precision>,

@@ -28,13 +28,14 @@
 //! The paper is silent or singular in places; docs/method.md lists every reading. Two of them matter. W is scaled to leave
 //! the mean gradient norm over the class's own examples as it was (`normalize: class-gradient`): with a mean of W of 1
 //! instead, classes with few hard examples among many easy ones, the head, would pull harder than without weights. And a
-//! uniform pseudo-histogram keeps W bounded (`prior: 5`). The paper to the letter is `normalize: none, prior: 0` (preset
-//! `paper`); it trains badly, and without gradient clipping not at all. 1 / ln(v), infinite at v = 1, becomes
-//! 1 / ln(e + v). Two-sided margins (the default) are ours; preset `reference` has the paper's. So are quantile weights,
+//! uniform pseudo-histogram keeps W bounded (`prior: 5`). The paper to the letter is preset `printed` with `normalize: none,
+//! prior: 0`; it trains badly, and without gradient clipping not at all. 1 / ln(v), infinite at v = 1, becomes
+//! 1 / ln(e + v). Two-sided margins (the default) are ours; the other presets have the paper's. So are quantile weights,
 //! unbiased margins and gradient norms with the margins (`norm: adjusted`). `normalize: batch-power` with `prior: 0` and
-//! `intra_alpha: 0.1` is v^-0.1 over its mean in the batch, as in an early script of the authors. Live histograms are what the authors' published
-//! scripts do for the paper's Table 1: preset `reference` with `memory: live, intra: false, alpha: 1.2, bins: 10,
-//! regions: squared, norm: sigmoid-own, momentum: 0.7`.
+//! `intra_alpha: 0.1` is v^-0.1 over its mean in the batch, as in an early script of the authors. Preset `reference` has live
+//! histograms, as the scripts that the authors published for the paper's Table 1 have, because they reproduce that table and
+//! the histograms of the previous epoch do not (docs/results.md). Those scripts run the margin alone: preset `reference` with
+//! `intra: false, bins: 10, regions: squared`.
 //!
 //! # Reduces to
 //! `softmax` with `intra` and `inter` off. alpha 0 gives flat weights. In the first epoch weights are flat, and the margin
@@ -43,11 +44,10 @@
 //! a power of the class's frequency in the last batches.
 //!
 //! # Choosing
-//! The margin carries the gain; that the weight adds to it has not been shown (docs/results.md). The paper's values are
-//! bins 30, alpha 0.9 and gamma 0.8 with one-sided margins (preset `reference`), which spare rare classes but never favor
-//! them. The default margins reach to both sides, as those of `balanced-softmax` do, which lifts rare classes far more at
-//! some cost to the most frequent ones. A larger prior or a `cap` calms the weights. The rows of the paper's Table 3, all
-//! with preset `reference`: R is `seesaw` with q 0 (the margin from S alone, a row that the paper lacks, is
+//! The paper's values are bins 30, alpha 0.9 and gamma 0.8 with one-sided margins (preset `printed`), which spare rare classes
+//! but never favor them. The default margins reach to both sides, as those of `balanced-softmax` do, which lifts rare classes
+//! far more at some cost to the most frequent ones. A larger prior or a `cap` calms the weights. The rows of the paper's
+//! Table 3, all with preset `reference`: R is `seesaw` with q 0 (the margin from S alone, a row that the paper lacks, is
 //! `intra: false`), A-URA `inter: false, regions: uniform`, R+A-URA `regions: uniform`, R+A-AURA the preset itself. Mixed
 //! examples are weighted but not counted, so that `train` refuses mixup, which mixes all of them. Live histograms depend on
 //! the order of batches and cannot be merged over workers.

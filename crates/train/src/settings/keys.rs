@@ -65,7 +65,7 @@ pub const KEYS: &[Key] = &[
     required(
         "precision",
         "`f32`, `bf16` or `bf16-amx`",
-        "Numbers of activations and products. `bf16` takes 55 to 75 % of the memory and is faster on CPUs with AVX512_BF16; `bf16-amx` is fastest on CPUs with AMX. Other CPUs give the same results as those, slowly.",
+        "Number format of activations and products. A step in `bf16` takes 55 to 75 % of the memory and is faster on CPUs with AVX512_BF16; `bf16-amx` is fastest on CPUs with AMX. Other CPUs compute the same results more slowly.",
     ),
     required("data.dataset", "text", "Name or path of the dataset."),
     optional(

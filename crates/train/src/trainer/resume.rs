@@ -111,7 +111,9 @@ impl<E: Engine, W: Workers> Trainer<E, W> {
         // equal networks were compared above
         settings.choose_as(&self.settings);
         if let Some(field) = settings.difference(&self.settings) {
-            return differs(&format!("it belongs to a run with another `{field}`"));
+            return differs(&format!(
+                "it belongs to a run with another `{field}`: undo what was changed in config.toml, or start a new run"
+            ));
         }
         if header.has_ema != self.has_ema() {
             return differs("it has no EMA of the weights");

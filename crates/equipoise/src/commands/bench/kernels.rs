@@ -19,7 +19,7 @@ pub(crate) struct Args {
     /// How 3 x 3 convolutions with stride 1 are computed: direct or winograd; bf16-amx has tiles
     #[arg(long, value_name = "ALGORITHM", default_value_t)]
     kernels: ConvolutionAlgorithm,
-    /// Numbers of activations and products: f32, bf16 or bf16-amx
+    /// Number format of activations and products: f32, bf16 or bf16-amx
     #[arg(long, value_name = "PRECISION", default_value_t)]
     precision: Precision,
     /// Instructions to use: portable, avx2, avx512 or avx512bf16 [default: the best]
@@ -57,7 +57,7 @@ pub(crate) fn run(args: &Args, out: &mut impl Write) -> Result<(), Failure> {
     let mut operations = 0.0;
     let time = median(&mut || operations = peak(level, args.precision, PEAK_ROUNDS));
     let peak = tenths(operations / time / 1e9);
-    let (kernels, precision) = (algorithm(args.kernels, args.precision), args.precision);
+    let (kernels, precision) = (algorithm(args.kernels, args.precision)?, args.precision);
     let is_software = precision.is_software(level);
     if !args.json {
         let software = if is_software { " in software" } else { "" };

@@ -19,6 +19,7 @@ use crate::clock::timed;
 use crate::cluster;
 use crate::failure::Failure;
 use crate::options::ThreadArgs;
+use crate::output::counted;
 
 #[derive(clap::Args)]
 pub(crate) struct Args {
@@ -48,7 +49,7 @@ pub(crate) struct Args {
     /// How 3 x 3 convolutions are computed: direct or winograd; bf16-amx has tiles
     #[arg(long, value_name = "ALGORITHM", default_value_t)]
     kernels: ConvolutionAlgorithm,
-    /// Numbers of activations and products: f32, bf16 or bf16-amx
+    /// Number format of activations and products: f32, bf16 or bf16-amx
     #[arg(long, value_name = "PRECISION", default_value_t)]
     precision: Precision,
     /// Instructions to use: portable, avx2, avx512 or avx512bf16 [default: the best]
@@ -69,6 +70,7 @@ pub(crate) fn run(args: &Args, out: &mut impl Write) -> Result<(), Failure> {
             args.model
         )));
     }
+    let kernels = algorithm(args.kernels, args.precision)?;
     let connection = match cluster::processes().filter(|_| !args.evaluate) {
         Some(processes) => {
             if args.simd.is_some() || args.kernels != ConvolutionAlgorithm::default() {
@@ -86,8 +88,7 @@ pub(crate) fn run(args: &Args, out: &mut impl Write) -> Result<(), Failure> {
     let (median, best) = median_and_best(times);
     let (seconds, median, best) = (median.as_secs_f64(), speed(median), speed(best));
     let (model, channels, side) = (args.model, args.channels, args.image_size);
-    let (device, kernels, precision) =
-        (format!("cpu {level:?}").to_lowercase(), algorithm(args.kernels, args.precision), args.precision);
+    let (device, precision) = (format!("cpu {level:?}").to_lowercase(), args.precision);
     if args.json {
         let line = json!({
             "model": model.name(), "batch": batch_size, "ranks": size, "threads": threads, "device": device, "images_per_second": median,
@@ -104,10 +105,11 @@ pub(crate) fn run(args: &Args, out: &mut impl Write) -> Result<(), Failure> {
     let what = if args.evaluate { "evaluation" } else { "training" };
     let images = format!("batch size {batch_size}, {channels} x {side} x {side}");
     let software = if args.precision.is_software(level) { " in software" } else { "" };
+    let threads = counted(threads, "thread");
     let ranks = if size > 1 { format!("{size} ranks with ") } else { String::new() };
     writeln!(
         out,
-        "{model}, {what}, {images}, {ranks}{threads} threads, {device} {kernels}, {precision}{software}: {median} images/s (best {best}), \
+        "{model}, {what}, {images}, {ranks}{threads}, {device} {kernels}, {precision}{software}: {median} images/s (best {best}), \
          peak memory {peak}, checksum {checksum}"
     )?;
     if size > 1 {
@@ -129,10 +131,13 @@ pub(crate) fn run(args: &Args, out: &mut impl Write) -> Result<(), Failure> {
 }
 
 /// The algorithm that the engine will use.
-pub(super) fn algorithm(chosen: ConvolutionAlgorithm, precision: Precision) -> String {
+pub(super) fn algorithm(chosen: ConvolutionAlgorithm, precision: Precision) -> Result<String, Failure> {
     match precision {
-        Precision::Bf16Amx => ConvolutionAlgorithm::Tiles.to_string(),
-        Precision::F32 | Precision::Bf16 => chosen.to_string(),
+        Precision::Bf16Amx if chosen != ConvolutionAlgorithm::default() => {
+            Err(Failure::usage("--kernels: bf16-amx always computes with tiles; leave --kernels out"))
+        }
+        Precision::Bf16Amx => Ok(ConvolutionAlgorithm::Tiles.to_string()),
+        Precision::F32 | Precision::Bf16 => Ok(chosen.to_string()),
     }
 }
 

@@ -58,10 +58,17 @@ impl<'a> CellTable<'a> {
                     "epoch": best_on.unwrap_or_else(|| "last".to_owned()),
                     "mean": spread.map(|spread| spread.mean), "sd": spread.and_then(|spread| spread.sd),
                 }));
-                row.push(entry(spread));
+                if !best || self.best_beside(column).is_some() {
+                    row.push(entry(spread));
+                }
             }
         }
         Some(row)
+    }
+
+    /// Where the best epoch is selected, if the table shows it beside this column: that of all classes, or the only one.
+    fn best_beside(&self, column: &str) -> Option<&'static str> {
+        self.selected_on.filter(|_| column == "overall" || self.recipe.columns.len() == 1)
     }
 
     fn has_published(&self) -> bool {
@@ -75,7 +82,7 @@ impl<'a> CellTable<'a> {
             let ours = if self.has_published() { format!("{column}: ours") } else { column.clone() };
             columns.extend(self.has_published().then(|| format!("{column}: paper")));
             columns.push(ours.clone());
-            columns.extend(self.selected_on.map(|split| format!("{ours}, best on {split}")));
+            columns.extend(self.best_beside(column).map(|split| format!("{ours}, best epoch on {split}")));
         }
         columns
     }
