@@ -113,7 +113,7 @@ fn tables_of_a_comparison() {
     nine(&root);
     let comparison = Comparison::all(RecordedRun::all(&[root.to_path_buf()]).expect("runs").0).remove(0);
     let groups = Table::groups(&comparison);
-    assert_eq!(groups.title, "made-up, resnet8, 12 epochs: accuracy in %, last epoch");
+    assert_eq!(groups.title, "made-up, resnet8 in bf16, 12 epochs: accuracy in %, last epoch");
     assert_eq!(groups.columns, ["criterion", "seeds", "Many", "Medium", "Few", "overall"]);
     assert_eq!(groups.rows.len(), 3);
     assert_eq!(groups.rows[1][..2], [Entry::Text("seesaw".to_owned()), Entry::Count(3)]);
@@ -123,7 +123,7 @@ fn tables_of_a_comparison() {
     assert_eq!(groups.rows[0][2], Entry::Accuracy { mean: first.mean, sd: first.sd, best: false });
     assert_eq!(Table::optimistic(&comparison), None);
     let differences = Table::differences(&comparison).expect("two others");
-    assert_eq!(differences.title, "made-up, resnet8, 12 epochs: difference from softmax in percentage points");
+    assert_eq!(differences.title, "made-up, resnet8 in bf16, 12 epochs: difference from softmax in percentage points");
     assert_eq!(differences.rows.len(), 2);
     let classes = Table::classes(&comparison);
     assert_eq!(classes.columns, ["class", "group", "training images", "test images", "softmax", "seesaw", "cwap"]);
@@ -141,7 +141,7 @@ fn tables_of_a_comparison() {
         let result = run.result.as_ref().expect("it has finished");
         let top1 = result.last.as_ref().and_then(|last| last.metrics.top1).expect("a value");
         assert_eq!(row[1], Entry::Count(run.seed()));
-        assert_eq!(row[3], Entry::Text("f32".to_owned()));
+        assert_eq!(row[3], Entry::Text("bf16".to_owned()));
         assert_eq!(row[4], Entry::Accuracy { mean: top1, sd: None, best: false });
         assert_eq!(row[7], Entry::Text(result.commit.clone()));
     }

@@ -116,7 +116,7 @@ mod tests {
     use equipoise_criterion::{Config, Id, Preset};
 
     fn criterion(id: Id, counts: &[u64]) -> Criterion {
-        Config::from(id.preset(Preset::Reference)).init(counts).expect("valid")
+        Config::from(id.preset(Preset::Printed)).init(counts).expect("valid")
     }
 
     #[test]
