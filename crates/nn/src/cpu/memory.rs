@@ -405,7 +405,7 @@ pub(super) fn bytes(network: &Network, batch_size: usize, threads: usize, size: 
     let largest = needs.layers.iter().map(|layer| layer.output).max().unwrap_or(0);
     let per_thread = 4 * (transformed.max().unwrap_or(0) + 2 * largest);
     // an evaluation keeps six tensors of a group of images: one group if all threads share it, else one per thread
-    let group = evaluation::GROUP.min(batch_size);
+    let group = evaluation::GROUP.min(batch_size).max(1);
     let groups = if batch_size.div_ceil(group) < threads { 1 } else { threads } as u64;
     let evaluation = groups * (6 * size * group) as u64 * largest;
     let all = most_bytes(&needs.tensors().all).saturating_add(parameters + evaluation);
