@@ -30,8 +30,8 @@
 //! instead, classes with few hard examples among many easy ones, the head, would pull harder than without weights. And a
 //! uniform pseudo-histogram keeps W bounded (`prior: 5`). The paper to the letter is preset `printed` with `normalize: none,
 //! prior: 0`; it trains badly, and without gradient clipping not at all. 1 / ln(v), infinite at v = 1, becomes
-//! 1 / ln(e + v). Two-sided margins (the default) are ours; the other presets have the paper's. So are quantile weights,
-//! unbiased margins and gradient norms with the margins (`norm: adjusted`). `normalize: batch-power` with `prior: 0` and
+//! 1 / ln(e + v). Two-sided margins (the default), quantile weights, unbiased margins and gradient norms with the margins
+//! (`norm: adjusted`) are ours; the other presets have the paper's margins. `normalize: batch-power` with `prior: 0` and
 //! `intra_alpha: 0.1` is v^-0.1 over its mean in the batch, as in an early script of the authors. Preset `reference` has live
 //! histograms, as the scripts that the authors published for the paper's Table 1 have, because they reproduce that table and
 //! the histograms of the previous epoch do not (docs/results.md). Those scripts run the margin alone: preset `reference` with
