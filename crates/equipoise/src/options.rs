@@ -92,8 +92,9 @@ pub(crate) struct SettingArgs {
     /// Train only the head
     #[arg(long)]
     freeze_backbone: bool,
-    /// Parameters of the criterion: recommended, reference (as in its own paper) or paper (as in the GHM-CWAP paper, together with that
-    /// paper's epochs, clipping and selection of the best epoch) [default: recommended]
+    /// Parameters of the criterion: recommended, reference (as in its own paper), printed (by the equations of its own paper, where
+    /// those are something else) or paper (as in the GHM-CWAP paper, together with that paper's epochs, clipping and selection of the best
+    /// epoch) [default: recommended]
     #[arg(long, value_name = "NAME", value_parser = preset)]
     preset: Option<Preset>,
     /// TOML file of settings, as printed by --print-config; `recommended` is recipes/recommended.toml
@@ -114,7 +115,7 @@ fn share(text: &str) -> Result<f64, String> {
 }
 
 fn preset(name: &str) -> Result<Preset, String> {
-    serde_json::from_value(name.into()).map_err(|_| "must be recommended, reference or paper".to_owned())
+    serde_json::from_value(name.into()).map_err(|_| "must be recommended, reference, printed or paper".to_owned())
 }
 
 impl SettingArgs {
