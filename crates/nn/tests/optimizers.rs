@@ -202,6 +202,24 @@ fn learning_rates_decay_by_block() {
     assert_eq!(seen.len(), blocks);
 }
 
+/// A step whose gradient is not finite changes nothing but an ascent, which it undoes; batch statistics that overflow leave the running ones alone.
+#[test]
+fn a_step_that_is_not_finite_undoes_an_ascent() {
+    let (mut engine, images) = (engine(1), random(2 * 3 * 64, 7));
+    repeat(&mut engine, TensorKind::Parameters, 500);
+    repeat(&mut engine, TensorKind::Gradients, 501);
+    let before = engine.tensors(TensorKind::Parameters).expect("on the CPU");
+    let statistics = engine.tensors(TensorKind::Statistics).expect("on the CPU");
+    let logits = engine.forward(&images, false).expect("fits").to_vec();
+    engine.ascend(0.5).expect("on the CPU");
+    engine.forward(&[3e38; 2 * 3 * 64], true).expect("fits");
+    engine.backward(&[f32::NAN; 20]).expect("fits");
+    assert!(!engine.step(&Optimizer::sgd(0.1, 0.9, 1e-4)).expect("on the CPU").is_finite());
+    assert_eq!(engine.tensors(TensorKind::Parameters).expect("on the CPU"), before);
+    assert_eq!(engine.tensors(TensorKind::Statistics).expect("on the CPU"), statistics);
+    assert_eq!(engine.forward(&images, false).expect("fits"), logits);
+}
+
 /// A frozen backbone starts from the weights before an ascent, and the steps of the head leave it and its packed weights as they are.
 #[test]
 fn freezing_undoes_an_ascent() {
