@@ -79,7 +79,7 @@ unsafe fn pool_kernel<I: Simd, T: Activation>(
     taps: Option<*mut u8>,
 ) {
     let columns = pooled([height, width])[1];
-    let [zero, one] = [0.0, 1.0].map(|x| simd.splat(x));
+    let (zero, one) = (simd.splat(0.0), simd.splat(1.0));
     for pixel in rows.start * columns..rows.end * columns {
         for k in (0..channels).step_by(I::WIDTH) {
             // SAFETY: k and the pixels lie inside the channels and the images, for which the contract makes the pointers valid.

@@ -389,7 +389,7 @@ impl OutputTile {
 /// two sums.
 ///
 /// # Safety
-/// `m` is valid for reading `channels` values at each of the 36 positions, `into` for writing them at each pixel inside
+/// `m` is valid for reading `channels` values at each of the 36 positions, `into` for reading and writing them at each pixel inside
 /// the output, pixels `tile.pixel` apart. The first of `sums` is valid for reading `channels` values, the second for reading and
 /// writing twice as many. `channels` is a multiple of 16.
 #[inline(always)]
